@@ -1,0 +1,20 @@
+"""The errors a user sees: each says what failed, where, why, and what to do."""
+
+
+class NumauditError(Exception):
+    """A failure with a message meant for the user; printed without a traceback."""
+
+
+class InputError(NumauditError):
+    """What the user gave is wrong: a flag, a file, a scenario. Exit code 2."""
+
+
+class Unavailable(NumauditError):
+    """This host cannot answer: missing hardware, kernel feature or permission.
+
+    A normal answer, shown to the user as it is. Exit code 3 when nothing else could be said.
+    """
+
+
+class ParseError(ValueError):
+    """Text from the kernel or a file does not have the form its interface documents."""

@@ -1,0 +1,1 @@
+"""Readers and writers of the kernel's interfaces: one interface per module."""

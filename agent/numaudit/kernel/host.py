@@ -1,0 +1,88 @@
+"""Where a host's files are: the live system, or a captured tree."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from numaudit.errors import InputError
+
+LARGEST_FILE = 16 << 20
+"""No file we read is larger; a larger one is a mistake or an attack, not an interface."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The roots of everything we read. Passed in everywhere; there is no path constant elsewhere."""
+
+    root: Path = Path("/")
+
+    @classmethod
+    def under(cls, root: Path) -> Self:
+        """A captured tree. Raises InputError when there is none."""
+        if not root.is_dir():
+            raise InputError(f"--root {root}: no such folder; give one that `numaudit capture` wrote")
+        if not (root / "proc").is_dir() and not (root / "sys").is_dir():
+            raise InputError(f"--root {root}: holds neither proc nor sys, so it is no captured tree")
+        return cls(root.resolve())
+
+    @property
+    def is_live(self) -> bool:
+        return self.root == Path("/")
+
+    @property
+    def proc(self) -> Path:
+        return self.root / "proc"
+
+    @property
+    def sys(self) -> Path:
+        return self.root / "sys"
+
+    @property
+    def nodes(self) -> Path:
+        return self.sys / "devices/system/node"
+
+    @property
+    def cpus(self) -> Path:
+        return self.sys / "devices/system/cpu"
+
+    @property
+    def kubelet(self) -> Path:
+        return self.root / "var/lib/kubelet"
+
+    @property
+    def cgroup_inodes(self) -> Path:
+        """Inode and path of every cgroup: a captured tree cannot keep the inodes themselves."""
+        return self.root / "cgroup-inodes.txt"
+
+    @property
+    def answers(self) -> Path:
+        """The kubelet's recorded answers in a captured tree."""
+        return self.root / "numaudit"
+
+    def at(self, absolute: str) -> Path:
+        """A path the kernel names (a mount point, say) inside this root."""
+        return self.root / absolute.lstrip("/")
+
+
+def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes:
+    """A whole file by plain system calls. Raises OSError, also when it is larger than `limit`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        chunks = [os.read(descriptor, 16384)]
+        size = len(chunks[0])
+        while chunks[-1]:
+            chunks.append(os.read(descriptor, 1 << 20))
+            size += len(chunks[-1])
+            if size > limit:
+                raise OSError(f"{path} is larger than {limit} bytes")
+        return b"".join(chunks)
+    finally:
+        os.close(descriptor)
+
+
+def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
+    """A whole file as UTF-8; bytes that are none become U+FFFD."""
+    return read_bytes(path, limit).decode("utf-8", "replace")

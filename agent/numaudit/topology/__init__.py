@@ -1,0 +1,1 @@
+"""The machine as values: node sets, CPUs, memory, distances. No I/O."""

@@ -1,0 +1,89 @@
+"""A NUMA machine as values: nodes, CPUs, memory, huge pages, distances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class HugePages:
+    """The huge pages of one size on one node, in pages."""
+
+    page_size: int
+    """Bytes."""
+    total: int
+    free: int | None = None
+    surplus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One NUMA node that is online. A node may have no CPUs (CXL, HBM) or no memory."""
+
+    id: int
+    cpus: CpuSet = CpuSet()
+    memory: int | None = None
+    """MemTotal of the node's meminfo in bytes, huge pages included; None when unreadable."""
+    huge_pages: tuple[HugePages, ...] = ()
+    """By page size, ascending."""
+    distances: Mapping[int, int] = field(default_factory=dict)
+    """SLIT: node id -> relative distance, 10 = local. Empty when the firmware gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """One online logical CPU. None = the kernel does not say."""
+
+    id: int
+    node: int | None
+    socket: int | None = None
+    core: int | None = None
+    """The kernel's core_id: unique within a socket (die) only."""
+    siblings: CpuSet = CpuSet()
+    """The threads of this CPU's core, itself included."""
+    l3_cache: int | None = None
+    """Id of the last-level (L3) cache instance."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The whole machine. Only online nodes are in `nodes`, ascending by id."""
+
+    nodes: tuple[Node, ...]
+    cpus: tuple[Cpu, ...] = ()
+    possible: NodeSet = NodeSet()
+    page_size: int = 4096
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Node]:
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def online(self) -> NodeSet:
+        return NodeSet.from_ids(node.id for node in self.nodes)
+
+    @cached_property
+    def with_memory(self) -> NodeSet:
+        return NodeSet.from_ids(node.id for node in self.nodes if node.memory)
+
+    @cached_property
+    def with_cpus(self) -> NodeSet:
+        return NodeSet.from_ids(node.id for node in self.nodes if node.cpus)
+
+    @cached_property
+    def node_of_cpu(self) -> Mapping[int, int]:
+        """CPU id -> node id, for every CPU that a node lists."""
+        return {cpu: node.id for node in self.nodes for cpu in node.cpus}
+
+    def nodes_of_cpus(self, cpus: CpuSet) -> NodeSet:
+        """The nodes that have at least one of these CPUs."""
+        return NodeSet.from_ids(node.id for node in self.nodes if not node.cpus.isdisjoint(cpus))
+
+    def distance(self, from_node: int, to_node: int) -> int | None:
+        """The SLIT distance, or None when the firmware gives none for the pair."""
+        node = self.by_id.get(from_node)
+        return None if node is None else node.distances.get(to_node)

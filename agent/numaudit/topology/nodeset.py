@@ -1,0 +1,156 @@
+"""Sets of small ids in the kernel's list format: `0-1,3` <-> set <-> bitmask.
+
+Source: the kernel's `bitmap_parselist` and `%*pbl` (lib/bitmap-str.c), cpuset(7) "List format".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar, Self
+
+from numaudit.errors import ParseError
+
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7})/(\d{1,7}))?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class IdSet:
+    """An immutable set of ids, kept as one integer bitmask (bit n = id n)."""
+
+    mask: int = 0
+    limit: ClassVar[int] = 1 << 16
+    what: ClassVar[str] = "id"
+
+    def __post_init__(self) -> None:
+        if self.mask < 0:
+            raise ValueError(f"a bitmask is not negative: {self.mask}")
+
+    @classmethod
+    def of(cls, *ids: int) -> Self:
+        return cls.from_ids(ids)
+
+    @classmethod
+    def from_ids(cls, ids: Iterable[int]) -> Self:
+        mask = 0
+        for one in ids:
+            if not 0 <= one < cls.limit:
+                raise ValueError(f"{cls.what} {one} is not in 0..{cls.limit - 1}")
+            mask |= 1 << one
+        return cls(mask)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the kernel's list format; blank text is the empty set.
+
+        Ranges may carry the kernel's stride form `0-15:2/4` (the first 2 of every 4).
+        Raises ParseError when the text has another form or an id is out of range.
+        """
+        mask = 0
+        text = text.strip()
+        for part in text.split(",") if text else ():
+            match = _RANGE.fullmatch(part.strip())
+            if match is None:
+                raise ParseError(f"not a list of {cls.what}s such as 0-1,3: {_shorten(text)!r}")
+            mask |= cls._range_mask(match, text)
+        return cls(mask)
+
+    @classmethod
+    def _range_mask(cls, match: re.Match[str], text: str) -> int:
+        first = int(match[1])
+        last = int(match[2]) if match[2] else first
+        if last < first or last >= cls.limit:
+            raise ParseError(f"{cls.what} range {match[0]} is not within 0..{cls.limit - 1}: {_shorten(text)!r}")
+        if match[3] is None:
+            return ((1 << (last - first + 1)) - 1) << first
+        used, group = int(match[3]), int(match[4])
+        if not 0 < used <= group:
+            raise ParseError(f"stride {match[0]} must take 1 or more of its group: {_shorten(text)!r}")
+        return sum(1 << one for one in range(first, last + 1) if (one - first) % group < used)
+
+    def __str__(self) -> str:
+        """The kernel's list format, `0-1,3`; the empty set is the empty string."""
+        parts: list[str] = []
+        ids = list(self)
+        start = 0
+        for index, one in enumerate(ids):
+            if index + 1 == len(ids) or ids[index + 1] != one + 1:
+                first = ids[start]
+                parts.append(str(one) if first == one else f"{first}-{one}")
+                start = index + 1
+        return ",".join(parts)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __iter__(self) -> Iterator[int]:
+        """The ids, ascending."""
+        mask = self.mask
+        while mask:
+            low = mask & -mask
+            yield low.bit_length() - 1
+            mask ^= low
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    def __bool__(self) -> bool:
+        return self.mask != 0
+
+    def __contains__(self, one: int) -> bool:
+        return one >= 0 and bool(self.mask >> one & 1)
+
+    def __or__(self, other: Self) -> Self:
+        return type(self)(self.mask | other.mask)
+
+    def __and__(self, other: Self) -> Self:
+        return type(self)(self.mask & other.mask)
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(self.mask & ~other.mask)
+
+    def __le__(self, other: Self) -> bool:
+        """Is this set a subset of the other?"""
+        return self.mask & ~other.mask == 0
+
+    def __lt__(self, other: Self) -> bool:
+        return self.mask != other.mask and self <= other
+
+    def isdisjoint(self, other: Self) -> bool:
+        return self.mask & other.mask == 0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeSet(IdSet):
+    """A set of NUMA node ids. Ids may have gaps; the kernel's limit is 1024 (NODES_SHIFT 10)."""
+
+    limit: ClassVar[int] = 1024
+    what: ClassVar[str] = "node"
+
+    def combinations(self, size: int) -> Iterator[NodeSet]:
+        """All subsets of one size, in lexicographic order of their ascending ids."""
+        for ids in combinations(self, size):
+            yield NodeSet.from_ids(ids)
+
+    def subsets(self) -> Iterator[NodeSet]:
+        """All subsets with 1..n nodes: by size, then lexicographic (the kubelet's order of candidates)."""
+        for size in range(1, len(self) + 1):
+            yield from self.combinations(size)
+
+    def is_narrower_than(self, other: NodeSet) -> bool:
+        """Fewer nodes; with as many nodes, the smaller bitmask (kubelet, bitmask.IsNarrowerThan)."""
+        return (len(self), self.mask) < (len(other), other.mask)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CpuSet(IdSet):
+    """A set of logical CPU ids."""
+
+    limit: ClassVar[int] = 1 << 16
+    what: ClassVar[str] = "CPU"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
