@@ -1,0 +1,1 @@
+"""The kubelet's static Memory Manager and Topology Manager as pure functions, in the kubelet's words."""

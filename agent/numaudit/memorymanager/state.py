@@ -1,0 +1,59 @@
+"""What the static Memory Manager remembers: machine state and assignments.
+
+Source: pkg/kubelet/cm/memorymanager/state/state.go. All sizes are bytes, unsigned 64 bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTable:
+    """One resource (memory, or huge pages of one size) on one node."""
+
+    total: int
+    system_reserved: int
+    allocatable: int
+    reserved: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANodeState:
+    """One node: its tables by resource name, and the group it is in.
+
+    `cells` is `(own id,)` for a node that is in no group. It is None only in a checkpoint
+    that left the key out or wrote null.
+    """
+
+    number_of_assignments: int
+    """Counts (container, resource, node) triples, not containers."""
+    memory_map: Mapping[str, MemoryTable]
+    cells: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one container was promised of one resource: the whole size over all nodes of its affinity."""
+
+    numa_affinity: tuple[int, ...] | None
+    type: str
+    size: int
+
+
+MachineState = Mapping[int, NUMANodeState]
+"""Node id -> state."""
+
+Entries = Mapping[str, Mapping[str, tuple[Block, ...]]]
+"""Pod UID -> container name -> blocks, in the order they were stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that `memory_manager_state` keeps. `pod_entries` is used with PodLevelResourceManagers only."""
+
+    machine: MachineState
+    entries: Entries = field(default_factory=dict)
+    pod_entries: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
