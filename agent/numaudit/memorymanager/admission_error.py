@@ -28,3 +28,7 @@ class AdmissionError(NumauditError):
         """The message in the pod's status."""
         text = str(self)
         return f"Allocate failed due to {text}, which is unexpected" if self.reason == UNEXPECTED else text
+
+
+class KubeletHangs(NumauditError):
+    """A request from which a real kubelet never returns, so that there is no answer to give."""

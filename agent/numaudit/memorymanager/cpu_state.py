@@ -1,0 +1,27 @@
+"""What the static CPU Manager remembers.
+
+Source: pkg/kubelet/cm/cpumanager/state/state.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numaudit.topology.nodeset import CpuSet
+
+CPUEntries = Mapping[str, Mapping[str, CpuSet]]
+"""Pod UID -> container name -> its exclusive CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPUState:
+    """All that `cpu_manager_state` keeps, and `reusable`, which is lost when the kubelet restarts."""
+
+    default_cpus: CpuSet
+    """The shared pool. Reserved CPUs are in it, except with strict-cpu-reservation."""
+    entries: CPUEntries = field(default_factory=dict)
+    pod_entries: Mapping[str, CpuSet] = field(default_factory=dict)
+    """Pod UID -> CPUs of the whole pod; used with PodLevelResourceManagers only."""
+    reusable: Mapping[str, CpuSet] = field(default_factory=dict)
+    """Pod UID -> CPUs of its ordinary init containers that no later container took over."""

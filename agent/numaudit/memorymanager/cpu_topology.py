@@ -1,0 +1,158 @@
+"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each.
+
+Source: pkg/kubelet/cm/cpumanager/topology/topology.go.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from numaudit.errors import InputError
+from numaudit.topology.machine import Cpu, Machine
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+class Group(Enum):
+    """What a CPU is a part of."""
+
+    NODE = "node"
+    SOCKET = "socket"
+    CORE = "core"
+    UNCORE = "uncore"
+
+
+@dataclass(frozen=True, slots=True)
+class CPUInfo:
+    """Where one CPU is. `core` is the lowest CPU id among the core's threads, not the kernel's core_id."""
+
+    node: int
+    socket: int
+    core: int
+    uncore: int
+
+
+@dataclass(frozen=True)
+class CPUTopology:
+    """The online CPUs. Nodes without CPUs do not appear and do not count here."""
+
+    details: Mapping[int, CPUInfo]
+
+    @classmethod
+    def from_machine(cls, machine: Machine) -> CPUTopology:
+        """Of a machine's online CPUs.
+
+        A core's uncore cache is the first last-level (L3) cache of its threads; where no thread has one
+        it is the socket. A machine of which no CPU names its node (or socket) has one node (one socket), 0.
+        Raises InputError when there is no CPU, or when some CPUs name their node or socket and others do not.
+        """
+        if not machine.cpus:
+            raise InputError("could not detect number of cpus")
+        by_id = {cpu.id: cpu for cpu in machine.cpus}
+        nodes = _known_or_one("NUMA node", {cpu.id: cpu.node for cpu in machine.cpus})
+        sockets = _known_or_one("socket", {cpu.id: cpu.socket for cpu in machine.cpus})
+        return cls(
+            {
+                cpu.id: CPUInfo(
+                    node=nodes[cpu.id],
+                    socket=sockets[cpu.id],
+                    core=min(cpu.siblings, default=cpu.id),
+                    uncore=_uncore(cpu, by_id, sockets[cpu.id]),
+                )
+                for cpu in machine.cpus
+            }
+        )
+
+    @cached_property
+    def cpus(self) -> CpuSet:
+        return CpuSet.from_ids(self.details)
+
+    @cached_property
+    def masks(self) -> Mapping[Group, Mapping[int, int]]:
+        """Group -> id -> bitmask of its CPUs; ids ascending."""
+        masks: dict[Group, dict[int, int]] = {group: defaultdict(int) for group in Group}
+        for cpu, info in self.details.items():
+            for group in Group:
+                masks[group][getattr(info, group.value)] |= 1 << cpu
+        return {group: dict(sorted(one.items())) for group, one in masks.items()}
+
+    @cached_property
+    def inside(self) -> Mapping[tuple[Group, Group], Mapping[int, tuple[int, ...]]]:
+        """(outer, inner) -> outer id -> ids of the inner groups that share a CPU with it."""
+        return {
+            (outer, inner): {
+                one: tuple(other for other, cpus in self.masks[inner].items() if cpus & mask)
+                for one, mask in self.masks[outer].items()
+            }
+            for outer in Group
+            for inner in Group
+        }
+
+    @property
+    def num_cpus(self) -> int:
+        return len(self.details)
+
+    @cached_property
+    def num_cores(self) -> int:
+        """A core with threads in two nodes counts twice, as in the kubelet's machine info."""
+        return len({(info.node, info.core) for info in self.details.values()})
+
+    @property
+    def num_sockets(self) -> int:
+        return len(self.masks[Group.SOCKET])
+
+    @property
+    def num_numa_nodes(self) -> int:
+        return len(self.masks[Group.NODE])
+
+    # Averages: on a machine whose cores differ in threads no core may have this many.
+
+    @property
+    def cpus_per_core(self) -> int:
+        return _average(self.num_cpus, self.num_cores)
+
+    @property
+    def cpus_per_socket(self) -> int:
+        return _average(self.num_cpus, self.num_sockets)
+
+    @property
+    def cpus_per_uncore(self) -> int:
+        return _average(self.num_cpus, len(self.masks[Group.UNCORE]))
+
+    @property
+    def nodes(self) -> NodeSet:
+        """The nodes that have CPUs."""
+        return NodeSet.from_ids(self.masks[Group.NODE])
+
+    def cpus_in(self, group: Group, ids: Iterable[int]) -> CpuSet:
+        """All CPUs of these nodes, sockets, cores or uncore caches; unknown ids have none."""
+        mask = 0
+        for one in ids:
+            mask |= self.masks[group].get(one, 0)
+        return CpuSet(mask)
+
+    def groups_of(self, group: Group, cpus: CpuSet) -> frozenset[int]:
+        """The ids of the nodes, sockets, cores or uncore caches that have one of these CPUs."""
+        return frozenset(one for one, mask in self.masks[group].items() if mask & cpus.mask)
+
+
+def _known_or_one(what: str, values: Mapping[int, int | None]) -> Mapping[int, int]:
+    known = {cpu: value for cpu, value in values.items() if value is not None}
+    if not known:
+        return dict.fromkeys(values, 0)
+    missing = CpuSet.from_ids(values.keys() - known.keys())
+    if missing:
+        raise InputError(f"the {what} of CPU {missing} is not known, and that of others is: give it, or leave them out")
+    return known
+
+
+def _uncore(cpu: Cpu, by_id: Mapping[int, Cpu], socket: int) -> int:
+    threads = (by_id[one] for one in sorted({cpu.id, *cpu.siblings}) if one in by_id)
+    return next((thread.l3_cache for thread in threads if thread.l3_cache is not None), socket)
+
+
+def _average(cpus: int, groups: int) -> int:
+    return cpus // groups if groups else 0
