@@ -1,7 +1,91 @@
-"""The Kubernetes versions whose kubelets differ in what is told here."""
+"""The Kubernetes versions whose kubelets differ in what is told here, and the feature gates that matter.
+
+Source: pkg/features/kube_features.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numaudit.errors import InputError
 
 KubernetesVersion = tuple[int, int]
 """Major and minor: (1, 36)."""
 
 LATEST: KubernetesVersion = (1, 36)
 """The newest kubelet this project was checked against."""
+
+DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST)
+"""The versions whose behaviour is known; one in between behaves as the one below it."""
+
+_VERSION = re.compile(r"v?(\d{1,2})\.(\d{1,3})(?:[.+-].*)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletFeatures:
+    """What of a kubelet's version and feature gates changes its memory management."""
+
+    version: KubernetesVersion = LATEST
+    """One of DESCRIBED."""
+    pod_level_resources: bool = True
+    """Gate PodLevelResources: alpha 1.32, on since 1.34."""
+    pod_level_resource_managers: bool = False
+    """Gate PodLevelResourceManagers: alpha and off in 1.36."""
+    in_place_pod_vertical_scaling: bool = False
+    """Gate InPlacePodVerticalScaling in a version before 1.33, where `allocatedResources` of the pod's
+    status replaces the requests of its spec. Later kubelets hand over the pod as it was allocated."""
+
+    @property
+    def manages_pod_level(self) -> bool:
+        """Are pods with pod-level resources given exclusive memory and CPUs at all?"""
+        return self.pod_level_resources and self.pod_level_resource_managers
+
+    @property
+    def knows_sidecars(self) -> bool:
+        """Are restartable init containers told from ordinary ones?"""
+        return self.version >= (1, 32)
+
+    @property
+    def checks_groups_on_allocation(self) -> bool:
+        """Is the rule that groups are disjoint enforced on the final hint, too?"""
+        return self.version >= (1, 32)
+
+    @classmethod
+    def of(cls, version: str, gates: Mapping[str, bool] | None = None) -> tuple[KubeletFeatures, str | None]:
+        """The features of a version ("v1.36.2", "1.28") with `featureGates`, and a notice or None.
+
+        The notice tells that the version behaves as another one here. Gates that do not matter to
+        memory management are ignored. Raises InputError when the text is no version.
+        """
+        real = parse_version(version)
+        described, notice = nearest_described(real)
+        gates = gates or {}
+        features = cls(
+            described,
+            pod_level_resources=gates.get("PodLevelResources", real >= (1, 34)),
+            pod_level_resource_managers=gates.get("PodLevelResourceManagers", False),
+            in_place_pod_vertical_scaling=gates.get("InPlacePodVerticalScaling", False) and real < (1, 33),
+        )
+        return features, notice
+
+
+def parse_version(text: str) -> KubernetesVersion:
+    """Read "1.36", "v1.36.2" or "1.32.10+rke2r1". Raises InputError."""
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise InputError(f"not a Kubernetes version such as 1.36 or v1.32.4: {text[:60]!r}")
+    return int(match[1]), int(match[2])
+
+
+def nearest_described(version: KubernetesVersion) -> tuple[KubernetesVersion, str | None]:
+    """The described version that this one is taken for, and a notice when it is another one."""
+    described = max((one for one in DESCRIBED if one <= version), default=DESCRIBED[0])
+    if described == version:
+        return described, None
+    return described, f"Kubernetes {_text(version)} is taken for {_text(described)}, whose kubelet is known exactly"
+
+
+def _text(version: KubernetesVersion) -> str:
+    return f"{version[0]}.{version[1]}"
