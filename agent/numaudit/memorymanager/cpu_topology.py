@@ -122,10 +122,15 @@ class CPUTopology:
     def cpus_per_uncore(self) -> int:
         return _average(self.num_cpus, len(self.masks[Group.UNCORE]))
 
-    @property
+    @cached_property
     def nodes(self) -> NodeSet:
         """The nodes that have CPUs."""
         return NodeSet.from_ids(self.masks[Group.NODE])
+
+    @cached_property
+    def candidates(self) -> tuple[NodeSet, ...]:
+        """Every set of these nodes, in the order in which the kubelet tries them for hints."""
+        return tuple(self.nodes.subsets())
 
     def cpus_in(self, group: Group, ids: Iterable[int]) -> CpuSet:
         """All CPUs of these nodes, sockets, cores or uncore caches; unknown ids have none."""
