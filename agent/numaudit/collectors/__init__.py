@@ -1,0 +1,1 @@
+"""One module per question, one field of the snapshot each."""

@@ -1,0 +1,1 @@
+"""Pure functions: snapshots in, judgements out."""

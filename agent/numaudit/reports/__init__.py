@@ -1,0 +1,1 @@
+"""Output for people, and the JSON documents."""

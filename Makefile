@@ -1,0 +1,41 @@
+# `make report` and `make test` each work as the first command on a fresh Debian machine.
+PYTHON := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help report test check lab bench fuzz golden clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+report: ## set everything up, then report on every container (or cgroup) of this host
+	@deploy/setup.sh run
+	@.venv/bin/numaudit report
+
+test: ## set everything up, then run all tests, the four-node guest included
+	@deploy/setup.sh test
+	@$(MAKE) --no-print-directory check
+	$(PYTHON) -m pytest tests --ignore tests/unit
+
+check: ## the fast inner loop: lint, types, import layers, unit tests
+	@test -e .venv/.numaudit-test || deploy/setup.sh test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PYTHON) -m pytest tests/unit
+
+lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
+	@deploy/setup.sh test
+	$(PYTHON) tests/vm/lab.py
+
+bench: ## the benchmarks, as ratios against a floor or a peer in the same run
+	for bench in tests/bench/bench_*.py; do $(PYTHON) $$bench || exit 1; done
+
+fuzz: ## every parser against many generated inputs
+	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'
+
+golden: ## rewrite the golden outputs; read the diff before you commit it
+	$(PYTHON) -m pytest tests/unit/test_golden.py --update-golden
+
+clean: ## remove what the set-up and the tests made
+	rm -rf .venv .cache dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,81 @@
+"""The composition root: here sources are built and joined, once per look at the host."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+from numaudit.collectors.allowed import AllowedNodes
+from numaudit.collectors.base import Run
+from numaudit.collectors.mappings import ProcessMappings
+from numaudit.collectors.node import Nodes
+from numaudit.collectors.residency import Residency
+from numaudit.containers.inventory import Census, Inventory
+from numaudit.evaluation.placement import bytes_of
+from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import read_machine
+from numaudit.snapshot import JUDGED_TYPES, Allowed, BytesByNode, ContainerId, Mappings, NodeMemory, Resident, Snapshot
+from numaudit.topology.machine import Machine
+
+_NOTHING_ALLOWED: dict[ContainerId, Allowed] = {}
+_NOTHING_RESIDENT: tuple[dict[ContainerId, Resident], Resident | None] = ({}, None)
+_NO_NODES: tuple[NodeMemory, ...] = ()
+_NO_MAPPINGS: dict[ContainerId, Mappings] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Looks at one host. Built once; each `look` is one tick."""
+
+    host: Host
+    machine: Machine
+    hierarchies: Hierarchies
+    inventory: Inventory
+    reader: Reader
+
+    @classmethod
+    def of(cls, host: Host) -> Observer:
+        """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
+        machine = read_machine(host)
+        hierarchies = find_hierarchies(host)
+        sizes = sorted({pages.page_size for node in machine.nodes for pages in node.huge_pages if pages.total})
+        reader = Reader(hierarchies, tuple(sizes), machine.page_size)
+        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader)
+
+    def look(self, mappings_budget: float | None = None) -> Snapshot:
+        """Measure everything once. numa_maps is read only with a budget (seconds)."""
+        run = Run()
+        empty = Census((), {}, {"/": ()})
+        census = run("cgroups", lambda _: self.inventory.take(), empty)
+        allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
+        resident, unattributed = run("residency", partial(Residency(self.reader).collect, census), _NOTHING_RESIDENT)
+        nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
+        mappings: dict[ContainerId, Mappings] = {}
+        if mappings_budget is not None:
+            mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)
+            if unattributed is not None and unattributed.hugetlb is None:
+                unattributed = replace(unattributed, hugetlb=hugetlb)
+        return Snapshot(
+            taken_at=time.time(),
+            machine=self.machine,
+            cgroup_mode=self.hierarchies.mode,
+            containers=census.containers,
+            allowed=allowed,
+            resident=resident,
+            mappings=mappings,
+            nodes=nodes,
+            unattributed=unattributed,
+            outcomes=tuple(run.outcomes),
+        )
+
+    def _mappings(
+        self, run: Run, census: Census, resident: dict[ContainerId, Resident], budget: float
+    ) -> tuple[dict[ContainerId, Mappings], BytesByNode | None]:
+        maps = ProcessMappings(self.host, self.reader, budget)
+        judged = {id_: sum(bytes_of(bytes_, JUDGED_TYPES).values()) for id_, bytes_ in resident.items()}
+        order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
+        found = run("numa_maps", partial(maps.collect, census, order), _NO_MAPPINGS)
+        hugetlb = run("numa_maps of the root cgroup", maps.unattributed_hugetlb, None)
+        return found, hugetlb

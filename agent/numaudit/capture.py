@@ -1,0 +1,135 @@
+"""Copies what the readers read into a tree that --root understands."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.cgroup import Hierarchies, find_hierarchies, read_inodes, walk
+from numaudit.kernel.host import Host, read_bytes
+
+_PROC = ("mounts", "version", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
+_PROCESS = ("cgroup", "comm", "mountinfo", "numa_maps", "stat", "status")
+_NODE = ("meminfo", "numastat", "vmstat", "distance", "cpulist", "hugepages/*/*")
+_NODES = ("online", "possible", "has_cpu", "has_memory")
+_CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
+_CGROUP = ("cgroup.procs", "cgroup.controllers", "memory.numa_stat", "memory.current", "memory.stat", "memory.events",
+    "memory.usage_in_bytes", "cpuset.*", "hugetlb.*.numa_stat", "hugetlb.*.current")  # fmt: skip
+_KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint")
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was copied; files that vanished or may not be read are skipped and counted."""
+
+    files: int = 0
+    bytes: int = 0
+    skipped: int = 0
+
+
+def capture(host: Host, target: Path) -> Summary:
+    """Copy to a new or empty folder, or into a new .tar.xz file. Raises InputError, Unavailable, OSError."""
+    if target.name.endswith(".tar.xz"):
+        if target.exists():
+            raise InputError(f"{target} exists already; give another name or remove it")
+        with tempfile.TemporaryDirectory(prefix="numaudit-capture-") as folder:
+            tree = Path(folder) / target.name.removesuffix(".tar.xz")
+            summary = _into(host, tree)
+            _pack(tree, target)
+        return summary
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target} is not an empty folder; give a new one, or a name that ends in .tar.xz")
+    return _into(host, target)
+
+
+def _into(host: Host, tree: Path) -> Summary:
+    summary = Summary()
+    try:
+        tree.mkdir(parents=True, exist_ok=True)
+        for file in _files(host):
+            _copy(host, file, tree, summary)
+        _copy_cgroups(host, tree, summary)
+        for folder in _pod_log_folders(host):
+            _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot write {error.filename or tree}: {error.strerror}") from error
+    return summary
+
+
+def _files(host: Host) -> Iterator[Path]:
+    yield from (host.proc / name for name in _PROC)
+    for process in sorted(host.proc.glob("[0-9]*")):
+        yield from (process / name for name in _PROCESS)
+    yield from (host.nodes / name for name in _NODES)
+    for node in sorted(host.nodes.glob("node[0-9]*")):
+        for pattern in _NODE:
+            yield from sorted(node.glob(pattern))
+    yield host.cpus / "online"
+    for cpu in sorted(host.cpus.glob("cpu[0-9]*")):
+        for pattern in _CPU:
+            yield from sorted(cpu.glob(pattern))
+    yield from (host.kubelet / name for name in _KUBELET)
+
+
+def _copy_cgroups(host: Host, tree: Path, summary: Summary) -> None:
+    hierarchies = find_hierarchies(host)
+    lines = []
+    for group in walk(hierarchies, read_inodes(host)):
+        path = group.path.rstrip("/")
+        for root in _roots(hierarchies):
+            folder = Path(f"{root}{path}")
+            _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
+            for pattern in _CGROUP:
+                for file in sorted(folder.glob(pattern)):
+                    _copy(host, file, tree, summary)
+        absolute = "/" + str(Path(f"{hierarchies.memory}{path}").relative_to(host.root))
+        lines.append(f"{group.id} {_escape(absolute)}\n")
+    (tree / "cgroup-inodes.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _roots(hierarchies: Hierarchies) -> list[Path]:
+    found = [hierarchies.memory, hierarchies.cpuset, hierarchies.hugetlb]
+    return list(dict.fromkeys(root for root in found if root is not None))
+
+
+def _pod_log_folders(host: Host) -> list[Path]:
+    folder = host.at("/var/log/pods")
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
+    try:
+        content = read_bytes(file, limit=64 << 20)
+    except OSError:
+        summary.skipped += 1
+        return
+    target = _at(host, file, tree)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    summary.files += 1
+    summary.bytes += len(content)
+
+
+def _at(host: Host, path: Path, tree: Path) -> Path:
+    return tree / path.relative_to(host.root)
+
+
+def _escape(path: str) -> str:
+    """As the kernel escapes mounts: one line per path, whatever its name."""
+    return "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in path)
+
+
+def _pack(tree: Path, target: Path) -> None:
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with tarfile.open(partial, "w:xz") as archive:
+            archive.add(tree, arcname=tree.name)
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise Unavailable(f"cannot write {target}: {error.strerror}") from error

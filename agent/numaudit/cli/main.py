@@ -1,0 +1,94 @@
+"""The `numaudit` command: finds the verb, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from numaudit import __version__
+from numaudit.errors import InputError, NumauditError
+
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_CANNOT_ANSWER = 3
+EXIT_INTERNAL = 4
+EXIT_INTERRUPTED = 130
+
+_VERBS = {
+    "report": "Where the memory of every container on this host really is.",
+    "topology": "Nodes, CPUs, distances, memory and huge pages.",
+    "state": "The kubelet's checkpoints: decoded, verified, compared.",
+    "doctor": "What this host can measure, and why not.",
+    "capture": "Copy what the readers read, for --root.",
+}
+
+
+class _Verbs(click.Group):
+    """Imports a verb's module only when that verb is used, so that --help stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command = importlib.import_module(f"numaudit.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
+@click.group(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 this host cannot answer, 4 internal error, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="numaudit")
+def main() -> None:
+    """Proves NUMA memory alignment: where memory was promised, and where it is."""
+
+
+def run() -> NoReturn:
+    """The console script."""
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(arguments: list[str]) -> int:
+    """Run one command line; the exit code. Only messages for people go to stderr, never a traceback."""
+    try:
+        result = main.main(args=arguments, prog_name="numaudit", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`). Python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get("NUMAUDIT_DEBUG"):
+            raise
+        return _exit_code(error)
+    return result if isinstance(result, int) else 0
+
+
+def _exit_code(error: BaseException) -> int:
+    """Say what went wrong on stderr; the exit code for it."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.ClickException():
+            error.show()
+            return EXIT_USAGE
+        case KeyboardInterrupt() | click.Abort():
+            return EXIT_INTERRUPTED
+        case NumauditError():
+            print(f"numaudit: {error}", file=sys.stderr)
+            return EXIT_USAGE if isinstance(error, InputError) else EXIT_CANNOT_ANSWER
+    kind = type(error).__name__
+    print(f"numaudit: internal error: {kind}: {error}; NUMAUDIT_DEBUG=1 shows where", file=sys.stderr)
+    return EXIT_INTERNAL

@@ -1,0 +1,32 @@
+"""`numaudit topology`: the machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numaudit.cli import options
+from numaudit.kernel.node import read_machine
+from numaudit.reports import document
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit topology
+  numaudit topology -o json
+"""
+)
+@options.output("table", "json")
+@options.root
+def command(output: str, root: Path | None) -> None:
+    """Show nodes, CPUs, distances, memory and huge pages."""
+    topology = document.topology(read_machine(options.host(root)))
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Topology", topology))
+        return
+    from numaudit.reports import terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+    terminal.print_topology(topology, terminal.console())

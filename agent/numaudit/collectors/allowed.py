@@ -1,0 +1,56 @@
+"""What does the kernel let each container use?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.collectors.base import Skipped
+from numaudit.containers.inventory import Census
+from numaudit.errors import ParseError
+from numaudit.kernel.cgroup import Reader, parse_process_cgroups
+from numaudit.kernel.host import Host, read_text
+from numaudit.snapshot import Allowed, ContainerId
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedNodes:
+    """Reads the effective cpuset of every container."""
+
+    host: Host
+    reader: Reader
+
+    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Allowed]:
+        found: dict[ContainerId, Allowed] = {}
+        for container in census.containers:
+            try:
+                found[container.id] = self._of(container.path)
+            except (OSError, ParseError) as error:
+                skipped.count(error)
+        return found
+
+    def _of(self, path: str) -> Allowed:
+        try:
+            return self.reader.allowed(path)
+        except FileNotFoundError:
+            return self._by_process(path) if self.reader.hierarchies.is_v2 is False else self._by_parent(path)
+
+    def _by_process(self, path: str) -> Allowed:
+        """cgroup v1: the cpuset hierarchy may be cut another way, so ask a process where it is."""
+        for pid in self.reader.processes(path):
+            try:
+                own = parse_process_cgroups(read_text(self.host.proc / str(pid) / "cgroup"))
+            except OSError:
+                continue
+            if "cpuset" in own:
+                return self.reader.allowed(own["cpuset"])
+        return Allowed(None, None)
+
+    def _by_parent(self, path: str) -> Allowed:
+        """cgroup v2 without the cpuset controller that far down: the nearest group above that has it decides."""
+        while path:
+            path = path.rpartition("/")[0]
+            try:
+                return self.reader.allowed(path)
+            except FileNotFoundError:
+                continue
+        return Allowed(None, None)

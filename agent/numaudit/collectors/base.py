@@ -1,0 +1,78 @@
+"""What every collector shares: its result is caught once and becomes an Outcome."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TypeVar
+
+from numaudit.errors import NumauditError, Unavailable
+from numaudit.snapshot import Outcome
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Counts items that vanished or could not be read, and remembers why the first unreadable one was not."""
+
+    gone: int = 0
+    failed: int = 0
+    reason: str | None = None
+
+    def count(self, error: Exception) -> None:
+        """A group or process that ended meanwhile is normal; anything else is a reason to show."""
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV, errno.ESRCH):
+            self.gone += 1
+            return
+        self.failed += 1
+        self.reason = self.reason or explain(error)
+
+
+@dataclass(slots=True)
+class Run:
+    """Runs collectors and keeps their outcomes, so that a failing one does not stop the others."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def __call__(self, source: str, collect: Callable[[Skipped], Value], default: Value) -> Value:
+        skipped = Skipped()
+        start = perf_counter()
+        value, problem = default, None
+        try:
+            value = collect(skipped)
+        except Unavailable as error:
+            problem = Outcome(source, "unavailable", str(error))
+        except (NumauditError, OSError, ValueError) as error:
+            problem = Outcome(source, "failed", explain(error))
+        seconds = perf_counter() - start
+        self.outcomes.append(problem or _outcome(source, skipped, seconds))
+        return value
+
+
+def _outcome(source: str, skipped: Skipped, seconds: float) -> Outcome:
+    return Outcome(
+        source,
+        "partial" if skipped.failed else "ok",
+        skipped.reason,
+        seconds,
+        skipped.gone + skipped.failed,
+    )
+
+
+def explain(error: Exception) -> str:
+    """An error in words: what, where, and what to do when it is a matter of rights."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f"cannot read {os.fsdecode(error.filename)}" if error.filename is not None else "cannot read"
+    why = error.strerror or str(error)
+    return f"{where}: {why}{_hint(error)}"
+
+
+def _hint(error: OSError) -> str:
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return ""
+    return "; run as root" if os.geteuid() else "; refused even to root (a container, or a security module)"

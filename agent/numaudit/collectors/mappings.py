@@ -1,0 +1,71 @@
+"""Which kinds of mapping and which memory policies does each container use?
+
+Reading numa_maps walks page tables, so only one-off answers ask, and only within a time budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from numaudit.collectors.base import Skipped
+from numaudit.containers.inventory import Census
+from numaudit.errors import ParseError
+from numaudit.kernel import numa_maps
+from numaudit.kernel.cgroup import Cgroup, Reader
+from numaudit.kernel.host import Host
+from numaudit.snapshot import BytesByNode, ContainerId, Mappings
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMappings:
+    """Reads /proc/PID/numa_maps of every container's processes, the largest container first."""
+
+    host: Host
+    reader: Reader
+    budget: float
+    """Seconds of wall-clock time; what was not reached by then stays out, and the count says so."""
+
+    def collect(self, census: Census, order: Sequence[ContainerId], skipped: Skipped) -> dict[ContainerId, Mappings]:
+        deadline = monotonic() + self.budget
+        found: dict[ContainerId, Mappings] = {}
+        for container in order:
+            processes = self._processes(census.groups[container], skipped)
+            found[container] = self._read(processes, deadline, skipped)
+        return found
+
+    def unattributed_hugetlb(self, skipped: Skipped) -> BytesByNode | None:
+        """Huge pages of the processes in the root cgroup, which no hugetlb file of cgroup v2 shows.
+
+        None when not all of them could be read in time. Shared mappings count for each process.
+        """
+        read = self._read(self.reader.processes(""), monotonic() + self.budget, skipped)
+        return read.by_kind.get("hugetlb", {}) if read.processes_read == read.processes else None
+
+    def _read(self, processes: Sequence[int], deadline: float, skipped: Skipped) -> Mappings:
+        sums = numa_maps.MappedBytes()
+        done = gone = 0
+        for pid in processes:
+            if monotonic() > deadline:
+                skipped.failed += len(processes) - done - gone
+                skipped.reason = skipped.reason or f"the time budget of {self.budget:g} s ran out"
+                break
+            try:
+                sums.add(numa_maps.read(self.host, pid))
+                done += 1
+            except (FileNotFoundError, ProcessLookupError) as error:
+                skipped.count(error)
+                gone += 1
+            except (OSError, ParseError) as error:
+                skipped.count(error)
+        return Mappings(sums.by_kind, sums.by_policy, sums.by_page_size, done, len(processes) - gone)
+
+    def _processes(self, groups: Sequence[Cgroup], skipped: Skipped) -> list[int]:
+        pids: list[int] = []
+        for group in groups:
+            try:
+                pids.extend(self.reader.processes(group.path))
+            except OSError as error:
+                skipped.count(error)
+        return pids

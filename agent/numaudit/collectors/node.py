@@ -1,0 +1,62 @@
+"""What do the nodes say of themselves, independent of any cgroup?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import NodeCounters, read_counters
+from numaudit.snapshot import NodeMemory, Resident
+from numaudit.topology.machine import Machine
+
+_KERNEL = ("KernelStack", "PageTables", "SecPageTables", "Slab")
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Reads meminfo, numastat and the huge page counters of every node."""
+
+    host: Host
+    machine: Machine
+
+    def collect(self) -> tuple[NodeMemory, ...]:
+        counters = read_counters(self.host, self.machine.online)
+        return tuple(to_node_memory(one, self.machine.page_size) for one in counters)
+
+
+def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:
+    """Sort one node's counters into the types that containers have, all in bytes."""
+    meminfo = counters.meminfo or {}
+    numastat = counters.numastat
+    return NodeMemory(
+        node=counters.node,
+        total=meminfo.get("MemTotal"),
+        free=meminfo.get("MemFree"),
+        resident=_resident(counters, meminfo),
+        huge_pages=counters.huge_pages,
+        numastat=None if numastat is None else {key: pages * page_size for key, pages in numastat.items()},
+    )
+
+
+def _resident(counters: NodeCounters, meminfo: Mapping[str, int]) -> Resident:
+    node = counters.node
+    shmem, file = meminfo.get("Shmem"), meminfo.get("FilePages")
+    kernel = [meminfo[key] for key in _KERNEL if key in meminfo]
+    return Resident(
+        anon=_at(node, meminfo.get("AnonPages")),
+        shmem=_at(node, shmem),
+        file=_at(node, None if file is None or shmem is None else file - shmem),
+        hugetlb=_at(node, _huge_bytes_in_use(counters)),
+        kernel=_at(node, sum(kernel) if kernel else None),
+    )
+
+
+def _huge_bytes_in_use(counters: NodeCounters) -> int | None:
+    if not counters.huge_pages or any(pages.free is None for pages in counters.huge_pages):
+        return None
+    return sum((pages.total - (pages.free or 0)) * pages.page_size for pages in counters.huge_pages)
+
+
+def _at(node: int, size: int | None) -> dict[int, int] | None:
+    return None if size is None else {node: size}

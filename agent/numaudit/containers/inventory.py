@@ -1,0 +1,179 @@
+"""Which containers this host has: one walk over the cgroups, each byte owned once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from numaudit.containers import cgroup_path, mountinfo
+from numaudit.containers.cgroup_path import Place
+from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, read_inodes, walk
+from numaudit.kernel.host import Host, read_text
+from numaudit.snapshot import Container, ContainerId
+
+_TERMINAL = ("container", "sandbox", "service", "scope")
+_POD_LOGS = re.compile(r"([a-z0-9-]+)_([a-z0-9.-]+)_([0-9a-f-]{32,36})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Containers and the cgroups they consist of."""
+
+    containers: tuple[Container, ...]
+    groups: Mapping[ContainerId, tuple[Cgroup, ...]]
+    """All cgroups of a container, its own first. One that is not `whole` has its own only."""
+    children: Mapping[str, tuple[str, ...]]
+    """Path of a cgroup whose children are containers of their own -> those; the root is `/`."""
+
+    def owner_of(self) -> dict[int, ContainerId]:
+        """cgroup id -> the container it belongs to."""
+        return {group.id: owner for owner, groups in self.groups.items() for group in groups}
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Takes the census. Names are looked up once in a container's life."""
+
+    host: Host
+    hierarchies: Hierarchies
+    _facts: dict[ContainerId, Container] = field(default_factory=dict)
+    _inodes: Mapping[str, int] | None = None
+
+    def take(self) -> Census:
+        """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all."""
+        if self._inodes is None:
+            self._inodes = read_inodes(self.host)
+        cgroups = list(walk(self.hierarchies, self._inodes))
+        census = divide(cgroups)
+        facts = _PodFacts(self.host, Reader(self.hierarchies))
+        known = {c.id: self._known(c, census.groups[c.id], facts) for c in census.containers}
+        self._facts = known
+        return replace(census, containers=tuple(known.values()))
+
+    def _known(self, container: Container, groups: tuple[Cgroup, ...], facts: _PodFacts) -> Container:
+        before = self._facts.get(container.id)
+        if before is not None and before.path == container.path and (before.name or before.kind == "sandbox"):
+            return replace(before, whole=container.whole)
+        return facts.complete(container, groups)
+
+
+def divide(cgroups: Iterable[Cgroup]) -> Census:
+    """Divide a tree (parents first) into containers so that each cgroup belongs to exactly one.
+
+    A Kubernetes container or systemd unit takes all below it, unless there are containers below
+    (a node in a container, a runtime inside a service); then it keeps only what is its own.
+    """
+    groups = list(cgroups)
+    places = {group.path: cgroup_path.parse(group.path) for group in groups}
+    holds_container = _paths_above_containers(groups, places)
+    children: dict[str, list[str]] = {}
+    owner: dict[str, Cgroup] = {}
+    members: dict[ContainerId, list[Cgroup]] = {}
+    inner: set[str] = {group.parent for group in groups if group.path != "/"}
+    containers: list[Container] = []
+    for group in groups:
+        if group.path == "/":
+            children["/"] = []
+            continue
+        above = owner.get(group.parent)
+        if above is not None:
+            owner[group.path] = above
+            members[ContainerId(above.id)].append(group)
+            continue
+        place = places[group.path]
+        whole = group.path not in holds_container and (_is_unit(group.path, place) or group.path not in inner)
+        if whole:
+            owner[group.path] = group
+        else:
+            children[group.path] = []
+        children[group.parent].append(group.path)
+        members[ContainerId(group.id)] = [group]
+        containers.append(_container(group, place, whole))
+    return Census(
+        tuple(containers),
+        {key: tuple(value) for key, value in members.items()},
+        {key: tuple(value) for key, value in children.items()},
+    )
+
+
+def _is_unit(path: str, place: Place) -> bool:
+    # user@1000.service is a whole systemd of its own; its units are the useful answer.
+    return place.kind in _TERMINAL and not path.rpartition("/")[2].startswith("user@")
+
+
+def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, Place]) -> set[str]:
+    above: set[str] = set()
+    for group in groups:
+        if places[group.path].kind == "container":
+            parent = group.parent
+            while parent != "/" and parent not in above:
+                above.add(parent)
+                parent = parent.rpartition("/")[0] or "/"
+    return above
+
+
+def _container(group: Cgroup, place: Place, whole: bool) -> Container:
+    return Container(
+        id=ContainerId(group.id),
+        path=group.path,
+        kind=place.kind,
+        whole=whole,
+        qos=place.qos,
+        runtime=place.runtime,
+        container_id=place.container_id,
+        pod_uid=place.pod_uid,
+    )
+
+
+@dataclass(slots=True)
+class _PodFacts:
+    """Names of pods and containers, from what the node itself keeps."""
+
+    host: Host
+    reader: Reader
+    _pods: dict[str, tuple[str, str]] | None = None
+
+    def complete(self, container: Container, groups: tuple[Cgroup, ...]) -> Container:
+        pod_uid = container.pod_uid
+        if pod_uid is None:
+            return container
+        namespace, pod = self._pod_names().get(pod_uid, (None, None))
+        container = replace(container, namespace=namespace, pod=pod)
+        if container.kind != "container":
+            return container
+        found = self._mounts(pod_uid, groups)
+        if found is None:
+            return container
+        if found.sandbox_id is not None and found.sandbox_id == container.container_id:
+            return replace(container, kind="sandbox")
+        return replace(container, name=found.container_name)
+
+    def _mounts(self, pod_uid: str, groups: tuple[Cgroup, ...]) -> mountinfo.MountFacts | None:
+        """The facts of the first process that can be read; processes end at any time."""
+        for group in groups:
+            try:
+                processes = self.reader.processes(group.path)
+            except OSError:
+                continue
+            for pid in processes:
+                try:
+                    text = read_text(self.host.proc / str(pid) / "mountinfo")
+                except OSError:
+                    continue
+                return mountinfo.parse(text, pod_uid)
+        return None
+
+    def _pod_names(self) -> dict[str, tuple[str, str]]:
+        """Pod UID -> namespace, name, by the kubelet's log folders /var/log/pods/NAMESPACE_POD_UID."""
+        if self._pods is None:
+            self._pods = {}
+            try:
+                names = [entry.name for entry in self.host.at("/var/log/pods").iterdir()]
+            except OSError:
+                names = []
+            for name in names:
+                match = _POD_LOGS.fullmatch(name)
+                if match is not None:
+                    self._pods[match[3]] = (match[1], match[2])
+        return self._pods

@@ -1,0 +1,298 @@
+"""The cgroup file systems: where they are, which groups exist, what each says of memory and CPUs.
+
+Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,cpusets,hugetlb}.rst,
+mm/memcontrol.c, mm/memcontrol-v1.c, mm/hugetlb_cgroup.c.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.snapshot import Allowed, BytesByNode, Resident
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+Mode = Literal["v1", "v2", "hybrid"]
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One group: its inode (which is its cgroup id) and its path inside the memory hierarchy."""
+
+    id: int
+    path: str
+    """Starts with `/`; the root is `/`."""
+
+    @property
+    def parent(self) -> str:
+        return self.path.rpartition("/")[0] or "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchies:
+    """Where each controller's groups are. With cgroup v2 all are one folder."""
+
+    mode: Mode
+    memory: Path
+    cpuset: Path | None
+    hugetlb: Path | None
+    unified: Path | None
+    """The cgroup2 mount, if there is one: BPF programs know groups by its inodes."""
+
+    @property
+    def is_v2(self) -> bool:
+        return self.mode == "v2"
+
+
+def find_hierarchies(host: Host) -> Hierarchies:
+    """Find the mounted cgroup hierarchies. Raises Unavailable when none of them counts memory."""
+    mounts = list(_cgroup_mounts(host))
+    unified = next((host.at(point) for kind, point, _ in mounts if kind == "cgroup2"), None)
+    by_controller: dict[str, Path] = {}
+    for kind, point, options in mounts:
+        if kind == "cgroup":
+            for option in options.split(","):
+                by_controller.setdefault(option, host.at(point))
+    if "memory" in by_controller:
+        mode: Mode = "hybrid" if unified is not None else "v1"
+        return Hierarchies(
+            mode, by_controller["memory"], by_controller.get("cpuset"), by_controller.get("hugetlb"), unified
+        )
+    if unified is None:
+        raise Unavailable(
+            f"no cgroup file system with the memory controller in {host.proc / 'mounts'}; "
+            "mount cgroup2 on /sys/fs/cgroup (systemd does), or run on the host and not in a container"
+        )
+    return Hierarchies("v2", unified, unified, unified, unified)
+
+
+def walk(hierarchies: Hierarchies, inodes: Mapping[str, int]) -> Iterator[Cgroup]:
+    """Every group below the memory hierarchy's root, parents first; the root itself comes first.
+
+    `inodes` is what `read_inodes` found. A group that vanishes is skipped.
+    """
+    root = str(hierarchies.memory)
+    try:
+        root_status = hierarchies.memory.stat()
+    except OSError as error:
+        raise Unavailable(f"cannot read {root}: {error.strerror}; is the cgroup file system mounted?") from error
+    yield Cgroup(inodes.get(root, root_status.st_ino), "/")
+    pending = [""]
+    while pending:
+        parent = pending.pop()
+        for name, status in _children(root + parent):
+            path = f"{parent}/{name}"
+            yield Cgroup(inodes.get(root + path, status.st_ino), path)
+            # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
+            if status.st_nlink != 2:
+                pending.append(path)
+
+
+def read_inodes(host: Host) -> dict[str, int]:
+    """`cgroup-inodes.txt` of a captured tree: path of the folder in the tree -> inode. Empty on a live host."""
+    inodes: dict[str, int] = {}
+    try:
+        lines = read_text(host.cgroup_inodes).split("\n")
+    except FileNotFoundError:
+        return inodes
+    for line in lines:
+        inode, _, path = line.partition(" ")
+        if path and inode.isascii() and inode.isdigit() and len(inode) < 21:
+            inodes[str(host.at(unescape(path)))] = int(inode)
+    return inodes
+
+
+def parse_numa_stat(text: str) -> dict[str, BytesByNode]:
+    """cgroup v2 `memory.numa_stat` and `hugetlb.*.numa_stat`: key -> node -> value as printed.
+
+    v2: `anon N0=4096 N1=0` in bytes; v1 and hugetlb: `total=1 N0=1 N1=0`, v1's memory in pages.
+    Raises ParseError on a line of another form.
+    """
+    rows: dict[str, BytesByNode] = {}
+    for line in text.splitlines():
+        key, *fields = line.split(" ")
+        by_node: dict[int, int] = {}
+        for field in fields:
+            if not field:
+                continue
+            node, _, value = field.partition("=")
+            try:
+                by_node[int(node[1:])] = int(value)
+            except ValueError:
+                raise ParseError(f"not a numa_stat line: {line[:120]!r}") from None
+            if node[0] != "N":
+                raise ParseError(f"not a numa_stat line: {line[:120]!r}")
+        rows[key.partition("=")[0]] = by_node
+    return rows
+
+
+def resident_v2(rows: Mapping[str, BytesByNode], hugetlb: BytesByNode | None) -> Resident:
+    """Sort the rows of v2's memory.numa_stat so that each byte is in one type.
+
+    `file` includes shmem (it is taken out), `anon` includes transparent huge pages. Kernels that
+    charge huge pages to memory too have a row `hugetlb`; the hugetlb controller's figure wins.
+    """
+    shmem = rows.get("shmem")
+    file = rows.get("file")
+    return Resident(
+        anon=rows.get("anon"),
+        shmem=shmem,
+        file=None if file is None or shmem is None else _less(file, shmem),
+        hugetlb=hugetlb if hugetlb is not None else rows.get("hugetlb"),
+        kernel=_sum_rows(rows, _KERNEL_ROWS),
+    )
+
+
+_KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
+
+
+def resident_v1(rows: Mapping[str, BytesByNode], hugetlb: BytesByNode | None, page_size: int, own: bool) -> Resident:
+    """Sort the rows of v1's memory.numa_stat, which counts pages on the LRU lists.
+
+    `anon` includes shmem there, and nothing tells what the unevictable pages are. Kernel memory
+    is not split by node. `own` takes the group's own rows instead of those with its descendants.
+    """
+
+    def of(key: str) -> BytesByNode | None:
+        row = rows.get(key if own else f"hierarchical_{key}")
+        return None if row is None else {node: pages * page_size for node, pages in row.items()}
+
+    return Resident(anon=of("anon"), file=of("file"), hugetlb=hugetlb, unevictable=of("unevictable"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the files of single groups. Raises OSError when the group is gone, ParseError on foreign text."""
+
+    hierarchies: Hierarchies
+    huge_page_sizes: tuple[int, ...] = ()
+    """Bytes; only sizes of which the machine has pages need reading."""
+    page_size: int = 4096
+
+    def resident(self, path: str, own: bool = False) -> Resident:
+        """Bytes by node and type, descendants included. `own` (v1 only): without them."""
+        text = _decode(read_bytes(f"{self.hierarchies.memory}{path}/memory.numa_stat"))
+        if self.hierarchies.is_v2:
+            return resident_v2(parse_numa_stat(text), self.hugetlb(path))
+        return resident_v1(parse_numa_stat(text), self.hugetlb(path, own), self.page_size, own)
+
+    def hugetlb(self, path: str, own: bool = False) -> BytesByNode | None:
+        """Bytes in huge pages by node; None when the controller is absent.
+
+        v2 prints bytes with descendants (`total`); v1 `total` without and `hierarchical_total` with them.
+        """
+        if self.hierarchies.hugetlb is None:
+            return None
+        sums: dict[int, int] = {}
+        row = "total" if own or self.hierarchies.is_v2 else "hierarchical_total"
+        for size in self.huge_page_sizes:
+            file = f"{self.hierarchies.hugetlb}{path}/hugetlb.{huge_page_label(size)}.numa_stat"
+            try:
+                rows = parse_numa_stat(_decode(read_bytes(file)))
+            except FileNotFoundError:
+                return None
+            for node, value in rows.get(row, {}).items():
+                sums[node] = sums.get(node, 0) + value
+        return sums
+
+    def allowed(self, path: str) -> Allowed:
+        """The effective cpuset, or None for what the group's hierarchy does not show."""
+        if self.hierarchies.cpuset is None:
+            return Allowed(None, None)
+        if self.hierarchies.is_v2:
+            mems, cpus = "cpuset.mems.effective", "cpuset.cpus.effective"
+        else:
+            mems, cpus = "cpuset.effective_mems", "cpuset.effective_cpus"
+        base = f"{self.hierarchies.cpuset}{path}"
+        return Allowed(NodeSet.parse(_line(f"{base}/{mems}")), CpuSet.parse(_line(f"{base}/{cpus}")))
+
+    def current(self, path: str) -> int | None:
+        """All memory charged to the group in bytes; None where the file is not there (the v2 root)."""
+        name = "memory.current" if self.hierarchies.is_v2 else "memory.usage_in_bytes"
+        try:
+            return int(_line(f"{self.hierarchies.memory}{path}/{name}"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        """Ids of the processes in this very group. 0 stands for one in another PID namespace: left out."""
+        text = _line(f"{self.hierarchies.memory}{path}/cgroup.procs")
+        return tuple(pid for word in text.split() if word.isascii() and word.isdigit() and (pid := int(word[:9])))
+
+
+def parse_process_cgroups(text: str) -> dict[str, str]:
+    """/proc/PID/cgroup: controller -> path; the unified hierarchy has the key ""."""
+    paths: dict[str, str] = {}
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if path:
+            for controller in controllers.split(","):
+                paths[controller] = path
+    return paths
+
+
+def huge_page_label(size: int) -> str:
+    """The size as hugetlb file names spell it: 64KB, 2MB, 1GB."""
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return f"{size >> 10}KB"
+
+
+def unescape(text: str) -> str:
+    """Undo the octal escapes (`\\040` for a space) of /proc/mounts and mountinfo."""
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _cgroup_mounts(host: Host) -> Iterator[tuple[str, str, str]]:
+    try:
+        text = read_text(host.proc / "mounts")
+    except OSError as error:
+        raise Unavailable(f"cannot read {host.proc / 'mounts'}: {error.strerror}") from error
+    for line in text.splitlines():
+        fields = line.split(" ")
+        if len(fields) >= 4 and fields[2] in ("cgroup", "cgroup2"):
+            yield fields[2], unescape(fields[1]), fields[3]
+
+
+def _children(folder: str) -> list[tuple[str, os.stat_result]]:
+    children = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    try:
+                        children.append((entry.name, entry.stat(follow_symlinks=False)))
+                    except OSError:
+                        continue
+    except OSError:
+        return []
+    children.sort()
+    return children
+
+
+def _less(whole: BytesByNode, part: BytesByNode) -> dict[int, int]:
+    return {node: max(0, value - part.get(node, 0)) for node, value in whole.items()}
+
+
+def _sum_rows(rows: Mapping[str, BytesByNode], keys: tuple[str, ...]) -> dict[int, int] | None:
+    found = [rows[key] for key in keys if key in rows]
+    if not found:
+        return None
+    return {node: sum(row.get(node, 0) for row in found) for node in found[0]}
+
+
+def _decode(text: bytes) -> str:
+    return text.decode("ascii", "replace")
+
+
+def _line(path: str) -> str:
+    return _decode(read_bytes(path))

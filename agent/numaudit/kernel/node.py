@@ -1,0 +1,221 @@
+"""/sys/devices/system/node and /sys/devices/system/cpu: the machine and each node's own counters.
+
+Source: the kernel's drivers/base/{node,cpu,cacheinfo}.c, Documentation/admin-guide/numastat.rst.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel.host import Host, read_text
+from numaudit.topology.machine import Cpu, HugePages, Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_KIB = 1024
+_HUGE_DIR = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
+_MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
+_CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounters:
+    """One node's own figures. None = the file was missing or unreadable."""
+
+    node: int
+    meminfo: Mapping[str, int] | None
+    """By the kernel's name (MemTotal, AnonPages, ...): bytes, except HugePages_*: pages."""
+    numastat: Mapping[str, int] | None
+    """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node: pages."""
+    vmstat: Mapping[str, int] | None
+    """nodeN/vmstat as it stands: pages or events."""
+    huge_pages: tuple[HugePages, ...]
+
+
+def read_machine(host: Host) -> Machine:
+    """The machine as sysfs shows it. Raises Unavailable when the kernel shows no NUMA node."""
+    ids = online_nodes(host)
+    if not ids:
+        raise Unavailable(
+            f"{host.nodes} shows no node: this kernel was built without NUMA or sysfs is not mounted; "
+            "mount sysfs, or give --root a tree that holds sys/devices/system/node"
+        )
+    nodes = tuple(_read_node(host.nodes / f"node{node}", node, ids) for node in ids)
+    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
+    cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in _online_cpus(host) or sorted(node_of))
+    possible = _nodeset(host.nodes / "possible") or ids
+    return Machine(nodes=nodes, cpus=cpus, possible=possible)
+
+
+def online_nodes(host: Host) -> NodeSet:
+    """Ids of the nodes that are online; by `online`, else by the folders that exist."""
+    listed = _nodeset(host.nodes / "online")
+    if listed is not None:
+        return listed
+    return NodeSet.from_ids(_node_folders(host))
+
+
+def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:
+    """Every node's meminfo, numastat, vmstat and huge pages now."""
+    return tuple(_read_counters(host.nodes / f"node{node}", node) for node in nodes)
+
+
+def read_vmstat(host: Host) -> Mapping[str, int] | None:
+    """/proc/vmstat: machine-wide counters (pages or events)."""
+    return _key_values(host.proc / "vmstat")
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """`Node 0 MemTotal: 1030452 kB` lines; values in bytes, HugePages_* in pages. Unknown lines are left out."""
+    values: dict[str, int] = {}
+    for line in text.splitlines():
+        match = _MEMINFO.fullmatch(line.strip())
+        if match is not None:
+            values[match[1]] = int(match[2]) * (_KIB if match[3] else 1)
+    return values
+
+
+def parse_key_values(text: str) -> dict[str, int]:
+    """`name value` lines as in numastat and vmstat. Lines of another form are left out."""
+    values: dict[str, int] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key and value.isascii() and value.strip().isdigit() and len(value) < 25:
+            values[key] = int(value)
+    return values
+
+
+def parse_distances(text: str, nodes: NodeSet) -> dict[int, int]:
+    """One SLIT row. The kernel prints one value per online node, in ascending order.
+
+    Raises ParseError when the row does not have one value for each node.
+    """
+    values = text.split()
+    if len(values) != len(nodes) or not all(value.isascii() and value.isdigit() for value in values):
+        raise ParseError(f"{len(nodes)} nodes are online, but the distance row is {text.strip()[:80]!r}")
+    return dict(zip(nodes, (int(value[:9]) for value in values), strict=True))
+
+
+def _read_node(folder: Path, node: int, online: NodeSet) -> Node:
+    meminfo = _meminfo(folder)
+    return Node(
+        id=node,
+        cpus=_cpuset(folder / "cpulist") or CpuSet(),
+        memory=None if meminfo is None else meminfo.get("MemTotal"),
+        huge_pages=_read_huge_pages(folder / "hugepages"),
+        distances=_distances(folder / "distance", online),
+    )
+
+
+def _read_counters(folder: Path, node: int) -> NodeCounters:
+    return NodeCounters(
+        node=node,
+        meminfo=_meminfo(folder),
+        numastat=_key_values(folder / "numastat"),
+        vmstat=_key_values(folder / "vmstat"),
+        huge_pages=_read_huge_pages(folder / "hugepages"),
+    )
+
+
+def _read_huge_pages(folder: Path) -> tuple[HugePages, ...]:
+    pages = []
+    for name, kib in _matching(folder, _HUGE_DIR):
+        total = _number(folder / name / "nr_hugepages")
+        if total is not None:
+            free = _number(folder / name / "free_hugepages")
+            surplus = _number(folder / name / "surplus_hugepages")
+            pages.append(HugePages(kib * _KIB, total, free, surplus))
+    return tuple(sorted(pages, key=lambda one: one.page_size))
+
+
+def _read_cpu(host: Host, cpu: int, node: int | None) -> Cpu:
+    folder = host.cpus / f"cpu{cpu}"
+    topology = folder / "topology"
+    siblings = next((found for name in _CPU_LIST_FILES if (found := _cpuset(topology / name))), CpuSet())
+    return Cpu(
+        id=cpu,
+        node=node,
+        socket=_number(topology / "physical_package_id"),
+        core=_number(topology / "core_id"),
+        siblings=siblings,
+        l3_cache=_l3_cache(folder / "cache"),
+    )
+
+
+def _l3_cache(folder: Path) -> int | None:
+    for name, _ in _matching(folder, re.compile(r"index(\d{1,3})", re.ASCII)):
+        if _number(folder / name / "level") == 3:
+            return _number(folder / name / "id")
+    return None
+
+
+def _distances(path: Path, online: NodeSet) -> dict[int, int]:
+    text = _text(path)
+    if not text:
+        return {}
+    try:
+        return parse_distances(text, online)
+    except ParseError:
+        return {}
+
+
+def _online_cpus(host: Host) -> CpuSet | None:
+    return _cpuset(host.cpus / "online")
+
+
+def _node_folders(host: Host) -> list[int]:
+    found = _matching(host.nodes, re.compile(r"node(\d{1,4})", re.ASCII))
+    return sorted(node for _, node in found if node < NodeSet.limit)
+
+
+def _matching(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return
+    for name in names:
+        match = pattern.fullmatch(name)
+        if match is not None:
+            yield name, int(match[1])
+
+
+def _meminfo(folder: Path) -> dict[str, int] | None:
+    text = _text(folder / "meminfo")
+    return parse_meminfo(text) if text else None
+
+
+def _key_values(path: Path) -> dict[str, int] | None:
+    text = _text(path)
+    return parse_key_values(text) if text else None
+
+
+def _nodeset(path: Path) -> NodeSet | None:
+    text = _text(path)
+    try:
+        return None if text is None else NodeSet.parse(text)
+    except ParseError:
+        return None
+
+
+def _cpuset(path: Path) -> CpuSet | None:
+    text = _text(path)
+    try:
+        return None if text is None else CpuSet.parse(text)
+    except ParseError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    text = (_text(path) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _text(path: Path) -> str | None:
+    """The file's text, or None when it is missing or unreadable: a node may go offline meanwhile."""
+    try:
+        return read_text(path)
+    except OSError:
+        return None

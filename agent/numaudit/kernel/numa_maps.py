@@ -1,0 +1,111 @@
+"""/proc/PID/numa_maps: pages of each mapping by node, and the mapping's memory policy.
+
+Source: fs/proc/task_mmu.c (show_numa_map), mm/mempolicy.c (mpol_to_str), numa_maps in proc(5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from numaudit.errors import ParseError
+from numaudit.kernel.host import Host, read_text
+
+BytesByNode = dict[int, int]
+_Key = TypeVar("_Key", str, int)
+
+# A policy ends where the first field starts: a bare word of the kernel's or name=value.
+_LINE = re.compile(
+    r"[0-9a-f]{1,16} (?P<policy>\S.*?)(?P<fields>(?: (?:heap|stack|huge|[A-Za-z]\w*=\S)(?: .*|\S.*)?)?)", re.ASCII
+)
+_NODE = re.compile(r"N(\d{1,4})", re.ASCII)
+_SHARED_FILES = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 (names the kernel prints)
+_DEFAULT_PAGE = 4096
+
+
+@dataclass(slots=True)
+class MappedBytes:
+    """Sums over mappings, in bytes by node. A page that several processes map counts for each."""
+
+    by_kind: dict[str, BytesByNode] = field(default_factory=dict)
+    """anon, heap, stack, file, shmem, hugetlb. A file mapping's private copies count as file."""
+    by_policy: dict[str, BytesByNode] = field(default_factory=dict)
+    """As printed: default, bind:1, prefer:0, interleave:0-3, local, ..."""
+    by_page_size: dict[int, BytesByNode] = field(default_factory=dict)
+
+    def add(self, other: MappedBytes) -> None:
+        _merge(self.by_kind, other.by_kind)
+        _merge(self.by_policy, other.by_policy)
+        _merge(self.by_page_size, other.by_page_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line. Each mapping counts in its own page size: a huge page weighs 2 MiB, not 4 KiB."""
+
+    policy: str
+    kind: str
+    page_size: int
+    bytes_by_node: BytesByNode
+
+
+def read(host: Host, pid: int) -> MappedBytes:
+    """All mappings of one process. Raises OSError (gone, not permitted) or ParseError."""
+    return parse(read_text(host.proc / str(pid) / "numa_maps", limit=64 << 20).splitlines())
+
+
+def parse(lines: Iterable[str]) -> MappedBytes:
+    """Sum `N<node>=<pages>` over all mappings; mappings without pages add nothing."""
+    sums = MappedBytes()
+    for line in lines:
+        mapping = parse_line(line)
+        for node, size in mapping.bytes_by_node.items():
+            _add(sums.by_kind, mapping.kind, node, size)
+            _add(sums.by_policy, mapping.policy, node, size)
+            _add(sums.by_page_size, mapping.page_size, node, size)
+    return sums
+
+
+def parse_line(line: str) -> Mapping:
+    """Read one mapping. A policy may hold spaces (`prefer (many):0-1`, `weighted interleave:0-1`)."""
+    match = _LINE.fullmatch(line.rstrip("\n"))
+    if match is None:
+        raise ParseError(f"not a numa_maps line: {line[:120]!r}")
+    pages: dict[int, int] = {}
+    page_size = _DEFAULT_PAGE
+    words = match["fields"].split(" ")
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not (value.isascii() and value.isdigit()) or len(value) > 19:
+            continue
+        node = _NODE.fullmatch(key)
+        if node is not None:
+            pages[int(node[1])] = int(value)
+        elif key == "kernelpagesize_kB":
+            page_size = int(value) * 1024
+    sizes = {node: count * page_size for node, count in pages.items()}
+    return Mapping(match["policy"], _kind(words), page_size, sizes)
+
+
+def _kind(words: list[str]) -> str:
+    if "huge" in words:
+        return "hugetlb"
+    for word in words:
+        if word in ("heap", "stack"):
+            return word
+        if word.startswith("file="):
+            return "shmem" if word[5:].startswith(_SHARED_FILES) else "file"
+    return "anon"
+
+
+def _merge(mine: dict[_Key, BytesByNode], theirs: dict[_Key, BytesByNode]) -> None:
+    for key, by_node in theirs.items():
+        for node, size in by_node.items():
+            _add(mine, key, node, size)
+
+
+def _add(sums: dict[_Key, BytesByNode], key: _Key, node: int, size: int) -> None:
+    by_node = sums.setdefault(key, {})
+    by_node[node] = by_node.get(node, 0) + size

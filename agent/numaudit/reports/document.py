@@ -1,0 +1,104 @@
+"""JSON documents: `apiVersion: numaudit/v1`, a `kind`, and the values as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from numaudit.evaluation.report import Report
+from numaudit.snapshot import Check
+from numaudit.topology.machine import Machine
+
+API_VERSION = "numaudit/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyNode:
+    """One node of `numaudit topology`."""
+
+    numa_node: int
+    cpus: str
+    sockets: tuple[int, ...]
+    cores: int | None
+    memory_bytes: int | None
+    huge_pages: tuple[TopologyHugePages, ...]
+    distances: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyHugePages:
+    """The huge pages of one size on one node; counts in pages."""
+
+    page_size_bytes: int
+    total: int
+    free: int | None
+    surplus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The machine: nodes that are online, and the ids that could come."""
+
+    nodes: tuple[TopologyNode, ...]
+    online: str
+    possible: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """What this host can measure."""
+
+    checks: tuple[Check, ...]
+
+
+def encode(kind: str, value: object) -> bytes:
+    """One document, two spaces deep, with a newline at its end."""
+    body = msgspec.to_builtins(value, str_keys=True)
+    document = {"apiVersion": API_VERSION, "kind": kind, **body}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of one kind of document."""
+    of = KINDS[kind]
+    _, parts = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
+    body = parts.pop(of.__name__)
+    marks = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **body,
+        "properties": {**marks, **body["properties"]},
+        "required": [*marks, *body["required"]],
+        "$defs": dict(sorted(parts.items())),
+    }
+
+
+KINDS: dict[str, type] = {"Report": Report, "Topology": Topology, "Doctor": Doctor}
+
+
+def topology(machine: Machine) -> Topology:
+    """The machine as a document."""
+    return Topology(
+        nodes=tuple(_topology_node(machine, node.id) for node in machine.nodes),
+        online=str(machine.online),
+        possible=str(machine.possible),
+    )
+
+
+def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
+    node = machine.by_id[node_id]
+    cpus = [cpu for cpu in machine.cpus if cpu.node == node_id]
+    cores = {(cpu.socket, cpu.core) for cpu in cpus if cpu.core is not None}
+    return TopologyNode(
+        numa_node=node.id,
+        cpus=str(node.cpus),
+        sockets=tuple(sorted({cpu.socket for cpu in cpus if cpu.socket is not None})),
+        cores=len(cores) or None if cpus else 0,
+        memory_bytes=node.memory,
+        huge_pages=tuple(
+            TopologyHugePages(pages.page_size, pages.total, pages.free, pages.surplus) for pages in node.huge_pages
+        ),
+        distances=dict(node.distances),
+    )

@@ -1,0 +1,144 @@
+"""What one tick measured: immutable values. None = not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NewType
+
+from numaudit.topology.machine import HugePages, Machine
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+BytesByNode = Mapping[int, int]
+"""Node id -> bytes."""
+
+ContainerId = NewType("ContainerId", int)
+"""The inode of the cgroup folder, which is what the kernel calls the cgroup id."""
+
+Kind = Literal["container", "sandbox", "pod", "service", "scope", "slice", "group"]
+"""What a cgroup is. `sandbox` is a pod's pause container; `group` is a cgroup of no known shape."""
+
+Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One owner of memory: a Kubernetes container, a systemd unit, or a plain cgroup."""
+
+    id: ContainerId
+    path: str
+    """cgroup path inside the memory hierarchy."""
+    kind: Kind
+    whole: bool = True
+    """True: everything below the cgroup belongs to it. False: only what the cgroup itself holds,
+    because its children are containers of their own."""
+    qos: Qos | None = None
+    runtime: str | None = None
+    container_id: str | None = None
+    pod_uid: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+    name: str | None = None
+    """The container's name in its pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the kernel lets the container use: cpuset.mems and cpuset.cpus, effective."""
+
+    nodes: NodeSet | None
+    cpus: CpuSet | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Where bytes are, each byte in one type. None = the kernel does not say."""
+
+    anon: BytesByNode | None = None
+    """Transparent huge pages included. cgroup v1 counts shmem here too."""
+    shmem: BytesByNode | None = None
+    file: BytesByNode | None = None
+    """Page cache without shmem."""
+    hugetlb: BytesByNode | None = None
+    kernel: BytesByNode | None = None
+    """Kernel stacks, page tables and slab charged to the cgroup."""
+    unevictable: BytesByNode | None = None
+    """cgroup v1 only: locked pages, of which nothing tells the type."""
+
+
+RESIDENT_TYPES = ("anon", "shmem", "file", "hugetlb", "kernel", "unevictable")
+JUDGED_TYPES = ("anon", "shmem", "hugetlb")
+"""Page cache and kernel memory on another node are normal, so they judge nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mappings:
+    """What /proc/PID/numa_maps adds: kinds of mapping and memory policies, in bytes by node.
+
+    A page that several processes map counts once for each of them.
+    """
+
+    by_kind: Mapping[str, BytesByNode]
+    """anon, file, hugetlb, stack, heap."""
+    by_policy: Mapping[str, BytesByNode]
+    """As the kernel prints the policy: default, bind:1, interleave:0-3, ..."""
+    by_page_size: Mapping[int, BytesByNode]
+    """Page size in bytes -> bytes by node."""
+    processes_read: int
+    processes: int
+    """Those that live. More than were read: the time budget ran out, or some were not readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """One node's own counters, read independently of any cgroup."""
+
+    node: int
+    total: int | None
+    free: int | None
+    resident: Resident
+    """By the node's meminfo and its huge page counters, in bytes."""
+    huge_pages: tuple[HugePages, ...] = ()
+    numastat: Mapping[str, int] | None = None
+    """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one collector fared in this tick."""
+
+    source: str
+    state: Literal["ok", "partial", "unavailable", "failed"]
+    reason: str | None = None
+    seconds: float | None = None
+    skipped: int = 0
+    """Items that vanished or could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of one tick. Maps by container hold no key for a container that could not be read."""
+
+    taken_at: float
+    """Seconds since the epoch."""
+    machine: Machine
+    cgroup_mode: str | None
+    containers: tuple[Container, ...] = ()
+    allowed: Mapping[ContainerId, Allowed] = field(default_factory=dict)
+    resident: Mapping[ContainerId, Resident] = field(default_factory=dict)
+    mappings: Mapping[ContainerId, Mappings] = field(default_factory=dict)
+    nodes: tuple[NodeMemory, ...] = ()
+    unattributed: Resident | None = None
+    """What no container holds, read from the root cgroup and the processes in it."""
+    outcomes: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing this host can or cannot measure."""
+
+    name: str
+    state: Literal["ok", "reduced", "missing"]
+    detail: str
+    hint: str | None = None
+    """What to do about it. None when nothing is to be done."""

@@ -1,0 +1,54 @@
+#!/bin/bash
+# Sets up this machine to run numaudit from a checkout (`run`), or to run all its tests (`test`).
+# Idempotent; says what it installs; fails with the missing command named.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+what=${1:-run}
+run_packages=(python3 python3-venv python3-bpfcc)
+test_packages=(numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio)
+
+say() { echo "setup: $*" >&2; }
+
+install_packages() {
+	local missing=() package
+	for package in "$@"; do
+		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+	done
+	[ ${#missing[@]} -eq 0 ] && return
+	if [ "$(id -u)" -ne 0 ]; then
+		say "these Debian packages are missing: ${missing[*]}"
+		say "install them (sudo apt-get install --no-install-recommends ${missing[*]}) and run this again"
+		exit 3
+	fi
+	say "installing Debian packages: ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq >&2
+	apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+}
+
+need() { command -v "$1" >/dev/null || { say "the command $1 is missing: $2"; exit 3; }; }
+
+need apt-get "this set-up knows Debian and its relatives only; see README.md for what is needed elsewhere"
+case $what in
+run) install_packages "${run_packages[@]}" ;;
+test) install_packages "${run_packages[@]}" "${test_packages[@]}" ;;
+*) say "usage: deploy/setup.sh run|test"; exit 2 ;;
+esac
+
+# The distribution's own interpreter: the eBPF compiler's binding is installed for that one only.
+need /usr/bin/python3 "install the package python3"
+if [ ! -x .venv/bin/python ]; then
+	say "making a virtual environment in .venv"
+	/usr/bin/python3 -m venv --system-site-packages .venv
+fi
+extra=$([ "$what" = test ] && echo '[dev]' || true)
+stamp=.venv/.numaudit-$what
+if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+	say "installing numaudit and its Python packages into .venv"
+	.venv/bin/python -m pip install -q --disable-pip-version-check --editable ".$extra" 2> >(grep -v '^WARNING' >&2)
+	touch "$stamp"
+fi
+if [ "$what" = test ]; then
+	.venv/bin/python tests/vm/kernels.py 6.1 6.12
+fi
