@@ -1,0 +1,49 @@
+"""What the tests in this folder share: the kernel to boot, and how long a test took inside the guest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+
+import pytest
+
+import guest
+import kernels
+from numaudit.errors import Unavailable
+
+collect_ignore = [] if "NUMAUDIT_GUEST" in os.environ else ["inside"]
+
+SUMMARY = pytest.StashKey[list[str]]()
+SECONDS = pytest.StashKey[float]()
+
+FindKernel = Callable[[str], kernels.Kernel]
+
+
+@pytest.fixture(scope="session")
+def guest_kernel() -> FindKernel:
+    """Finds the kernel of a series. Without one, or without QEMU, the test is skipped, and fails in CI."""
+
+    def find(series: str) -> kernels.Kernel:
+        try:
+            guest.require_tools()
+            return kernels.find(series)
+        except Unavailable as reason:
+            if os.environ.get("CI") or os.environ.get("NUMAUDIT_REQUIRE_GUEST") == "1":
+                pytest.fail(f"no guest, and CI or NUMAUDIT_REQUIRE_GUEST asks for one: {reason}", pytrace=False)
+            pytest.skip(str(reason))
+
+    return find
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that ran inside the guest is shown with the time it took there."""
+    report = yield
+    if report.when == "call":
+        report.duration = item.stash.get(SECONDS, report.duration)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(SUMMARY, []):
+        terminalreporter.write_line(line)

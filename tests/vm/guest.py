@@ -1,0 +1,289 @@
+"""A four-node machine to test on: QEMU without hardware help (TCG), this host's files, another kernel.
+
+The guest's root is the host's `/` through virtiofs with a tmpfs overlay on top: it sees this checkout and
+everything installed here, and whatever it writes is gone at power-off, except in one shared folder.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import lzma
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from kernels import CHECKOUT, Kernel, module_files, tool
+from numaudit.errors import NumauditError, Unavailable
+
+VIRTIOFSD = Path("/usr/lib/qemu/virtiofsd")
+"""The C virtiofsd of QEMU 7.2 (qemu-system-common in Debian 12). QEMU 8 and later no longer bring it."""
+
+DISTANCES = (10, 12, 20, 32, 40, 44, 48, 52)
+"""From node i to node j by i XOR j: pairs of near nodes, and pairs of pairs, as on a two-socket machine."""
+
+MODULES = ("virtio_pci", "virtiofs", "overlay")
+
+
+class GuestDied(NumauditError):
+    """The guest ended without the command's exit status, or did not end in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """The machine to boot. CPUs are dealt to the nodes evenly and in order."""
+
+    kernel: Kernel
+    nodes: int = 4
+    cpus: int = 4
+    node_memory: int = 512 << 20
+    """Bytes of RAM on each node; the kernel keeps 10-50 MB of it."""
+    command_line: str = ""
+    """Added to the kernel's command line."""
+    fast_numa_balancing: bool = True
+    """Let NUMA balancing scan every 0.2-1 s instead of every 1-60 s, so that tests see it at work."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= len(DISTANCES):
+            raise ValueError(f"a guest has 1 to {len(DISTANCES)} nodes, not {self.nodes}")
+        if self.cpus < self.nodes or self.cpus % self.nodes:
+            raise ValueError(f"{self.cpus} CPUs cannot be dealt evenly to {self.nodes} nodes")
+
+    def distance(self, from_node: int, to_node: int) -> int:
+        return DISTANCES[from_node ^ to_node]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended in the guest."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    """From starting QEMU to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A command for the guest. It starts in the checkout."""
+
+    command: Sequence[str]
+    folder: Path
+    """Shared with the host at the same path; must exist. Also gets `stdout`, `stderr`, `rc`, `console.log`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 300
+    """Seconds from starting QEMU to its end."""
+    on_terminal: bool = False
+    """Join the command to this process's terminal; stdout and stderr are then not kept."""
+
+
+def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
+    """Boot, run one command, power off; `show` gets the command's stdout as it comes.
+
+    Raises Unavailable when this host cannot run a guest, GuestDied with the end of the guest's console.
+    """
+    require_tools()
+    socket = job.folder / "virtiofs.sock"
+    initramfs = _build_initramfs(guest, job)
+    started = time.monotonic()
+    with _virtiofsd(socket, job.folder), _qemu(guest, job, socket, initramfs) as qemu:
+        _wait(qemu, job, started + job.timeout, show)
+    seconds = time.monotonic() - started
+    if not (job.folder / "rc").exists():
+        raise GuestDied(_obituary(f"the guest ended without finishing `{shlex.join(job.command)}`", job))
+    return Completed(int(_text(job, "rc")), _text(job, "stdout"), _text(job, "stderr"), seconds)
+
+
+def require_tools() -> None:
+    """Raises Unavailable with what is missing for running a guest."""
+    for name in ("qemu-system-x86_64", "busybox", "cpio", "setpriv"):
+        tool(name)
+    if not VIRTIOFSD.exists():
+        raise Unavailable(f"the guest needs {VIRTIOFSD}, which comes with Debian 12's qemu-system-x86 (QEMU 7.2)")
+    if os.geteuid():
+        raise Unavailable("the guest needs root: virtiofsd shares this host's / with it")
+
+
+def qemu_command(guest: Guest, socket: Path, initramfs: Path, serial: str) -> list[str]:
+    """The command line of the machine."""
+    # KVM is not tried: on hosts that are themselves virtual it may open and yet never boot. thread=multi is not
+    # safe in QEMU 7.2 when the kernel patches its own code, which is what attaching a BPF program does.
+    command = [tool("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    command += ["-serial", serial, "-accel", "tcg,thread=single,tb-size=256", "-cpu", "max", "-M", "q35"]
+    command += ["-smp", str(guest.cpus), "-m", f"{guest.nodes * guest.node_memory >> 20}M"]
+    command += ["-kernel", str(guest.kernel.image), "-initrd", str(initramfs)]
+    command += ["-append", f"console=ttyS0 panic=-1 quiet rdinit=/init {guest.command_line}".rstrip()]
+    command += ["-chardev", f"socket,id=files,path={socket}"]
+    command += ["-device", "vhost-user-fs-pci,chardev=files,tag=root"]
+    per_node = guest.cpus // guest.nodes
+    for node in range(guest.nodes):
+        # virtiofsd reads and writes guest memory, so every node's has to be shared
+        memory = f"memory-backend-memfd,id=m{node},size={guest.node_memory >> 20}M,share=on"
+        cpus = f"cpus={node * per_node}-{node * per_node + per_node - 1}"
+        command += ["-object", memory, "-numa", f"node,nodeid={node},{cpus},memdev=m{node}"]
+    for source in range(guest.nodes):
+        for target in range(source + 1, guest.nodes):
+            command += ["-numa", f"dist,src={source},dst={target},val={guest.distance(source, target)}"]
+    return command
+
+
+_INIT = """\
+#!/bin/sh
+set -e
+/bin/busybox mkdir -p /proc /sys /dev /lower /rw /new
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+for module in {modules}; do insmod /modules/$module; done
+mount -t virtiofs root /lower
+mount -t tmpfs -o size=50% tmpfs /rw
+mkdir /rw/upper /rw/work
+mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay /new
+mkdir -p /new{folder}
+mount -o bind /lower{folder} /new{folder}
+mount -t proc proc /new/proc
+mount -t sysfs sysfs /new/sys
+mount -t devtmpfs devtmpfs /new/dev
+mkdir -p /new/dev/shm /new/dev/pts
+mount -t tmpfs tmpfs /new/run
+mount -t tmpfs tmpfs /new/dev/shm
+mount -t devpts devpts /new/dev/pts
+mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
+mount -t tracefs tracefs /new/sys/kernel/tracing
+mount -t debugfs debugfs /new/sys/kernel/debug
+mount -t bpf bpf /new/sys/fs/bpf
+ip link set lo up
+{balancing}
+set +e
+{start}
+echo $? >/new{folder}/rc
+sync
+poweroff -f
+"""
+
+_FAST_BALANCING = """\
+cd /new/sys/kernel/debug/sched/numa_balancing
+echo 100 >scan_delay_ms; echo 200 >scan_period_min_ms; echo 1000 >scan_period_max_ms
+cd /"""
+
+
+def _init_script(guest: Guest, job: Job, modules: Sequence[str]) -> str:
+    folder = shlex.quote(str(job.folder))
+    start = f"chroot /new /bin/bash {folder}/command.sh"
+    if job.on_terminal:
+        start = f"setsid cttyhack {start}"
+    else:
+        start += f" >/new{folder}/stdout 2>/new{folder}/stderr </dev/null"
+    balancing = _FAST_BALANCING if guest.fast_numa_balancing else ""
+    return _INIT.format(modules=" ".join(modules), folder=folder, balancing=balancing, start=start)
+
+
+def _command_script(guest: Guest, job: Job) -> str:
+    environment = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "TERM": os.environ.get("TERM", "dumb"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMAUDIT_GUEST": guest.kernel.series,
+        **job.environment,
+    }
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    return f"{exports}cd {shlex.quote(str(CHECKOUT))}\n{shlex.join(job.command)}\n"
+
+
+def _build_initramfs(guest: Guest, job: Job) -> Path:
+    """busybox, the modules and the init script as a cpio archive, which the kernel unpacks itself."""
+    (job.folder / "command.sh").write_text(_command_script(guest, job))
+    tree = job.folder / "initramfs"
+    for name in ("bin", "modules"):
+        (tree / name).mkdir(parents=True)
+    shutil.copy(tool("busybox"), tree / "bin/busybox")
+    (tree / "bin/sh").symlink_to("busybox")
+    modules = []
+    for file in module_files(guest.kernel, MODULES):
+        packed = file.read_bytes()
+        plain = file.name.removesuffix(".xz")
+        (tree / "modules" / plain).write_bytes(lzma.decompress(packed) if plain != file.name else packed)
+        modules.append(plain)
+    (tree / "init").write_text(_init_script(guest, job, modules))
+    (tree / "init").chmod(0o755)
+    names = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
+    archive = job.folder / "initramfs.cpio"
+    with archive.open("wb") as output:
+        packing = [tool("cpio"), "--quiet", "-o", "-H", "newc"]
+        subprocess.run(packing, cwd=tree, input=names.encode(), stdout=output, check=True)
+    shutil.rmtree(tree)
+    return archive
+
+
+@contextlib.contextmanager
+def _ending_with_us(command: Sequence[str], log: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+    """A child that ends when the block does, and also when this process is killed."""
+    command = [tool("setpriv"), "--pdeathsig", "KILL", *command]
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(log.open("wb")) if log else None
+        stdin = subprocess.DEVNULL if log else None
+        child = stack.enter_context(subprocess.Popen(command, stdin=stdin, stdout=output, stderr=output))
+        stack.callback(child.kill)
+        yield child
+
+
+@contextlib.contextmanager
+def _virtiofsd(socket: Path, folder: Path) -> Iterator[None]:
+    log = folder / "virtiofsd.log"
+    command = [str(VIRTIOFSD), f"--socket-path={socket}", "-o", "source=/", "-o", "cache=always"]
+    command += ["-o", "sandbox=chroot", "-o", "log_level=err", "-f"]
+    with _ending_with_us(command, log) as child:
+        deadline = time.monotonic() + 10
+        while not socket.exists():
+            if child.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(f"virtiofsd did not start: {log.read_text(errors='replace').strip()}")
+            time.sleep(0.01)
+        yield
+
+
+@contextlib.contextmanager
+def _qemu(guest: Guest, job: Job, socket: Path, initramfs: Path) -> Iterator[subprocess.Popen[bytes]]:
+    serial = "mon:stdio" if job.on_terminal else f"file:{job.folder / 'console.log'}"
+    command = qemu_command(guest, socket, initramfs, serial)
+    with _ending_with_us(command, None if job.on_terminal else job.folder / "qemu.log") as child:
+        yield child
+
+
+def _wait(qemu: subprocess.Popen[bytes], job: Job, deadline: float, show: IO[str] | None) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    (job.folder / "stdout").touch()
+    with (job.folder / "stdout").open("rb") as stdout:
+        ended = False
+        while not ended:
+            ended = qemu.poll() is not None
+            if show:
+                show.write(decoder.decode(stdout.read(), final=ended))
+                show.flush()
+            if not ended and time.monotonic() > deadline:
+                raise GuestDied(_obituary(f"`{shlex.join(job.command)}` did not end in {job.timeout:g} s", job))
+            time.sleep(0 if ended else 0.05)
+
+
+def _text(job: Job, name: str) -> str:
+    path = job.folder / name
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _obituary(what: str, job: Job) -> str:
+    """What happened, with the last lines of everything the guest and QEMU wrote."""
+    ends = [what]
+    for name in ("console.log", "qemu.log", "stdout", "stderr"):
+        lines = _text(job, name).splitlines()
+        if lines:
+            ends += [f"--- end of {name}:", *lines[-40:]]
+    return "\n".join(ends)

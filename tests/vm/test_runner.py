@@ -1,0 +1,173 @@
+"""The runner itself: what it asks of QEMU, what it makes of results, and how it tells of a dead guest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kernels
+import results
+from conftest import FindKernel
+from guest import Guest, GuestDied, Job, qemu_command, run
+from numaudit.errors import InputError, ParseError, Unavailable
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> kernels.Kernel:
+    """A kernel folder of which only the module lists matter."""
+    modules = tmp_path / "lib/modules/6.1.0-1-cloud"
+    modules.mkdir(parents=True)
+    (modules / "modules.dep").write_text(
+        "kernel/fs/fuse/fuse.ko.xz:\n"
+        "kernel/fs/fuse/virtiofs.ko.xz: kernel/fs/fuse/fuse.ko.xz kernel/virtio/virtio.ko.xz\n"
+        "kernel/virtio/virtio.ko.xz: kernel/virtio/virtio-ring.ko.xz\n"
+        "kernel/virtio/virtio-ring.ko.xz:\n"
+    )
+    (modules / "modules.builtin").write_text("kernel/fs/overlayfs/overlay.ko\n")
+    return kernels.Kernel("6.1", tmp_path)
+
+
+def test_a_module_is_loaded_after_what_it_needs(kernel: kernels.Kernel) -> None:
+    files = kernels.module_files(kernel, ["virtiofs", "virtio_ring"])
+    assert [file.name for file in files] == ["fuse.ko.xz", "virtio-ring.ko.xz", "virtio.ko.xz", "virtiofs.ko.xz"]
+
+
+def test_a_built_in_module_needs_no_file(kernel: kernels.Kernel) -> None:
+    assert kernels.module_files(kernel, ["overlay"]) == []
+
+
+def test_a_module_the_kernel_lacks_is_named(kernel: kernels.Kernel) -> None:
+    with pytest.raises(Unavailable, match="no module 9p"):
+        kernels.module_files(kernel, ["9p"])
+
+
+def test_a_module_list_in_another_form_is_refused() -> None:
+    with pytest.raises(ParseError, match="no colon"):
+        kernels.parse_modules_dep("kernel/fs/fuse/fuse.ko.xz")
+
+
+def test_an_unknown_series_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"6\.1, 6\.12"):
+        kernels.fetch("2.6")
+
+
+def test_a_kernel_that_is_not_of_the_series_asked_for_is_refused(
+    kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "CACHE", tmp_path / "cache")
+    (tmp_path / "cache/kernels").mkdir(parents=True)
+    (tmp_path / "cache/kernels/6.12").symlink_to(kernel.root)
+    with pytest.raises(Unavailable, match=r"6\.1\.0-1-cloud, not 6\.12"):
+        kernels.find("6.12")
+
+
+def test_a_missing_kernel_skips_a_test_and_says_how_to_get_it(
+    guest_kernel: FindKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "CACHE", tmp_path)
+    monkeypatch.setattr("guest.require_tools", lambda: None)
+    for name in ("CI", "NUMAUDIT_REQUIRE_GUEST"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"fetch it with: .*kernels\.py"):
+        guest_kernel("6.1")
+
+
+@pytest.mark.parametrize("name", ["CI", "NUMAUDIT_REQUIRE_GUEST"])
+def test_a_missing_kernel_is_a_failure_where_a_guest_is_required(
+    name: str, guest_kernel: FindKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "CACHE", tmp_path)
+    monkeypatch.setattr("guest.require_tools", lambda: None)
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(pytest.fail.Exception, match=r"no 6\.1 kernel"):
+        guest_kernel("6.1")
+
+
+def test_distances_are_symmetric_and_10_is_local(kernel: kernels.Kernel) -> None:
+    guest = Guest(kernel, nodes=8, cpus=8)
+    for one in range(8):
+        assert guest.distance(one, one) == 10
+        for other in range(8):
+            assert guest.distance(one, other) == guest.distance(other, one)
+    assert [guest.distance(2, node) for node in range(4)] == [20, 32, 10, 12]
+
+
+@pytest.mark.parametrize(("nodes", "cpus"), [(0, 1), (9, 9), (4, 6), (4, 2)])
+def test_a_machine_that_cannot_be_dealt_out_is_refused(kernel: kernels.Kernel, nodes: int, cpus: int) -> None:
+    with pytest.raises(ValueError, match="node"):
+        Guest(kernel, nodes=nodes, cpus=cpus)
+
+
+def test_cpus_and_memory_are_dealt_to_the_nodes_in_order(
+    kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("guest.tool", lambda name: f"/usr/bin/{name}")
+    guest = Guest(kernel, nodes=2, cpus=6, node_memory=256 << 20, command_line="numa_balancing=disable")
+    line = " ".join(qemu_command(guest, tmp_path / "socket", tmp_path / "initramfs", "null"))
+    assert "-smp 6 -m 512M" in line
+    assert "id=m1,size=256M,share=on -numa node,nodeid=1,cpus=3-5,memdev=m1" in line
+    assert "dist,src=0,dst=1,val=12" in line
+    assert "rdinit=/init numa_balancing=disable" in line
+    assert "thread=single" in line
+
+
+def _lines(*steps: tuple[str, str, str]) -> list[str]:
+    return [
+        json.dumps({"id": test, "when": when, "outcome": outcome, "seconds": 0.5, "text": f"{when} {outcome}"})
+        for test, when, outcome in steps
+    ]
+
+
+def test_a_test_passes_when_each_of_its_steps_did() -> None:
+    lines = _lines(("a", "start", ""), ("a", "setup", "passed"), ("a", "call", "passed"), ("a", "teardown", "passed"))
+    assert results.parse(lines)["a"].outcome == "passed"
+    assert results.parse(lines)["a"].seconds == 2.0
+
+
+@pytest.mark.parametrize("step", ["setup", "call", "teardown"])
+def test_a_test_fails_when_any_of_its_steps_did(step: str) -> None:
+    lines = _lines(*(("a", when, "failed" if when == step else "passed") for when in ("setup", "call", "teardown")))
+    assert results.parse(lines)["a"].outcome == "failed"
+    assert f"{step} failed" in results.parse(lines)["a"].text
+
+
+def test_a_skip_keeps_its_reason() -> None:
+    skipped = results.parse(_lines(("a", "setup", "skipped"), ("a", "teardown", "passed")))["a"]
+    assert skipped.outcome == "skipped"
+    assert "setup skipped" in skipped.text
+
+
+def test_a_test_the_guest_did_not_survive_is_unfinished() -> None:
+    ends = results.parse(_lines(("a", "teardown", "passed"), ("b", "start", ""), ("b", "setup", "passed")))
+    assert {test: result.outcome for test, result in ends.items()} == {"a": "passed", "b": "unfinished"}
+
+
+@pytest.mark.vm
+def test_a_panic_is_told_with_the_end_of_the_console(guest_kernel: FindKernel, tmp_path: Path) -> None:
+    guest = Guest(guest_kernel("6.12"))
+    with pytest.raises(GuestDied, match="sysrq triggered crash"):
+        run(guest, Job(["/bin/sh", "-c", "echo before; echo c >/proc/sysrq-trigger"], tmp_path, timeout=60))
+    assert (tmp_path / "stdout").read_text() == "before\n"
+
+
+@pytest.mark.vm
+def test_a_guest_that_does_not_end_is_killed(guest_kernel: FindKernel, tmp_path: Path) -> None:
+    guest = Guest(guest_kernel("6.12"))
+    with pytest.raises(GuestDied, match="did not end in 1 s"):
+        run(guest, Job(["sleep", "1000"], tmp_path, timeout=1))
+
+
+@pytest.mark.vm
+def test_a_command_has_its_own_machine_environment_and_exit_status(guest_kernel: FindKernel, tmp_path: Path) -> None:
+    script = 'nproc; ls -d /sys/devices/system/node/node*; cat /proc/cmdline; echo "$WHO" >&2; echo x >shared; exit 7'
+    guest = Guest(guest_kernel("6.1"), nodes=2, cpus=2, node_memory=256 << 20, command_line="numa_balancing=disable")
+    job = Job(["/bin/sh", "-c", script.replace(">shared", f">{tmp_path}/shared")], tmp_path, {"WHO": "it's me"}, 60)
+    done = run(guest, job)
+    assert done.exit_code == 7
+    assert done.stderr == "it's me\n"
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["2", "/sys/devices/system/node/node0", "/sys/devices/system/node/node1"]
+    assert lines[3].endswith("numa_balancing=disable")
+    assert (tmp_path / "shared").read_text() == "x\n"
