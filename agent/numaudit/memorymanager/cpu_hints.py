@@ -12,10 +12,19 @@ from numaudit.memorymanager.cpu_options import CPUOptions
 from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.cpu_topology import CPUTopology, Group
 from numaudit.memorymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.versions import LATEST, KubernetesVersion
+from numaudit.memorymanager.pod import (
+    CPU,
+    Pod,
+    is_eligible,
+    is_managed_at_pod_level,
+    is_sidecar,
+    is_unsupported,
+    qos,
+    requests_of,
+)
+from numaudit.memorymanager.versions import LATEST, KubeletFeatures, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet, NodeSet
-
-CPU = "cpu"
+from numaudit.topology.quantity import Quantities
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,29 @@ class CPUPod:
             elif one.init:
                 peak = max(peak, sidecars + one.exclusive)
         return max(peak, sidecars + sum(one.exclusive for one in self.containers if not one.init))
+
+
+def cpu_pod(pod: Pod, features: KubeletFeatures) -> CPUPod:
+    """What a pod wants of the CPU Manager: whole CPUs, for Guaranteed pods only.
+
+    A container of a pod that is managed at pod level has CPUs of its own only when it would be
+    Guaranteed by itself.
+    """
+    guaranteed = qos(pod, features) == "Guaranteed"
+    init_names = {one.name for one in pod.init_containers}
+    containers = tuple(
+        CPUContainer(
+            one.name,
+            _whole_cpus(requests_of(pod, one, features)) if guaranteed and is_eligible(pod, one, features) else 0,
+            init=one.name in init_names,
+            restartable=is_sidecar(pod, one.name, features),
+        )
+        for one in pod.all_containers
+    )
+    pod_level = None
+    if is_managed_at_pod_level(pod, features) and pod.resources is not None:
+        pod_level = _whole_cpus(pod.resources.requests) if guaranteed else 0
+    return CPUPod(pod.uid, containers, pod_level, managed=not is_unsupported(pod, features))
 
 
 def hints_for_container(policy: CPUPolicy, state: CPUState, pod: CPUPod, name: str) -> ProviderHints:
@@ -160,6 +192,12 @@ def check_shared_pool(pod: CPUPod) -> None:
             "leaving no cpus for shared containers",
             EMPTY_POD_SHARED_POOL,
         )
+
+
+def _whole_cpus(requests: Quantities) -> int:
+    """The cpu request if it is a whole number, to the thousandth; else 0."""
+    cpus = requests.get(CPU)
+    return cpus.value if cpus is not None and cpus.milli_value == cpus.value * 1000 else 0
 
 
 def _by_node(topology: CPUTopology, cpus: CpuSet) -> dict[int, int]:
