@@ -11,7 +11,7 @@ from numaudit.memorymanager.admission_error import EMPTY_POD_SHARED_POOL, Admiss
 from numaudit.memorymanager.cpu_options import CPUOptions
 from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.cpu_topology import CPUTopology, Group
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint
+from numaudit.memorymanager.hints import ProviderHints, TopologyHint, candidate_masks
 from numaudit.memorymanager.pod import (
     CPU,
     Pod,
@@ -162,7 +162,7 @@ def generate_hints(policy: CPUPolicy, available: CpuSet, reusable: CpuSet, reque
     needed_nodes = NodeSet.from_ids(must_have)
     least = len(topology.nodes)
     fitting: list[NodeSet] = []
-    for mask in topology.candidates:
+    for mask in candidate_masks(topology.nodes):
         if len(mask) < least and sum(size[node] for node in mask) >= request:
             least = len(mask)
         if needed_nodes <= mask and len(reusable) + sum(usable.get(node, 0) for node in mask) >= request:

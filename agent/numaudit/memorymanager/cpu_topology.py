@@ -127,11 +127,6 @@ class CPUTopology:
         """The nodes that have CPUs."""
         return NodeSet.from_ids(self.masks[Group.NODE])
 
-    @cached_property
-    def candidates(self) -> tuple[NodeSet, ...]:
-        """Every set of these nodes, in the order in which the kubelet tries them for hints."""
-        return tuple(self.nodes.subsets())
-
     def cpus_in(self, group: Group, ids: Iterable[int]) -> CpuSet:
         """All CPUs of these nodes, sockets, cores or uncore caches; unknown ids have none."""
         mask = 0

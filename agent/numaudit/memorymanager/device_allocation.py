@@ -77,7 +77,7 @@ def remove_stale(state: DeviceState, active: Collection[str]) -> DeviceState:
     return replace(state, entries={uid: held for uid, held in state.entries.items() if uid in active})
 
 
-def _is_settled(state: DeviceState, uid: str, name: str, resource: str, count: int, runs_since_before: bool) -> bool:
+def _is_settled(state: DeviceState, uid: str, name: str, resource: str, count: int, *, runs_since_before: bool) -> bool:
     """Is there nothing to choose for this resource? Raises AdmissionError when there can be no choice."""
     held = state.entries.get(uid, {}).get(name, {}).get(resource)
     if held is not None and len(held) != count:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint
+from numaudit.memorymanager.hints import ProviderHints, TopologyHint, candidate_masks
 from numaudit.memorymanager.pod import Pod, is_ordinary_init, is_sidecar
 from numaudit.memorymanager.versions import LATEST, KubeletFeatures, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
@@ -170,7 +170,7 @@ def generate_hints(
     must_have = [of for one in reusable if (of := _nodes_of(known, one)) is not None]
     least = len(nodes)
     fitting: list[NodeSet] = []
-    for mask in nodes.subsets():
+    for mask in candidate_masks(nodes):
         if _count_in(everywhere, mask) >= request:
             least = min(least, len(mask))
         if any(of.isdisjoint(mask) for of in must_have):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.strconv import quote
@@ -43,8 +44,19 @@ class MergeResult:
     admit: bool
 
 
+MOST_NODES = 16
+"""Candidates are all sets of nodes, 2^n of them; with more nodes than this neither a kubelet nor we would end."""
+
 NO_PREFERENCE = TopologyHint(None, True)
 IMPOSSIBLE = TopologyHint(None, False)
+
+
+@lru_cache(maxsize=8)
+def candidate_masks(nodes: NodeSet) -> tuple[NodeSet, ...]:
+    """Every set of these nodes, in the order in which providers try them. Raises InputError beyond MOST_NODES."""
+    if len(nodes) > MOST_NODES:
+        raise InputError(f"{len(nodes)} NUMA nodes have 2^{len(nodes)} candidate sets; at most {MOST_NODES} are tried")
+    return tuple(nodes.subsets())
 
 
 def merge(
