@@ -97,7 +97,7 @@ def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
         _wait(qemu, job, started + job.timeout, show)
     seconds = time.monotonic() - started
     if not (job.folder / "rc").exists():
-        raise GuestDied(_obituary(f"the guest ended without finishing `{shlex.join(job.command)}`", job))
+        raise GuestDied(_obituary("the guest ended before its command did", job))
     return Completed(int(_text(job, "rc")), _text(job, "stdout"), _text(job, "stderr"), seconds)
 
 
@@ -270,7 +270,7 @@ def _wait(qemu: subprocess.Popen[bytes], job: Job, deadline: float, show: IO[str
                 show.write(decoder.decode(stdout.read(), final=ended))
                 show.flush()
             if not ended and time.monotonic() > deadline:
-                raise GuestDied(_obituary(f"`{shlex.join(job.command)}` did not end in {job.timeout:g} s", job))
+                raise GuestDied(_obituary(f"the command did not end in {job.timeout:g} s", job))
             time.sleep(0 if ended else 0.05)
 
 
@@ -281,9 +281,9 @@ def _text(job: Job, name: str) -> str:
 
 def _obituary(what: str, job: Job) -> str:
     """What happened, with the last lines of everything the guest and QEMU wrote."""
-    ends = [what]
+    ends = [what, f"--- command: {shlex.join(job.command)}"]
     for name in ("console.log", "qemu.log", "stdout", "stderr"):
         lines = _text(job, name).splitlines()
         if lines:
-            ends += [f"--- end of {name}:", *lines[-40:]]
+            ends += [f"--- end of {name}:", *lines[-100:]]
     return "\n".join(ends)

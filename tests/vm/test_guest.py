@@ -30,7 +30,7 @@ class Session:
 
     results: Mapping[str, Result]
     ending: str
-    """What the guest's pytest printed, or how the guest died."""
+    """How the guest and its pytest ended, in one line; what they printed is in the terminal summary."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -67,22 +67,24 @@ def session(
     (folder / "results.jsonl").touch()
     try:
         done = run(Guest(kernel), job)
-        ending = f"pytest in the guest ended with exit status {done.exit_code}:\n{done.stdout}{done.stderr}"
-        summary = f"guest {kernel.release}: {len(wanted)} tests, {done.seconds:.1f} s from power-on to power-off"
+        ending = f"{len(wanted)} tests, {done.seconds:.1f} s from power-on to power-off, exit status {done.exit_code}"
+        output = (
+            "" if done.exit_code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else done.stdout + done.stderr
+        )
     except GuestDied as death:
-        ending = str(death)
-        summary = f"guest {kernel.release}: died"
-    request.config.stash.setdefault(SUMMARY, []).append(summary)
+        ending, _, output = str(death).partition("\n")
+    ending = f"guest {kernel.release}: {ending}"
+    request.config.stash.setdefault(SUMMARY, []).append(f"{ending}\n{output}".rstrip())
     return Session(parse((folder / "results.jsonl").read_text().splitlines()), ending)
 
 
 def test_inside(inside: str, session: Session, request: pytest.FixtureRequest) -> None:
     result = session.results.get(f"tests/vm/inside/{inside}")
     if result is None:
-        pytest.fail(f"did not run. {session.ending}", pytrace=False)
+        pytest.fail(f"did not run: {session.ending}", pytrace=False)
     request.node.stash[SECONDS] = result.seconds
     if result.outcome == "unfinished":
-        pytest.fail(f"the guest ended during this test. {session.ending}", pytrace=False)
+        pytest.fail(f"the guest ended during this test: {session.ending}", pytrace=False)
     if result.outcome == "failed":
         pytest.fail(result.text, pytrace=False)
     if result.outcome == "skipped":
