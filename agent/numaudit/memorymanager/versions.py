@@ -71,6 +71,10 @@ class KubeletFeatures:
         return features, notice
 
 
+LATEST_FEATURES = KubeletFeatures()
+"""The newest described kubelet with its default feature gates."""
+
+
 def parse_version(text: str) -> KubernetesVersion:
     """Read "1.36", "v1.36.2" or "1.32.10+rke2r1". Raises InputError."""
     match = _VERSION.fullmatch(text)
