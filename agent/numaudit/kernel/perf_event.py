@@ -1,0 +1,81 @@
+"""perf_event_open(2): open an event, hang a BPF program on it, switch it on.
+
+Source: include/uapi/linux/perf_event.h (struct perf_event_attr, ioctls), kernel/events/core.c.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+from dataclasses import dataclass
+
+from numaudit.kernel import syscall
+from numaudit.kernel.bpf import address_of
+
+TYPE_SOFTWARE = 1
+TYPE_TRACEPOINT = 2
+
+_CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
+_CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
+_ENABLE, _DISABLE, _SET_BPF = 0x2400, 0x2401, 0x40042408
+_ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What to count; the words of struct perf_event_attr. Opened switched off."""
+
+    type: int
+    config: int
+    config1: int = 0
+    config2: int = 0
+    sample_period: int = 0
+    """Run the program at every n-th event; 0 = only count."""
+    read_format: int = 0
+    exclude_kernel: bool = False
+    exclude_hypervisor: bool = False
+
+    def pack(self) -> bytearray:
+        """struct perf_event_attr."""
+        disabled = 1
+        flags = disabled | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
+        start = struct.pack(
+            "=IIQQQQQ IIQQ",
+            *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, 0, self.read_format, flags),
+            *(0, 0, self.config1, self.config2),
+        )
+        return bytearray(start.ljust(_ATTRIBUTE_SIZE, b"\0"))
+
+
+CGROUP_SWITCHES = Event(TYPE_SOFTWARE, config=11, sample_period=1)
+"""PERF_COUNT_SW_CGROUP_SWITCHES: the task going out and the one coming in are in different perf cgroups."""
+
+
+def tracepoint(event_id: int) -> Event:
+    """A tracepoint by the number in its `id` file."""
+    return Event(TYPE_TRACEPOINT, config=event_id, sample_period=1)
+
+
+def open_event(event: Event, *, cpu: int, pid: int = -1, group: int = -1, cgroup: int | None = None) -> int:
+    """A descriptor of the event on one CPU, of all tasks (`pid` -1), one task, or a cgroup folder's descriptor.
+
+    Raises OSError: ENOENT when this machine has no such event, EACCES or EPERM without CAP_PERFMON,
+    ENODEV when the CPU is offline.
+    """
+    attributes = event.pack()
+    if cgroup is not None:
+        return syscall.call("perf_event_open", address_of(attributes), cgroup, cpu, group, _CLOEXEC | _CGROUP)
+    return syscall.call("perf_event_open", address_of(attributes), pid, cpu, group, _CLOEXEC)
+
+
+def set_program(descriptor: int, program: int) -> None:
+    """Run a BPF program at the event; it stays for as long as the event's descriptor is open. Raises OSError."""
+    fcntl.ioctl(descriptor, _SET_BPF, program)
+
+
+def enable(descriptor: int) -> None:
+    fcntl.ioctl(descriptor, _ENABLE, 0)
+
+
+def disable(descriptor: int) -> None:
+    fcntl.ioctl(descriptor, _DISABLE, 0)

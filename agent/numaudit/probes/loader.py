@@ -1,0 +1,248 @@
+"""Load BPF programs through a short-lived process that has bcc, and keep only their descriptors.
+
+The programs and maps live exactly as long as somebody holds their descriptors: nothing is pinned, so
+however this process ends, the kernel unloads everything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numaudit
+from numaudit.errors import InputError, NumauditError
+from numaudit.kernel.bpf import ProgramType
+from numaudit.probes.reasons import Reason, Refusal
+
+DEADLINE = 60.0
+"""Seconds. A loader takes less than one on an idle machine, and some ten in an emulated guest."""
+
+_PACKAGE = Path(numaudit.__file__).parent
+_MOST_DESCRIPTORS = 64
+_LARGEST_ANSWER = 1 << 16
+_GRACE = 2.0
+"""Seconds for a process that has closed its socket to end by itself."""
+_SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One function of a BPF text and what the kernel shall take it for."""
+
+    function: str
+    type: ProgramType
+    tracepoint: str | None = None
+    """`category:event`, for a program of type TRACEPOINT."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """One BPF text with everything that it is to bring."""
+
+    name: str
+    programs: tuple[Program, ...]
+    maps: tuple[str, ...]
+    defines: Mapping[str, str | int] = field(default_factory=dict)
+    """Macros of the text, such as map sizes. All probes share a text, so their names start with the probe's."""
+    source: Path | None = None
+    """The text; None = `NAME.bpf.c` among our own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedProbe:
+    """Descriptors of one probe, by the names in its text. They are ours to close."""
+
+    name: str
+    programs: Mapping[str, int]
+    maps: Mapping[str, int]
+    tracepoint_ids: Mapping[str, int]
+    """`category:event` -> the kernel's number of it."""
+
+    def close(self) -> None:
+        for descriptor in (*self.programs.values(), *self.maps.values()):
+            os.close(descriptor)
+
+
+Outcome = LoadedProbe | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of each probe, by name."""
+
+    outcomes: Mapping[str, Outcome]
+
+    def close(self) -> None:
+        for outcome in self.outcomes.values():
+            if isinstance(outcome, LoadedProbe):
+                outcome.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One line for people: a probe, and when it does not run, why not and what to do."""
+
+    probe: str
+    reason: Reason | None
+    text: str
+    hint: str | None
+
+
+def diagnose(outcomes: Mapping[str, object]) -> tuple[Diagnosis, ...]:
+    """Outcomes as lines for people, in their order: whatever is no Refusal runs."""
+    return tuple(
+        Diagnosis(name, outcome.reason, outcome.text, outcome.hint)
+        if isinstance(outcome, Refusal)
+        else Diagnosis(name, None, "runs", None)
+        for name, outcome in outcomes.items()
+    )
+
+
+def load(
+    probes: Sequence[ProbeRequest], *, deadline: float = DEADLINE, pythons: Sequence[str | Path] | None = None
+) -> Loaded:
+    """Compile and load all probes within `deadline` seconds; each is loaded or refused with a reason.
+
+    `pythons` are the interpreters to try for one that has bcc; by default this one, then the system's.
+    Raises InputError when a text of ours is missing. All else that goes wrong is an outcome.
+    """
+    end = time.monotonic() + deadline
+    outcomes: dict[str, Outcome] = {}
+    for python in pythons if pythons is not None else find_pythons():
+        waiting = [probe for probe in probes if _may_try_again(outcomes.get(probe.name))]
+        if waiting:
+            outcomes.update(_run(str(python), waiting, end))
+    nothing = Refusal(Reason.NO_BCC, "no Python interpreter was found to run bcc")
+    return Loaded({probe.name: outcomes.get(probe.name, nothing) for probe in probes})
+
+
+def find_pythons() -> tuple[str, ...]:
+    """Interpreters that may have the distribution's bcc: this one first, then the system's."""
+    found = dict.fromkeys(path for path in (sys.executable, *_SYSTEM_PYTHONS) if path and Path(path).exists())
+    return tuple(found)
+
+
+def bpf_folder() -> Path:
+    """Our BPF texts and their stub headers: in the installed package, or at the top of a checkout."""
+    installed = _PACKAGE / "bpf"
+    return installed if installed.is_dir() else _PACKAGE.parents[1] / "bpf"
+
+
+def _may_try_again(outcome: Outcome | None) -> bool:
+    return outcome is None or (isinstance(outcome, Refusal) and outcome.reason in (Reason.NO_BCC, Reason.BCC_BROKEN))
+
+
+def _run(python: str, probes: Sequence[ProbeRequest], end: float) -> dict[str, Outcome]:
+    """One loader process from start to end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, tempfile.TemporaryFile() as log:
+        with theirs:
+            ours.send(json.dumps([_pack(probe) for probe in probes]).encode())
+            try:
+                child = _start(python, theirs, end, log)
+            except OSError as error:
+                return _refuse(probes, Refusal(Reason.LOADER_DIED, f"cannot start {python}: {error.strerror}"))
+        outcomes: dict[str, Outcome] = {}
+        try:
+            ended_early = _receive(ours, len(probes), end, outcomes)
+            silent = _died(child, log) if ended_early else None
+        except TimeoutError:
+            silent = Refusal(Reason.LOADER_TIMEOUT, "the loader process did not finish in time and was killed")
+        except BaseException:
+            Loaded(outcomes).close()
+            raise
+        finally:
+            _end(child)
+    return outcomes if silent is None else _refuse(probes, silent) | outcomes
+
+
+def _pack(probe: ProbeRequest) -> dict[str, Any]:
+    path = probe.source or bpf_folder() / f"{probe.name}.bpf.c"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the BPF program {path}: {error.strerror}; reinstall numaudit") from error
+    return {
+        "name": probe.name,
+        "file": path.name,
+        "text": text,
+        "defines": dict(probe.defines),
+        "maps": list(probe.maps),
+        "programs": [
+            {"function": one.function, "type": int(one.type), "tracepoint": one.tracepoint} for one in probe.programs
+        ],
+    }
+
+
+def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    seconds = math.ceil(max(1.0, end - time.monotonic()))
+    own = {"BCC_KERNEL_SOURCE": str(bpf_folder())} if "BCC_KERNEL_SOURCE" not in os.environ else {}
+    path = os.pathsep.join(filter(None, (str(_PACKAGE.parent), os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [python, "-m", "numaudit.probes.loader_child", str(channel.fileno()), str(seconds)],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[channel.fileno()],
+        env={**os.environ, **own, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+
+
+def _receive(channel: socket.socket, count: int, end: float, outcomes: dict[str, Outcome]) -> bool:
+    """Collect answers until there are `count`. True when the process ended before; raises TimeoutError."""
+    while len(outcomes) < count:
+        channel.settimeout(max(0.001, end - time.monotonic()))
+        message, descriptors, flags, _ = socket.recv_fds(
+            channel, _LARGEST_ANSWER, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+        if not message:
+            return True
+        if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+            raise NumauditError(f"the loader's answer was cut short (flags {flags:#x}): too many open files? ulimit -n")
+        outcome = _unpack(json.loads(message), descriptors)
+        outcomes[outcome[0]] = outcome[1]
+    return False
+
+
+def _unpack(answer: dict[str, Any], descriptors: list[int]) -> tuple[str, Outcome]:
+    name = answer["name"]
+    if "reason" in answer:
+        return name, Refusal(Reason(answer["reason"]), answer["text"])
+    programs = dict(zip(answer["programs"], descriptors, strict=False))
+    maps = dict(zip(answer["maps"], descriptors[len(programs) :], strict=True))
+    return name, LoadedProbe(name, programs, maps, answer["tracepoint_ids"])
+
+
+def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:
+    """Why the process closed its end early."""
+    try:
+        code = child.wait(timeout=_GRACE)
+    except subprocess.TimeoutExpired:
+        return Refusal(Reason.LOADER_DIED, "the loader process closed its socket too early")
+    log.seek(0)
+    lines = log.read().decode("utf-8", "replace").strip().splitlines()
+    how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return Refusal(Reason.LOADER_DIED, f"the loader process ended {how}; its last words: {lines[-1] if lines else '-'}")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Nothing of it is needed any more: end it, with whatever it has started, and reap it."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _refuse(probes: Iterable[ProbeRequest], refusal: Refusal) -> dict[str, Outcome]:
+    return {probe.name: refusal for probe in probes}

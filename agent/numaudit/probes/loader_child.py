@@ -1,0 +1,171 @@
+"""The loader process: compiles and loads BPF programs with bcc, sends their descriptors, and ends.
+
+Started by numaudit.probes.loader as `python -m numaudit.probes.loader_child SOCKET SECONDS`. It keeps bcc and
+LLVM (some 120 MB) out of the agent. It runs under whatever Python has bcc: plain Python 3.9 and its
+standard library, nothing of numaudit but the reasons.
+
+One SOCK_SEQPACKET message each way holds JSON: the requests in, then one answer for each probe, which
+carries the descriptors of its programs and maps in the order that the answer names them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numaudit.probes import reasons
+from numaudit.probes.reasons import Reason, Refusal
+
+if TYPE_CHECKING:
+    import bcc
+
+TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+_LARGEST_REQUEST = 1 << 20
+_CLONE_NEWNS = 0x00020000
+_MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
+
+
+def main(channel: socket.socket) -> None:
+    """Answer the requests that wait on the channel."""
+    requests = json.loads(channel.recv(_LARGEST_REQUEST))
+    try:
+        _check_bcc()
+    except Refusal as refusal:
+        for request in requests:
+            _send_refusal(channel, request["name"], refusal)
+        return
+    runnable = []
+    for request in requests:
+        try:
+            request["tracepoint_ids"] = _tracepoint_ids(request)
+            runnable.append(request)
+        except Refusal as refusal:
+            _send_refusal(channel, request["name"], refusal)
+    for module, group in _compile(channel, runnable):
+        for request in group:
+            _load(channel, module, request)
+
+
+def _check_bcc() -> None:
+    try:
+        import bcc  # noqa: PLC0415 (the only place that may)
+    except (ImportError, OSError) as error:
+        raise reasons.of_import(error) from error
+    if not hasattr(bcc, "BPF"):
+        raise Refusal(Reason.NO_BCC, f"the module bcc at {bcc.__file__} is another project of that name")
+    source = os.environ["BCC_KERNEL_SOURCE"]
+    if not Path(source, "include/linux/kconfig.h").is_file():
+        raise Refusal(Reason.NO_HEADERS, f"BCC_KERNEL_SOURCE={source} holds no include/linux/kconfig.h")
+
+
+def _tracepoint_ids(request: dict[str, Any]) -> dict[str, int]:
+    """The kernel's number of each tracepoint that the request's programs want to hang on."""
+    names = [program["tracepoint"] for program in request["programs"] if program["tracepoint"]]
+    if not names:
+        return {}
+    root = _find_tracefs()
+    ids = {}
+    for name in names:
+        path = f"{root}/events/{name.replace(':', '/')}/id"
+        try:
+            ids[name] = int(Path(path).read_text(encoding="ascii"))
+        except FileNotFoundError:
+            raise Refusal(Reason.NO_TRACEPOINT, f"this kernel has no tracepoint {name}") from None
+        except OSError as error:
+            raise reasons.of_error(f"cannot read {path}", error) from error
+    return ids
+
+
+def _find_tracefs() -> str:
+    """Where tracefs is. Where it is not, mount it in a mount namespace that ends with this process."""
+    for root in TRACEFS:
+        if Path(root, "events").is_dir():
+            return root
+    libc = ctypes.CDLL(None, use_errno=True)
+    failed = (
+        libc.unshare(_CLONE_NEWNS)
+        or libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+        or libc.mount(b"tracefs", TRACEFS[0].encode(), b"tracefs", 0, None)
+    )
+    if failed:
+        why = os.strerror(ctypes.get_errno())
+        raise Refusal(Reason.NO_TRACEFS, f"tracefs is not at {' or '.join(TRACEFS)} and cannot be mounted: {why}")
+    return TRACEFS[0]
+
+
+def _compile(channel: socket.socket, requests: list[dict[str, Any]]) -> list[tuple[bcc.BPF, list[dict[str, Any]]]]:
+    """Modules and the requests they serve: all in one, or one each when that fails."""
+    if not requests:
+        return []
+    try:
+        return [(_compile_text(requests), requests)]
+    except Refusal as refusal:
+        if len(requests) == 1:
+            _send_refusal(channel, requests[0]["name"], refusal)
+            return []
+    return [pair for request in requests for pair in _compile(channel, [request])]
+
+
+def _compile_text(requests: list[dict[str, Any]]) -> bcc.BPF:
+    import bcc  # noqa: PLC0415
+
+    text = "".join(f'#line 1 "{request["file"]}"\n{request["text"]}\n' for request in requests)
+    flags = [f"-D{name}={value}" for request in requests for name, value in request["defines"].items()]
+    before = _written()
+    try:
+        return bcc.BPF(text=text, cflags=flags)
+    except Exception as error:
+        raise reasons.of_compile(_log_since(before) or str(error)) from error
+
+
+def _load(channel: socket.socket, module: bcc.BPF, request: dict[str, Any]) -> None:
+    answer: dict[str, Any] = {"name": request["name"], "programs": [], "maps": request["maps"]}
+    answer["tracepoint_ids"] = request["tracepoint_ids"]
+    descriptors = []
+    try:
+        for program in request["programs"]:
+            descriptors.append(_load_program(module, program["function"], program["type"]))
+            answer["programs"].append(program["function"])
+    except Refusal as refusal:
+        _send_refusal(channel, request["name"], refusal)
+        return
+    descriptors += [module[name.encode()].map_fd for name in request["maps"]]
+    socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
+
+
+def _load_program(module: bcc.BPF, function: str, kind: int) -> int:
+    before = _written()
+    ctypes.set_errno(0)
+    try:
+        return int(module.load_func(function.encode(), kind).fd)
+    except Exception as error:
+        # bcc calls every EPERM "Need super-user privileges": the errno and the log tell more.
+        code = ctypes.get_errno()
+        if code == 0:
+            raise Refusal(Reason.COMPILE_ERROR, f"{function}: {error}") from error
+        raise reasons.of_load(function, code, _log_since(before)) from error
+
+
+def _send_refusal(channel: socket.socket, name: str, refusal: Refusal) -> None:
+    channel.send(json.dumps({"name": name, "reason": refusal.reason.value, "text": refusal.text}).encode())
+
+
+def _written() -> int:
+    """Bytes on standard error so far: the parent gave us a file there, so what clang writes can be read back."""
+    return os.fstat(sys.stderr.fileno()).st_size
+
+
+def _log_since(start: int) -> str:
+    size = _written() - start
+    return os.pread(sys.stderr.fileno(), size, start).decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    signal.alarm(int(sys.argv[2]))  # should the parent die and this hang, nobody else would end it
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,159 @@
+"""Why a probe does not run: a small fixed vocabulary, each word with what to do about it.
+
+The loader process imports this module under the distribution's Python, which may be older than the
+agent's: plain Python 3.9, standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from enum import Enum
+from pathlib import Path
+
+from numaudit.errors import Unavailable
+
+
+class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python here)
+    """One word for metrics and JSON."""
+
+    NO_BCC = "no-bcc"
+    BCC_BROKEN = "bcc-broken"
+    NO_HEADERS = "no-headers"
+    COMPILE_ERROR = "compile-error"
+    NO_TRACEFS = "no-tracefs"
+    NO_TRACEPOINT = "no-tracepoint"
+    NO_EVENT = "no-event"
+    NO_PERMISSION = "no-permission"
+    FORBIDDEN = "forbidden"
+    NO_MEMORY = "no-memory"
+    REFUSED_BY_VERIFIER = "refused-by-verifier"
+    UNSUPPORTED = "unsupported"
+    LOADER_TIMEOUT = "loader-timeout"
+    LOADER_DIED = "loader-died"
+    CGROUP_V1 = "cgroup-v1"
+    NO_MEMORY_BLOCKS = "no-memory-blocks"
+    NOT_LIVE = "not-live"
+
+    @property
+    def hint(self) -> str:
+        """What the user can do."""
+        return _HINTS[self]
+
+
+_HINTS = {
+    Reason.NO_BCC: "install the distribution's bcc for Python: apt-get install python3-bpfcc (Fedora: python3-bcc)",
+    Reason.BCC_BROKEN: "reinstall bcc with its LLVM: apt-get install --reinstall python3-bpfcc libbpfcc",
+    Reason.NO_HEADERS: "unset BCC_KERNEL_SOURCE: numaudit brings the few headers that its programs need",
+    Reason.COMPILE_ERROR: "a program does not fit this kernel or bcc: please report it with this text",
+    Reason.NO_TRACEFS: "mount -t tracefs tracefs /sys/kernel/tracing (in a container: mount the host's there)",
+    Reason.NO_TRACEPOINT: "this kernel was built without the tracepoint; use a kernel that has it",
+    Reason.NO_EVENT: "this kernel or machine has no such event; nothing to be done here",
+    Reason.NO_PERMISSION: "run as root, or with the capabilities BPF and PERFMON (before Linux 5.8: SYS_ADMIN)",
+    Reason.FORBIDDEN: "the capabilities are there, so look for a seccomp profile, a security module or kernel lockdown",
+    Reason.NO_MEMORY: "give the agent's cgroup more memory, or ask for smaller maps",
+    Reason.REFUSED_BY_VERIFIER: "the kernel's verifier refuses the program: please report it with this text",
+    Reason.UNSUPPORTED: "this kernel is too old or restricted for the program; Linux 5.14 or newer has all of it",
+    Reason.LOADER_TIMEOUT: "the host is overloaded or bcc hangs; try again with a longer deadline",
+    Reason.LOADER_DIED: "look for the out-of-memory killer in dmesg; compiling takes about 150 MiB for a second",
+    Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
+    Reason.NO_MEMORY_BLOCKS: "use a kernel with CONFIG_MEMORY_HOTPLUG (every distribution's has it) and mount sysfs",
+    Reason.NOT_LIVE: "leave out --root: a captured tree has no kernel to ask",
+}
+
+
+class Refusal(Unavailable):
+    """A probe that cannot run on this host."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(f"{text}; {reason.hint}")
+        self.reason = reason
+        self.text = text
+
+    @property
+    def hint(self) -> str:
+        return self.reason.hint
+
+
+def of_error(what: str, error: OSError) -> Refusal:
+    """A system call of ours that failed."""
+    return _of_errno(what, error.errno or 0)
+
+
+def of_import(error: BaseException) -> Refusal:
+    """`import bcc` failed: it is missing, or the libraries it needs are."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "bcc":
+        return Refusal(Reason.NO_BCC, "this Python has no module bcc")
+    return Refusal(Reason.BCC_BROKEN, f"bcc is installed but cannot be used: {error}")
+
+
+def of_compile(log: str) -> Refusal:
+    """bcc made no module. `log` is what it and clang wrote to standard error."""
+    match = re.search(r"incomplete definition of type 'struct tracepoint__([a-z0-9]+)__(\w+)'", log)
+    if match is not None:
+        return Refusal(Reason.NO_TRACEPOINT, f"this kernel does not describe the tracepoint {match[1]}:{match[2]}")
+    if re.search(r"kconfig\.h' file not found|Unable to find kernel headers", log):
+        return Refusal(Reason.NO_HEADERS, "bcc finds no kernel headers")
+    match = re.search(r"could not open bpf map: (\w+), error: (.*)", log)
+    if match is not None:
+        what = f"the kernel refuses the map {match[1]}"
+        code = next((code for code in errno.errorcode if os.strerror(code) == match[2].strip()), 0)
+        return _of_errno(what, code) if code else Refusal(Reason.UNSUPPORTED, f"{what}: {match[2].strip()}")
+    return Refusal(Reason.COMPILE_ERROR, f"clang says: {_first_error(log)}")
+
+
+def of_load(function: str, code: int, log: str) -> Refusal:
+    """The kernel refused a program with this errno. The verifier's words, if it came that far, are in `log`."""
+    what = f"the kernel refuses the program {function}"
+    verdict = _verdict(log)
+    if verdict or code == errno.E2BIG:
+        return Refusal(Reason.REFUSED_BY_VERIFIER, f"{what}: {verdict or os.strerror(code)}")
+    return _of_errno(what, code)
+
+
+def has_capabilities(status: str) -> bool:
+    """May this process load and attach our programs? `status` is the text of /proc/self/status.
+
+    Source: include/uapi/linux/capability.h, kernel/bpf/syscall.c (bpf_capable, perfmon_capable).
+    """
+    match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
+    effective = int(match[1], 16) if match is not None else 0
+    sys_admin, perfmon, bpf = (effective >> number & 1 for number in (21, 38, 39))
+    return bool(sys_admin or (perfmon and bpf))
+
+
+def _of_errno(what: str, code: int) -> Refusal:
+    reason = _REASONS.get(code, Reason.UNSUPPORTED)
+    if reason is Reason.NO_PERMISSION and has_capabilities(_own_status()):
+        reason = Reason.FORBIDDEN
+    return Refusal(reason, f"{what}: {os.strerror(code)}")
+
+
+_REASONS = {
+    errno.EPERM: Reason.NO_PERMISSION,
+    errno.EACCES: Reason.NO_PERMISSION,
+    errno.ENOENT: Reason.NO_EVENT,
+    errno.ENODEV: Reason.NO_EVENT,
+    errno.EOPNOTSUPP: Reason.NO_EVENT,
+    errno.ENOMEM: Reason.NO_MEMORY,
+    errno.E2BIG: Reason.NO_MEMORY,
+}
+
+
+def _own_status() -> str:
+    return Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+
+
+def _first_error(log: str) -> str:
+    lines = log.splitlines()
+    return next((line.strip() for line in lines if "error:" in line), lines[0].strip() if lines else "nothing")[:300]
+
+
+def _verdict(log: str) -> str:
+    """The verifier's last line before its statistics says what it did not like."""
+    lines = log.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("processed ") and number:
+            return lines[number - 1].strip()[:300]
+    return ""

@@ -1,0 +1,125 @@
+"""The BPF probes of one agent or one report: load, read, close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from numaudit.errors import Unavailable
+from numaudit.kernel import cgroup
+from numaudit.kernel.host import Host
+from numaudit.probes import cpu_time, loader, page_alloc, reasons
+from numaudit.probes.cpu_time import CpuTime, CpuTimeByNode
+from numaudit.probes.loader import LoadedProbe, Outcome
+from numaudit.probes.page_alloc import AllocationsByNode, PageAlloc
+from numaudit.probes.reasons import Reason, Refusal
+
+Probe = TypeVar("Probe", PageAlloc, CpuTime)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Each probe, or why it does not run. Programs run until `close`, or until this process ends in any way."""
+
+    page_alloc: PageAlloc | Refusal
+    cpu_time: CpuTime | Refusal
+
+    @classmethod
+    def open(
+        cls,
+        host: Host,
+        *,
+        cgroups: int,
+        nodes: int,
+        deadline: float = 60.0,
+        pythons: Sequence[str | Path] | None = None,
+    ) -> Self:
+        """Load and attach all probes, each as far as this host lets it.
+
+        The maps get room for `cgroups` cgroups of which each uses `nodes` pairs of CPU's and page's node.
+        Raises InputError when a BPF text of ours is missing.
+        """
+        refusal = _refuse_all(host)
+        if refusal is not None:
+            return cls(refusal, refusal)
+        outcomes: dict[str, Outcome] = {}
+        requests = []
+        for probe in (page_alloc, cpu_time):
+            try:
+                requests.append(probe.request(host, cgroups, nodes))
+            except Refusal as error:
+                outcomes[probe.NAME] = error
+        outcomes |= loader.load(requests, deadline=deadline, pythons=pythons).outcomes
+        return cls(
+            _start(PageAlloc, host, outcomes[page_alloc.NAME]),
+            _start(CpuTime, host, outcomes[cpu_time.NAME]),
+        )
+
+    @property
+    def outcomes(self) -> Mapping[str, PageAlloc | CpuTime | Refusal]:
+        """By the probe's name; `loader.diagnose` puts them into words."""
+        return {page_alloc.NAME: self.page_alloc, cpu_time.NAME: self.cpu_time}
+
+    def read_page_alloc(self) -> AllocationsByNode:
+        """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
+        return _running(self.page_alloc).read()
+
+    def read_cpu_time(self) -> CpuTimeByNode:
+        """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
+        return _running(self.cpu_time).read()
+
+    def forget_all_but(self, cgroups: Collection[int]) -> int:
+        """Delete the counters of every cgroup but these, so that dead ones do not fill the maps; how many went.
+
+        Cgroup ids are not used again, so a counter once deleted never comes back as another's.
+        """
+        running = [probe for probe in self.outcomes.values() if not isinstance(probe, Refusal)]
+        return sum(probe.forget_all_but(cgroups) for probe in running)
+
+    def close(self) -> None:
+        for probe in self.outcomes.values():
+            if not isinstance(probe, Refusal):
+                probe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _refuse_all(host: Host) -> Refusal | None:
+    if not host.is_live:
+        return Refusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
+    try:
+        unified = cgroup.find_hierarchies(host).unified
+    except Unavailable:
+        unified = None
+    if unified is None:
+        text = "cgroup version 2 is not mounted, and to BPF programs every task of version 1 is in the root cgroup"
+        return Refusal(Reason.CGROUP_V1, text)
+    return None
+
+
+def _start(probe: Callable[[Host, LoadedProbe], Probe], host: Host, outcome: Outcome) -> Probe | Refusal:
+    if isinstance(outcome, Refusal):
+        return outcome
+    try:
+        return probe(host, outcome)
+    except Refusal as error:
+        outcome.close()
+        return error
+    except OSError as error:
+        outcome.close()
+        return reasons.of_error(f"cannot start the probe {outcome.name}", error)
+
+
+def _running(probe: Probe | Refusal) -> Probe:
+    if isinstance(probe, Refusal):
+        raise Refusal(probe.reason, probe.text)
+    return probe
