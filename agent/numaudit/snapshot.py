@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
+from numaudit.intent import Intent
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -130,6 +131,8 @@ class Snapshot:
     nodes: tuple[NodeMemory, ...] = ()
     unattributed: Resident | None = None
     """What no container holds, read from the root cgroup and the processes in it."""
+    intent: Intent | None = None
+    """What the kubelet promised; None = there is no kubelet to ask."""
     outcomes: tuple[Outcome, ...] = ()
 
 

@@ -1,0 +1,273 @@
+"""What was intended: the kubelet's promises, its pods, its hints and its settings, as values.
+
+None = not known, everywhere. An empty tuple or set = known to be none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from numaudit.memorymanager.hints import ProviderHints, TopologyHint
+from numaudit.memorymanager.pod import Pod, QosClass
+from numaudit.memorymanager.state import MachineState
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+SourceName = Literal[
+    "memory checkpoint",
+    "cpu checkpoint",
+    "device checkpoint",
+    "podresources",
+    "pods",
+    "kubelet configuration",
+    "kubelet log",
+    "kubelet metrics",
+]
+
+ContainerKind = Literal["init", "sidecar", "app", "ephemeral"]
+"""`sidecar` is an init container that restarts always."""
+
+RunState = Literal["waiting", "running", "terminated"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How one of the kubelet's sources fared.
+
+    `ok`: read now. `old`: could not be read now, its last good values are used. `missing`: nothing is known from it.
+    """
+
+    name: SourceName
+    state: Literal["ok", "old", "missing"]
+    reason: str | None = None
+    """Why it is not `ok`; what an `ok` source left out."""
+    read_at: float | None = None
+    """When the values in use were read, seconds since the epoch."""
+    lost: int = 0
+    """Bytes of log that were passed over because there were too many, since the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHealth:
+    """One checkpoint file."""
+
+    file: str
+    """`memory_manager_state`, `cpu_manager_state` or `kubelet_internal_checkpoint`."""
+    policy: str | None = None
+    form: str | None = None
+    """The format whose checksum fits: V1, V2, ... None = none does."""
+    written_at: float | None = None
+    """The file's modification time, seconds since the epoch. Of the file as it is, even when it is corrupt."""
+    last_good_at: float | None = None
+    """When a file with a fitting checksum was last seen."""
+    problem: Literal["absent", "unreadable", "not understood", "checksum"] | None = None
+    detail: str | None = None
+    """The problem in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedMemory:
+    """One block: memory, or huge pages of one size. The promise has no split over its nodes."""
+
+    type: str
+    """`memory`, `hugepages-2Mi`, ..."""
+    bytes: int
+    nodes: NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedDevices:
+    """The devices of one resource."""
+
+    resource: str
+    ids: tuple[str, ...]
+    nodes: NodeSet | None
+    """None = the plugin names no node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What the kubelet's managers gave to one container, or to a pod as a whole."""
+
+    memory: tuple[PromisedMemory, ...] | None = None
+    cpus: CpuSet | None = None
+    """Exclusive CPUs; the empty set = it runs on the shared pool."""
+    devices: tuple[PromisedDevices, ...] | None = None
+
+    @property
+    def memory_nodes(self) -> NodeSet | None:
+        """The nodes of all blocks, as the kubelet writes them to cpuset.mems; empty = nothing was promised."""
+        if self.memory is None:
+            return None
+        return NodeSet.from_ids(node for block in self.memory for node in block.nodes)
+
+    @property
+    def device_nodes(self) -> NodeSet | None:
+        """The nodes of the devices that name one."""
+        if self.devices is None:
+            return None
+        return NodeSet.from_ids(node for one in self.devices for node in one.nodes or ())
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    """One container of a pod's spec, with its status."""
+
+    name: str
+    kind: ContainerKind
+    state: RunState | None = None
+    container_id: str | None = None
+    """The runtime's id of the newest instance, without the `containerd://` before it."""
+    restarts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A pod that the kubelet refused to admit."""
+
+    pod_uid: str
+    namespace: str
+    pod: str
+    reason: str
+    """TopologyAffinityError, UnexpectedAdmissionError, ..., or one that has nothing to do with NUMA."""
+    message: str
+    """Without the "Pod was rejected: " that the pod's status has before it."""
+    at: float | None = None
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One pod of this node."""
+
+    uid: str
+    """As in the cgroup path and the checkpoints: for a static pod the hash of its manifest."""
+    namespace: str
+    name: str
+    qos: QosClass | None = None
+    phase: str | None = None
+    is_static: bool = False
+    """Is it from a manifest file of this node?"""
+    created_at: float | None = None
+    """Seconds since the epoch; for a static pod when the kubelet first saw it."""
+    containers: tuple[PodContainer, ...] = ()
+    """Init containers first."""
+    spec: Pod | None = None
+    """The requests and limits; None when they could not be read."""
+    rejection: Rejection | None = None
+
+    @property
+    def has_pod_level_resources(self) -> bool | None:
+        return None if self.spec is None else self.spec.has_pod_level_resources
+
+    @property
+    def has_ended(self) -> bool | None:
+        """Did all of it end for good, a rejection included? None = the phase is not known."""
+        return None if self.phase is None else self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class HintRecord:
+    """One admission by the Topology Manager, as the kubelet's log tells it, of a container or a whole pod."""
+
+    namespace: str
+    pod: str
+    container: str | None
+    """None = pod scope."""
+    pod_uid: str | None = None
+    """None = the log does not say and more than one pod fits, or none."""
+    at: float | None = None
+    """When it began, seconds since the epoch."""
+    providers: tuple[ProviderHints, ...] = ()
+    """Each provider's answer, in the kubelet's order: devices, CPUs, memory."""
+    best: TopologyHint | None = None
+    """The merged hint. None = the log does not have it."""
+    merged: bool | None = None
+    """Did the merge admit? True as soon as the affinity was handed to the providers."""
+    cpus: CpuSet | None = None
+    """The exclusive CPUs it got."""
+    memory_nodes: NodeSet | None = None
+    """The nodes written to cpuset.mems when the container was created."""
+    allocate_error: str | None = None
+    """The memory manager's reason not to allocate."""
+    denial: Rejection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfig:
+    """The kubelet's settings that decide about NUMA. None = not known; a default is filled in only
+    where the configuration itself was read."""
+
+    version: str | None = None
+    """v1.36.2"""
+    memory_manager_policy: str | None = None
+    cpu_manager_policy: str | None = None
+    topology_manager_policy: str | None = None
+    topology_manager_scope: str | None = None
+    cpu_manager_options: Mapping[str, str] | None = None
+    topology_manager_options: Mapping[str, str] | None = None
+    reserved_memory: Mapping[int, Mapping[str, int]] | None = None
+    """Node -> resource -> bytes, of `reservedMemory`."""
+    kube_reserved: Mapping[str, str] | None = None
+    system_reserved: Mapping[str, str] | None = None
+    eviction_hard: Mapping[str, str] | None = None
+    reserved_cpus: str | None = None
+    feature_gates: Mapping[str, bool] | None = None
+    """Only those that were set."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Field -> where it came from: `flag`, a file's path, `configz`, `default`, `log`, `checkpoint`, `metrics`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerIntent:
+    """Everything intended for one container, joined by pod UID and container name."""
+
+    pod_uid: str
+    name: str
+    namespace: str | None = None
+    pod: str | None = None
+    kind: ContainerKind | None = None
+    cgroups: tuple[int, ...] = ()
+    """`ContainerId` of every instance that has a cgroup now: while a container restarts there may be two."""
+    promise: Promise = Promise()
+    hints: HintRecord | None = None
+    """The newest record of this container; of its pod under pod scope."""
+    is_stale: bool | None = None
+    """True: in a checkpoint, but its pod is gone or has ended. None = that cannot be told."""
+    has_ended: bool | None = None
+    """True: its pod lives, but this container ended and will not come back (an init container)."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """All that the kubelet intends on this node."""
+
+    containers: tuple[ContainerIntent, ...] = ()
+    """Those of the pods, and those that only a checkpoint knows."""
+    pods: Mapping[str, PodFacts] | None = None
+    """By UID."""
+    pod_promises: Mapping[str, Promise] = field(default_factory=dict)
+    """Pod UID -> what a pod with pod-level resources got as a whole. Its containers' promises repeat it:
+    never add both."""
+    machine: MachineState | None = None
+    """The Memory Manager's memory map of the nodes."""
+    shared_cpus: CpuSet | None = None
+    """The CPU Manager's default set. None also when its policy is none."""
+    hints: tuple[HintRecord, ...] = ()
+    """Newest last, bounded."""
+    rejections: tuple[Rejection, ...] = ()
+    """One for each pod UID, from the pods and the log."""
+    config: KubeletConfig = KubeletConfig()
+    checkpoints: tuple[CheckpointHealth, ...] = ()
+    counters: Mapping[str, float] | None = None
+    """The kubelet's own counters of admissions, for cross-checks: `name{label="value"}` -> value."""
+    conflicts: tuple[str, ...] = ()
+    """Where two sources say different things of one container."""
+    sources: tuple[SourceState, ...] = ()
+
+    @cached_property
+    def by_cgroup(self) -> Mapping[int, ContainerIntent]:
+        """`ContainerId` -> intent."""
+        return {cgroup: one for one in self.containers for cgroup in one.cgroups}
