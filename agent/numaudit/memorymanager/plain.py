@@ -1,0 +1,58 @@
+"""Plain values, as from YAML or JSON that was read already, with errors that say where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from numaudit.errors import InputError, ParseError
+from numaudit.topology.quantity import Quantity
+
+
+def read_quantity(value: object, where: str) -> Quantity:
+    """A quantity that is not negative. Raises InputError that says where."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"{where}: must be a quantity such as 4Gi or 500m, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: must be a finite quantity, not {value!r}")
+    try:
+        quantity = Quantity.parse(str(value).strip())
+    except ParseError as error:
+        raise InputError(f"{where}: {error}") from None
+    if quantity.nano < 0:
+        raise InputError(f"{where}: must not be negative: {value!r}")
+    return quantity
+
+
+def read_mapping(value: object, where: str) -> Mapping[str, object]:
+    """A mapping with text keys. Raises InputError that says where."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where}: must be a mapping, not {_kind(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise InputError(f"{where}: field names must be text, not {key!r}")
+    return value
+
+
+def read_sequence(value: object, where: str) -> Sequence[object]:
+    """A list. Raises InputError that says where."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InputError(f"{where}: must be a list, not {_kind(value)}")
+    return value
+
+
+def read_text(value: object, where: str) -> str:
+    """Text that is not empty. Raises InputError that says where."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{where}: must be text that is not empty, not {_kind(value)}")
+    return value
+
+
+def given(fields: Mapping[str, object], name: str, default: object) -> object:
+    """A field's value; null stands for an absent field, as in Kubernetes."""
+    value = fields.get(name)
+    return default if value is None else value
+
+
+def _kind(value: object) -> str:
+    return "absent" if value is None else type(value).__name__
