@@ -1,0 +1,206 @@
+"""JSON as Go's encoding/json reads and writes it, for the kubelet's checkpoint files.
+
+Go matches the keys of a struct without regard to case and passes over keys it does not know;
+it writes no white space, sorts the keys of a map as text, and escapes `<`, `>`, `&`, U+2028 and
+U+2029. Where Go would quietly take the last of two equal keys, or repair broken text, reading
+stops with an error: no kubelet writes such a file.
+
+Source: Go's encoding/json (decode.go, encode.go, fold.go).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+from numaudit.errors import ParseError
+
+UINT64 = 2**64 - 1
+INT64 = 2**63 - 1
+
+_HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
+_LONGEST_SHOWN = 60
+
+
+FieldNames = Mapping[str, str]
+"""The fields of one Go struct: name -> name without case."""
+
+
+class _Repeated(dict[str, object]):
+    """An object in which one key occurs more than once."""
+
+    key: str
+
+
+def load(data: bytes) -> object:
+    """Read one document into dicts, lists, texts, numbers and None.
+
+    Raises ParseError naming the place: no UTF-8, no JSON, nested too deep, a number of absurd length.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ParseError(f"byte {error.start} is not UTF-8") from None
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ParseError(f"not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
+    except RecursionError:
+        raise ParseError("not a checkpoint: nested too deep") from None
+    except ValueError as error:
+        raise ParseError(f"not a checkpoint: {error}") from None
+
+
+def dump(value: object) -> bytes:
+    """Write one document. The keys of every dict are taken in the order they have."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_HTML).encode("utf-8")
+
+
+def in_key_order(mapping: Mapping[str, object]) -> dict[str, object]:
+    """A Go map with text keys: written in the order of its keys' bytes."""
+    return dict(sorted(mapping.items()))
+
+
+class Walk:
+    """Reads values out of a loaded document and knows where it is.
+
+    What has the wrong type raises ParseError with the path, such as `entries.UID.app[0].size`.
+    Keys that no field has are collected in `unknown`, with their paths. As in Go, null and a
+    missing key leave a number 0 and a text empty; for lists and maps the caller is told apart.
+    """
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self._path: list[str | int] = []
+
+    def path(self, *below: str | int) -> str:
+        text = ""
+        for step in (*self._path, *below):
+            text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        return _shorten(text, 200) or "the document"
+
+    def refuse(self, message: str, *below: str | int) -> NoReturn:
+        raise ParseError(f"{self.path(*below)}: {message}")
+
+    def struct(self, value: object, names: FieldNames) -> dict[str, object]:
+        """The fields of a Go struct that the object has, by the struct's own spelling."""
+        if type(value) is not dict:
+            self._refuse_object(value)
+        return value if value.keys() <= names.keys() else self._folded(value, names)
+
+    def items(self, value: object) -> Iterator[tuple[str, object]]:
+        """A Go map. While an item is in the caller's hands it is part of the path."""
+        if type(value) is not dict:
+            self._refuse_object(value)
+        path = self._path
+        for key, item in value.items():
+            path.append(key)
+            yield key, item
+            path.pop()
+
+    def elements(self, value: object) -> Iterator[object]:
+        """A Go slice. While an element is in the caller's hands it is part of the path."""
+        if type(value) is not list:
+            self.refuse(f"expected a list, found {_shown(value)}")
+        path = self._path
+        for index, item in enumerate(value):
+            path.append(index)
+            yield item
+            path.pop()
+
+    def below(self, name: str) -> None:
+        """Go into a field; `up` comes back."""
+        self._path.append(name)
+
+    def up(self) -> None:
+        self._path.pop()
+
+    def number(self, fields: Mapping[str, object], name: str, largest: int = UINT64) -> int:
+        value = fields.get(name, 0)
+        if type(value) is int and 0 <= value <= largest:
+            return value
+        if value is None:
+            return 0
+        self.refuse(f"expected a whole number from 0 to {largest}, found {_shown(value)}", name)
+
+    def text(self, fields: Mapping[str, object], name: str) -> str:
+        return self.as_text(fields.get(name), name)
+
+    def as_text(self, value: object, *below: str) -> str:
+        if value is None:
+            return ""
+        if type(value) is not str:
+            self.refuse(f"expected a text, found {_shown(value)}", *below)
+        # "\\ud800" alone is half of a pair, which UTF-8 cannot hold.
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            self.refuse("half of a surrogate pair in a text", *below)
+        return value
+
+    def texts(self, value: object) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple([self.as_text(item) for item in self.elements(value)])
+
+    def numbers(self, value: object, largest: int) -> tuple[int, ...]:
+        """A list of whole numbers from 0 to `largest`."""
+        if type(value) is not list:
+            self.refuse(f"expected a list, found {_shown(value)}")
+        for index, item in enumerate(value):
+            if type(item) is not int or not 0 <= item <= largest:
+                self.refuse(f"expected a whole number from 0 to {largest}, found {_shown(item)}", index)
+        return tuple(value)
+
+    def _refuse_object(self, value: object) -> NoReturn:
+        if isinstance(value, _Repeated):
+            self.refuse(f"the key {_shown(value.key)} occurs twice; the kubelet writes each key once")
+        self.refuse(f"expected an object, found {_shown(value)}")
+
+    def _folded(self, value: dict[str, object], names: FieldNames) -> dict[str, object]:
+        """Some key is not spelled as in the struct: match it without case, or note it as unknown."""
+        fields: dict[str, object] = {}
+        spelled = {folded: name for name, folded in names.items()}
+        for key, item in value.items():
+            name = spelled.get(key.casefold())
+            # "ß" folds to "ss", but Go folds letter by letter.
+            if name is None or len(key) != len(name):
+                self.unknown.append(self.path(key))
+            elif name in fields:
+                self.refuse(f"the key {_shown(name)} occurs twice (Go reads keys without case)")
+            else:
+                fields[name] = item
+        return fields
+
+
+def field_names(*names: str) -> FieldNames:
+    return {name: name.casefold() for name in names}
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    repeated = _Repeated(value)
+    keys = [key for key, _ in pairs]
+    repeated.key = next(key for index, key in enumerate(keys) if key in keys[:index])
+    return repeated
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ParseError(f"not JSON: {name}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, str):
+        return _shorten(json.dumps(value), _LONGEST_SHOWN)
+    return _shorten(str(value), _LONGEST_SHOWN)
+
+
+def _shorten(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."

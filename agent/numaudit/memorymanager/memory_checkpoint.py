@@ -1,0 +1,290 @@
+"""`memory_manager_state`: the checkpoint of the Memory Manager, bit for bit.
+
+Two formats exist. V1 is written since Kubernetes 1.21; V2 adds `podEntries` and is written by 1.36
+with the feature gate PodLevelResourceManagers. Both have the same keys, so only the checksum tells
+a V2 file without pod entries from a V1 file.
+
+Source: pkg/kubelet/cm/memorymanager/state/{checkpoint,state_checkpoint}.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from numaudit.memorymanager import go_json
+from numaudit.memorymanager.go_json import INT64, Walk, field_names
+from numaudit.memorymanager.spew import NIL, Verification, checksum, identify, render_list, render_map
+from numaudit.memorymanager.state import Block, Entries, MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.versions import LATEST, KubernetesVersion
+from numaudit.topology.nodeset import NodeSet
+
+Form = Literal["V1", "V1 (new type name)", "V2", "no checksum"]
+"""`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader
+accepts. `no checksum`: the stored one is 0, which 1.36 takes for a V1 file without checksum."""
+
+PodEntries = Mapping[str, tuple[Block, ...] | None]
+"""Pod UID -> blocks of the whole pod; None = `memoryBlocks` is missing, as Go writes an empty list."""
+
+_TOP = field_names("policyName", "machineState", "entries", "podEntries", "checksum")
+_NODE = field_names("numberOfAssignments", "memoryMap", "cells")
+_TABLE = field_names("total", "systemReserved", "allocatable", "reserved", "free")
+_BLOCK = field_names("numaAffinity", "type", "size")
+_POD = field_names("memoryBlocks")
+_LARGEST_NODE = NodeSet.limit - 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCheckpoint:
+    """The file's content. None = Go's nil (an explicit null), which has another checksum than empty."""
+
+    policy_name: str
+    machine: MachineState | None
+    entries: Entries | None
+    pod_entries: PodEntries | None
+    checksum: int
+    unknown: tuple[str, ...] = ()
+    """Paths of keys that are none of the format's; the kubelet passes over them."""
+
+    @classmethod
+    def of(cls, policy_name: str, state: State, *, pod_level: bool = False) -> MemoryCheckpoint:
+        """What a kubelet would write for this state, checksum included."""
+        unsealed = cls(policy_name, state.machine, state.entries, dict(state.pod_entries) if pod_level else {}, 0)
+        return replace(unsealed, checksum=checksum(_render(unsealed, "V2" if pod_level else "V1")))
+
+    @property
+    def state(self) -> State:
+        """The same as plain values, where nil and empty are one."""
+        pods = {uid: blocks or () for uid, blocks in (self.pod_entries or {}).items()}
+        return State(self.machine or {}, self.entries or {}, pods)
+
+
+def parse(data: bytes) -> MemoryCheckpoint:
+    """Read the file. The checksum is not looked at: see `verify`.
+
+    Raises ParseError naming the path of what is wrong: types, numbers below 0 or beyond 64 bits,
+    node ids of 1024 and more, a key that occurs twice, null where the kubelet would fall over it.
+    """
+    walk = Walk()
+    top = walk.struct(go_json.load(data), _TOP)
+    return MemoryCheckpoint(
+        policy_name=walk.text(top, "policyName"),
+        machine=_parse_machine(walk, top),
+        entries=_parse_entries(walk, top),
+        pod_entries=_parse_pod_entries(walk, top),
+        checksum=walk.number(top, "checksum"),
+        unknown=tuple(walk.unknown),
+    )
+
+
+def write(checkpoint: MemoryCheckpoint) -> bytes:
+    """The file as the kubelet writes it, without a newline. The stored checksum is written as it is."""
+    document: dict[str, object] = {
+        "policyName": checkpoint.policy_name,
+        "machineState": None if checkpoint.machine is None else _plain_machine(checkpoint.machine),
+    }
+    if checkpoint.entries:
+        document["entries"] = go_json.in_key_order(
+            {
+                uid: go_json.in_key_order({name: _plain_blocks(blocks) for name, blocks in containers.items()})
+                for uid, containers in checkpoint.entries.items()
+            }
+        )
+    if checkpoint.pod_entries:
+        document["podEntries"] = go_json.in_key_order(
+            {
+                uid: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
+                for uid, blocks in checkpoint.pod_entries.items()
+            }
+        )
+    document["checksum"] = checkpoint.checksum
+    return go_json.dump(document)
+
+
+def verify(checkpoint: MemoryCheckpoint) -> Verification:
+    """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
+    if checkpoint.checksum == 0:
+        return Verification("no checksum", 0, checksum(_render(checkpoint, "V1")))
+    looks_like_v2 = bool(checkpoint.pod_entries)
+    forms: tuple[Form, ...] = ("V2", "V1") if looks_like_v2 else ("V1", "V2")
+    return identify(checkpoint.checksum, ((form, _render(checkpoint, form)) for form in (*forms, "V1 (new type name)")))
+
+
+def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level: bool = False) -> bool:
+    """Does this kubelet read a file of that format? `pod_level`: gate PodLevelResourceManagers."""
+    if form == "V1":
+        return True
+    if form in ("V1 (new type name)", "no checksum"):
+        return version >= (1, 36)
+    return form == "V2" and version >= (1, 36) and pod_level
+
+
+def _parse_machine(walk: Walk, top: Mapping[str, object]) -> MachineState | None:
+    value = top.get("machineState", {})
+    if value is None:
+        return None
+    walk.below("machineState")
+    machine = {_node_id(walk, key): _parse_node(walk, item) for key, item in walk.items(value)}
+    walk.up()
+    return dict(sorted(machine.items()))
+
+
+def _node_id(walk: Walk, key: str) -> int:
+    if not (key.isascii() and key.isdigit() and len(key) <= 4 and str(int(key)) == key and int(key) <= _LARGEST_NODE):
+        walk.refuse(f"expected a node id from 0 to {_LARGEST_NODE} as the key")
+    return int(key)
+
+
+def _parse_node(walk: Walk, value: object) -> NUMANodeState:
+    node = walk.struct(value, _NODE)
+    assignments = walk.number(node, "numberOfAssignments", INT64)
+    walk.below("memoryMap")
+    tables = {resource: _parse_table(walk, item) for resource, item in walk.items(node.get("memoryMap"))}
+    walk.up()
+    return NUMANodeState(assignments, tables, _parse_nodes(walk, node, "cells"))
+
+
+def _parse_table(walk: Walk, value: object) -> MemoryTable:
+    table = walk.struct(value, _TABLE)
+    return MemoryTable(
+        walk.number(table, "total"),
+        walk.number(table, "systemReserved"),
+        walk.number(table, "allocatable"),
+        walk.number(table, "reserved"),
+        walk.number(table, "free"),
+    )
+
+
+def _parse_nodes(walk: Walk, fields: Mapping[str, object], name: str) -> tuple[int, ...] | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    walk.below(name)
+    nodes = walk.numbers(value, _LARGEST_NODE)
+    walk.up()
+    return nodes
+
+
+def _parse_entries(walk: Walk, top: Mapping[str, object]) -> Entries | None:
+    value = top.get("entries", {})
+    if value is None:
+        return None
+    walk.below("entries")
+    entries = {
+        uid: {name: _parse_blocks(walk, blocks) for name, blocks in walk.items(containers)}
+        for uid, containers in walk.items(value)
+    }
+    walk.up()
+    return entries
+
+
+def _parse_pod_entries(walk: Walk, top: Mapping[str, object]) -> PodEntries | None:
+    value = top.get("podEntries", {})
+    if value is None:
+        return None
+    walk.below("podEntries")
+    entries = {uid: _parse_pod(walk, pod) for uid, pod in walk.items(value)}
+    walk.up()
+    return entries
+
+
+def _parse_pod(walk: Walk, value: object) -> tuple[Block, ...] | None:
+    pod = walk.struct(value, _POD)
+    if pod.get("memoryBlocks") is None:
+        return None
+    walk.below("memoryBlocks")
+    blocks = _parse_blocks(walk, pod["memoryBlocks"])
+    walk.up()
+    return blocks
+
+
+def _parse_blocks(walk: Walk, value: object) -> tuple[Block, ...]:
+    return tuple([_parse_block(walk, block) for block in walk.elements(value)])
+
+
+def _parse_block(walk: Walk, value: object) -> Block:
+    block = walk.struct(value, _BLOCK)
+    return Block(_parse_nodes(walk, block, "numaAffinity"), walk.text(block, "type"), walk.number(block, "size"))
+
+
+def _plain_machine(machine: MachineState) -> dict[str, object]:
+    return go_json.in_key_order(
+        {
+            str(node): {
+                "numberOfAssignments": state.number_of_assignments,
+                "memoryMap": go_json.in_key_order(
+                    {
+                        resource: {
+                            "total": table.total,
+                            "systemReserved": table.system_reserved,
+                            "allocatable": table.allocatable,
+                            "reserved": table.reserved,
+                            "free": table.free,
+                        }
+                        for resource, table in state.memory_map.items()
+                    }
+                ),
+                "cells": state.cells,
+            }
+            for node, state in machine.items()
+        }
+    )
+
+
+def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]]:
+    return [{"numaAffinity": block.numa_affinity, "type": block.type, "size": block.size} for block in blocks]
+
+
+def _render(checkpoint: MemoryCheckpoint, form: Form) -> str:
+    name = "MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint"
+    machine = None if checkpoint.machine is None else _render_nodes(checkpoint.machine)
+    entries = None if checkpoint.entries is None else _render_containers(checkpoint.entries)
+    pods = ""
+    if form == "V2":
+        pod_entries = None if checkpoint.pod_entries is None else _render_pods(checkpoint.pod_entries)
+        pods = f" PodEntries:(state.PodMemoryAssignments){render_map(pod_entries)}"
+    return (
+        f"(*state.{name}){{PolicyName:(string){checkpoint.policy_name}"
+        f" MachineState:(state.NUMANodeMap){render_map(machine)}"
+        f" Entries:(state.ContainerMemoryAssignments){render_map(entries)}{pods}"
+        " Checksum:(checksum.Checksum)0}"
+    )
+
+
+def _render_nodes(machine: MachineState) -> Iterator[tuple[int, str]]:
+    for node, state in sorted(machine.items()):
+        tables = render_map((resource, _render_table(table)) for resource, table in sorted(state.memory_map.items()))
+        yield (
+            node,
+            f"<*>{{NumberOfAssignments:(int){state.number_of_assignments}"
+            f" MemoryMap:(map[v1.ResourceName]*state.MemoryTable){tables}"
+            f" Cells:([]int){render_list(state.cells)}}}",
+        )
+
+
+def _render_table(table: MemoryTable) -> str:
+    return (
+        f"<*>{{TotalMemSize:(uint64){table.total} SystemReserved:(uint64){table.system_reserved}"
+        f" Allocatable:(uint64){table.allocatable} Reserved:(uint64){table.reserved} Free:(uint64){table.free}}}"
+    )
+
+
+def _render_containers(entries: Entries) -> Iterator[tuple[str, str]]:
+    for uid, containers in sorted(entries.items()):
+        yield uid, render_map([(name, _render_blocks(blocks)) for name, blocks in sorted(containers.items())])
+
+
+def _render_pods(pod_entries: PodEntries) -> Iterator[tuple[str, str]]:
+    for uid, blocks in sorted(pod_entries.items()):
+        yield uid, f"{{MemoryBlocks:([]state.Block){NIL if blocks is None else _render_blocks(blocks)}}}"
+
+
+def _render_blocks(blocks: tuple[Block, ...]) -> str:
+    return render_list(
+        [
+            f"{{NUMAAffinity:([]int){render_list(block.numa_affinity)}"
+            f" Type:(v1.ResourceName){block.type} Size:(uint64){block.size}}}"
+            for block in blocks
+        ]
+    )
