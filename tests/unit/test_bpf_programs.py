@@ -1,0 +1,172 @@
+"""What the BPF programs count: map entries into values, memory blocks into the table the program reads."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import memory_blocks
+from numaudit.kernel.bpf_map import Entries
+from numaudit.kernel.host import Host
+from numaudit.kernel.memory_blocks import MemoryBlocks
+from numaudit.probes import counters, cpu_time, page_alloc
+from numaudit.probes.cpu_time import CpuTimeByNode
+from numaudit.probes.page_alloc import AllocationsByNode
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.topology.nodeset import NodeSet
+
+KIB = 1024
+MIB = 1024 * KIB
+WEB, DATABASE = 4711, (7 << 32) + 12
+
+
+def _allocations(*rows: tuple[int, int, int, int, tuple[int, ...]]) -> Entries:
+    """Rows of cgroup, CPU's node, page's node, order, bytes of each CPU."""
+    keys = b"".join(struct.pack("=QHHI", *row[:4]) for row in rows)
+    values = b"".join(struct.pack(f"={len(row[4])}Q", *row[4]) for row in rows)
+    return Entries(keys, values, len(rows))
+
+
+def test_bytes_are_summed_over_orders_and_cpus_by_the_pair_of_nodes() -> None:
+    chunks = [
+        _allocations((WEB, 0, 0, 0, (4096, 8192)), (WEB, 0, 0, 9, (2 * MIB, 0))),
+        _allocations((WEB, 0, 1, 0, (0, 4096)), (DATABASE, 1, 1, 0, (0, 40960))),
+    ]
+    found = page_alloc.decode(chunks, [], cpus=2)
+    assert found.by_node == {WEB: {(0, 0): 2 * MIB + 12288, (0, 1): 4096}, DATABASE: {(1, 1): 40960}}
+    assert found.by_order == {WEB: {0: 16384, 9: 2 * MIB}, DATABASE: {0: 40960}}
+
+
+def test_a_page_of_no_or_of_two_nodes_is_of_unknown_node() -> None:
+    chunk = _allocations((WEB, 0, 0xFFFF, 0, (4096,)), (WEB, 0, 0xFFFE, 0, (8192,)))
+    assert page_alloc.decode([chunk], [], cpus=1).by_node == {WEB: {(0, None): 12288}}
+
+
+def test_failed_allocations_are_counted_by_cgroup() -> None:
+    failed = Entries(struct.pack("=QQ", WEB, DATABASE), struct.pack("=4Q", 1, 2, 3, 4), 2)
+    assert page_alloc.decode([], [failed], cpus=2).failed == {WEB: 3, DATABASE: 7}
+
+
+def test_two_reads_of_allocations_give_what_came_between() -> None:
+    earlier = AllocationsByNode({WEB: {(0, 0): 10, (0, 1): 5}}, {WEB: {0: 15}}, {WEB: 1}, dropped=2, missed=1)
+    later = AllocationsByNode(
+        {WEB: {(0, 0): 30, (0, 1): 5}, DATABASE: {(1, 1): 7}}, {WEB: {0: 35}, DATABASE: {3: 7}}, {WEB: 4}, 5, 1
+    )
+    assert later.since(earlier) == AllocationsByNode(
+        {WEB: {(0, 0): 20}, DATABASE: {(1, 1): 7}}, {WEB: {0: 20}, DATABASE: {3: 7}}, {WEB: 3}, dropped=3, missed=0
+    )
+
+
+def test_cpu_time_is_summed_over_cpus_by_node() -> None:
+    keys = struct.pack("=6Q", WEB, 0, WEB, 1, DATABASE, 1)
+    values = struct.pack("=6Q", 100, 23, 5, 0, 0, 9)
+    assert cpu_time.decode([Entries(keys, values, 3)], cpus=2).by_node == {WEB: {0: 123, 1: 5}, DATABASE: {1: 9}}
+
+
+def test_two_reads_of_cpu_time_give_what_came_between() -> None:
+    earlier = CpuTimeByNode({WEB: {0: 100, 1: 1}})
+    later = CpuTimeByNode({WEB: {0: 150, 1: 1}, DATABASE: {1: 8}}, dropped=1)
+    assert later.since(earlier) == CpuTimeByNode({WEB: {0: 50}, DATABASE: {1: 8}}, dropped=1)
+
+
+def test_a_counter_that_fell_was_started_anew() -> None:
+    assert counters.added({WEB: {0: 30}}, {WEB: {0: 100}}) == {WEB: {0: 30}}
+
+
+rows = st.dictionaries(st.integers(0, 3), st.dictionaries(st.integers(0, 3), st.integers(1, 1 << 50), min_size=1))
+
+
+@given(rows, rows)
+def test_earlier_plus_added_is_later(earlier: dict[int, dict[int, int]], more: dict[int, dict[int, int]]) -> None:
+    later = {cgroup: dict(row) for cgroup, row in earlier.items()}
+    for cgroup, row in more.items():
+        for key, value in row.items():
+            mine = later.setdefault(cgroup, {})
+            mine[key] = mine.get(key, 0) + value
+    assert counters.added(later, earlier) == more
+
+
+@pytest.mark.parametrize(
+    ("text", "hook"),
+    [
+        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t0\t81\t1\nmemory\t0\t81\t1\n", "cgroup-switches"),
+        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t7\t81\t1\n", "sched_switch"),
+        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t0\t81\t0\n", "sched_switch"),
+        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t81\t1\n", "sched_switch"),
+    ],
+    ids=["version 2", "perf_event mounted as version 1", "controller switched off", "kernel without CGROUP_PERF"],
+)
+def test_the_event_cgroup_switches_is_used_only_where_it_follows_version_2(text: str, hook: str) -> None:
+    assert cpu_time.choose_hook(text) == hook
+
+
+def _tree(root: Path, **nodes: str) -> Host:
+    """A sysfs with memory blocks of 128 MiB: node -> block numbers."""
+    memory = root / "sys/devices/system/memory"
+    memory.mkdir(parents=True)
+    (memory / "block_size_bytes").write_text("8000000\n")
+    for node, blocks in nodes.items():
+        folder = root / "sys/devices/system/node" / node
+        folder.mkdir(parents=True)
+        for block in blocks.split():
+            (memory / f"memory{block}").mkdir(exist_ok=True)
+            (folder / f"memory{block}").symlink_to(f"../../memory/memory{block}")
+        (folder / "memory_failure").mkdir()
+    return Host.under(root)
+
+
+def test_memory_blocks_are_read_from_the_nodes_links(tmp_path: Path) -> None:
+    blocks = memory_blocks.read(_tree(tmp_path, node0="0 1 2", node2="2 3 40"))
+    assert blocks.block_size == 128 * MIB
+    assert blocks.count == 41
+    assert blocks.nodes_of_block[0] == NodeSet.of(0)
+    assert blocks.nodes_of_block[2] == NodeSet.of(0, 2)
+    assert 4 not in blocks.nodes_of_block
+
+
+def test_the_table_marks_blocks_of_two_nodes_and_of_none(tmp_path: Path) -> None:
+    blocks = memory_blocks.read(_tree(tmp_path, node0="0 1", node1="1 3"))
+    assert page_alloc.node_table(blocks, 6) == [0, 0xFFFE, 0xFFFF, 1, 0xFFFF, 0xFFFF]
+
+
+def test_blocks_beyond_the_table_are_left_out(tmp_path: Path) -> None:
+    blocks = memory_blocks.read(_tree(tmp_path, node0="0 7"))
+    assert page_alloc.node_table(blocks, 2) == [0, 0xFFFF]
+
+
+def test_maps_are_sized_by_cgroups_and_nodes_and_the_table_leaves_room_to_plug_in(tmp_path: Path) -> None:
+    request = page_alloc.request(_tree(tmp_path, node0="0 1", node1="2 3"), cgroups=100, nodes=2)
+    assert request.defines["PAGE_ALLOC_ENTRIES"] == 800
+    assert request.defines["PAGE_ALLOC_CGROUPS"] == 100
+    assert request.defines["PAGE_ALLOC_BLOCKS"] == 8
+    assert request.defines["PAGE_ALLOC_BLOCK_SHIFT"] == 15  # 128 MiB are 2^15 pages
+    assert cpu_time.request(Host(), cgroups=100, nodes=2).defines == {"CPU_TIME_ENTRIES": 200}
+
+
+def test_a_kernel_without_memory_blocks_is_a_refusal_that_says_so(tmp_path: Path) -> None:
+    host = _tree(tmp_path, node0="0")
+    (tmp_path / "sys/devices/system/memory/block_size_bytes").unlink()
+    with pytest.raises(Refusal, match="CONFIG_MEMORY_HOTPLUG") as refusal:
+        page_alloc.request(host, cgroups=1, nodes=1)
+    assert refusal.value.reason is Reason.NO_MEMORY_BLOCKS
+
+
+def test_nodes_without_any_block_are_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="no memory block"):
+        memory_blocks.read(_tree(tmp_path, node0=""))
+
+
+@pytest.mark.parametrize("text", ["", "0", "0x8000000", "8000001", "-8", "80 00"])
+def test_another_block_size_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="power of two"):
+        memory_blocks.parse_block_size(text)
+
+
+def test_a_huge_block_is_two_gigabytes() -> None:
+    assert memory_blocks.parse_block_size("80000000\n") == 2048 * MIB
+    assert MemoryBlocks(2048 * MIB, {}).count == 0

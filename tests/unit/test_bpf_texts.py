@@ -1,0 +1,88 @@
+"""The BPF texts, and who may import what."""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+import numaudit
+from numaudit.kernel import perf_event
+from numaudit.kernel.host import Host
+from numaudit.probes import cpu_time, loader, page_alloc
+from numaudit.probes.loader import ProbeRequest
+
+PACKAGE = Path(numaudit.__file__).parent
+TEXTS = sorted(loader.bpf_folder().glob("*.bpf.c"))
+HEADERS = sorted((loader.bpf_folder() / "include").rglob("*.h"))
+LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
+
+
+@pytest.fixture(params=["page_alloc", "cpu_time"])
+def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
+    memory = tmp_path / "sys/devices/system/memory"
+    memory.mkdir(parents=True)
+    (memory / "block_size_bytes").write_text("8000000\n")
+    (tmp_path / "sys/devices/system/node/node0/memory0").mkdir(parents=True)
+    make = {"page_alloc": page_alloc.request, "cpu_time": cpu_time.request}[request.param]
+    return make(Host.under(tmp_path), 1, 1)
+
+
+def _text(request: ProbeRequest) -> str:
+    return (loader.bpf_folder() / f"{request.name}.bpf.c").read_text()
+
+
+@pytest.mark.parametrize("path", [*TEXTS, *HEADERS], ids=lambda path: path.name)
+def test_every_text_for_the_kernel_carries_both_licences(path: Path) -> None:
+    assert LICENCE in path.read_text().splitlines()[0]
+
+
+def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
+    text = _text(request_)
+    declared = re.findall(r"^BPF_\w+\((\w+),", text, re.MULTILINE)
+    assert set(declared) == set(request_.maps) | ({"cpu_time_since"} & set(declared))
+    assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == {one.function for one in request_.programs}
+
+
+def test_a_request_gives_every_size_that_its_text_asks_for(request_: ProbeRequest) -> None:
+    text = _text(request_)
+    used = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)))
+    own = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
+    macros = {name for name in used if name.startswith(request_.name.upper())}
+    assert macros - own == set(request_.defines)
+
+
+def test_names_start_with_the_probes_since_all_probes_share_one_text(request_: ProbeRequest) -> None:
+    for name in (*request_.maps, *(one.function for one in request_.programs)):
+        assert name.startswith(f"{request_.name}_")
+    assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines)
+
+
+def test_only_the_loader_process_imports_bcc() -> None:
+    importers = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.split(".")[0] == "bcc" for name in names):
+                importers.add(path.name)
+    assert importers == {"loader_child.py"}
+
+
+@pytest.mark.parametrize(
+    "name", ["__init__.py", "errors.py", "probes/__init__.py", "probes/reasons.py", "probes/loader_child.py"]
+)
+def test_the_loader_process_can_be_parsed_by_an_older_python(name: str) -> None:
+    ast.parse((PACKAGE / name).read_text(), feature_version=(3, 9))
+
+
+def test_an_event_is_packed_as_the_kernel_reads_it() -> None:
+    event = perf_event.Event(4, 0x1B7, config1=5, config2=6, sample_period=9, read_format=3, exclude_hypervisor=True)
+    packed = event.pack()
+    assert len(packed) == 128
+    assert struct.unpack_from("=IIQQQQQ", packed) == (4, 128, 0x1B7, 9, 0, 3, 1 | 1 << 6)
+    assert struct.unpack_from("=QQ", packed, 56) == (5, 6)
+    assert not any(packed[72:])
