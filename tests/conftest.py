@@ -1,0 +1,46 @@
+"""What all tests share: the captured hosts and the golden outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numaudit.kernel.host import Host
+
+TESTS = Path(__file__).parent
+
+CapturedHost = Callable[[str], Host]
+MatchesGolden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the expected outputs anew")
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder of captured hosts."""
+    return TESTS / "fixtures"
+
+
+@pytest.fixture(scope="session")
+def captured(fixtures: Path) -> CapturedHost:
+    """A captured host by the name of its folder."""
+    return lambda name: Host.under(fixtures / name)
+
+
+@pytest.fixture
+def matches_golden(request: pytest.FixtureRequest) -> MatchesGolden:
+    """Compares a whole text with a checked-in file (path from the top of the checkout), or rewrites that."""
+
+    def matches(path: str, text: str) -> None:
+        file = TESTS.parent / path
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.exists(), f"{path} is missing; `make golden` writes it"
+        assert text == file.read_text(encoding="utf-8"), f"{path} differs; `make golden` rewrites it, if that is meant"
+
+    return matches
