@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,18 @@ TESTS = Path(__file__).parent
 
 CapturedHost = Callable[[str], Host]
 MatchesGolden = Callable[[str, str], None]
+
+
+def pytest_configure() -> None:
+    """How hard the property tests try: HYPOTHESIS_PROFILE=fuzz for long."""
+    if "NUMAUDIT_GUEST" in os.environ:  # An emulated CPU takes seconds for this import, and nothing needs it there.
+        return
+    from hypothesis import HealthCheck, settings  # noqa: PLC0415
+
+    # Several suites may share a slow machine, so time judges no example.
+    settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("fuzz", settings.get_profile("default"), max_examples=5000)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
