@@ -10,7 +10,7 @@ import pytest
 
 from numaudit.kernel.host import Host
 
-TESTS = Path(__file__).parent
+_TESTS = Path(__file__).parent
 
 CapturedHost = Callable[[str], Host]
 MatchesGolden = Callable[[str, str], None]
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """The folder of captured hosts."""
-    return TESTS / "fixtures"
+    return _TESTS / "fixtures"
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def matches_golden(request: pytest.FixtureRequest) -> MatchesGolden:
     """Compares a whole text with a checked-in file (path from the top of the checkout), or rewrites that."""
 
     def matches(path: str, text: str) -> None:
-        file = TESTS.parent / path
+        file = _TESTS.parent / path
         if request.config.getoption("--update-golden"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")

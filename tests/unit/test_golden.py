@@ -1,0 +1,59 @@
+"""The whole output for every captured host, word for word. `make golden` rewrites the expected files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numaudit.cli.main import call
+
+HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures").glob("*/sys"))
+
+MatchesGolden = Callable[[str, str], None]
+
+
+def _output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert call(list(arguments)) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def _without_timings(table: str) -> str:
+    return re.sub(r"\d+ ms", "0 ms", table)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize(("output", "suffix"), [("table", "txt"), ("wide", "wide.txt")])
+def test_the_report_of_a_captured_host_is_known(
+    capsys: pytest.CaptureFixture[str],
+    fixtures: Path,
+    matches_golden: MatchesGolden,
+    name: str,
+    output: str,
+    suffix: str,
+) -> None:
+    text = _output(capsys, "report", "--root", str(fixtures / name), "-o", output)
+    matches_golden(f"tests/golden/{name}.{suffix}", _without_timings(text))
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_report_document_of_a_captured_host_is_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
+) -> None:
+    document = json.loads(_output(capsys, "report", "--root", str(fixtures / name), "-o", "json"))
+    document["taken_at"] = 0
+    for source in document["sources"]:
+        source["seconds"] = None if source["seconds"] is None else 0
+    matches_golden(f"tests/golden/{name}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_topology_of_a_captured_host_is_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
+) -> None:
+    matches_golden(f"tests/golden/{name}.topology.txt", _output(capsys, "topology", "--root", str(fixtures / name)))
