@@ -120,6 +120,8 @@ class PodContainer:
     state: RunState | None = None
     container_id: str | None = None
     """The runtime's id of the newest instance, without the `containerd://` before it."""
+    previous_container_id: str | None = None
+    """That of the instance before it, where the status still tells."""
     restarts: int | None = None
 
 
@@ -193,6 +195,9 @@ class HintRecord:
     allocate_error: str | None = None
     """The memory manager's reason not to allocate."""
     denial: Rejection | None = None
+    regenerated: bool = False
+    """A restarted kubelet found the allocation in its checkpoint: the hints only repeat it, and are
+    preferred whatever it was. Such a record is shown only where the log does not have the first one."""
 
 
 @dataclass(frozen=True, slots=True)

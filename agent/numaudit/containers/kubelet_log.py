@@ -1,0 +1,370 @@
+"""The kubelet's log: what each line of an admission says. Pure: text in, events out.
+
+Both of klog's formats are read: text (`I1120 22:38:22.328746 341 scope_container.go:93] "TopologyHints" hints={...}`)
+and JSON (`--logging-format=json`). Node masks are integers, bit n = node n.
+
+Sources: pkg/kubelet/cm/topologymanager/scope_{container,pod}.go, cpumanager/policy_static.go,
+memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go; k8s.io/klog/v2,
+k8s.io/component-base/logs/json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from numaudit.errors import ParseError
+from numaudit.memorymanager.hints import ProviderHints, TopologyHint
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+LONGEST_LINE = 1 << 20
+"""Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
+
+_TEXT = re.compile(
+    r"(?:[^\"]{0,200}?\bkubelet\[\d+\]: )?"  # as syslog writes it
+    r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) +\d+ [^\]\s]+\] "
+    r"(?P<message>\"(?:[^\"\\]|\\.)*\")(?P<fields>.*)",
+    re.ASCII | re.DOTALL,
+)
+_KEY = re.compile(r" +([A-Za-z_][\w.-]*)=", re.ASCII)
+_QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_BARE = re.compile(r"[^ ]*")
+_ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_POD = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})", re.ASCII)
+_CPUS = re.compile(r"([0-9,-]*)(?: aligned=<.*>)?", re.ASCII)
+_JSON = json.JSONDecoder()
+
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose admission a line is about."""
+
+    namespace: str
+    pod: str
+    container: str | None
+    """None = the pod as a whole."""
+    pod_uid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """One provider's answer. The kubelet asks the Device, CPU and Memory Manager in this order."""
+
+    at: float | None
+    subject: Subject
+    hints: ProviderHints
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The merged hint."""
+
+    at: float | None
+    subject: Subject
+    hint: TopologyHint
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The merged hint was accepted and is handed to the providers."""
+
+    at: float | None
+    subject: Subject
+    hint: TopologyHint
+
+
+@dataclass(frozen=True, slots=True)
+class Allocating:
+    """A provider begins to allocate. What counts is that this line has the pod's UID."""
+
+    at: float | None
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Regenerating:
+    """A provider found the container in its checkpoint and repeats what it has as its only hint."""
+
+    at: float | None
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Cpus:
+    """The exclusive CPUs given."""
+
+    at: float | None
+    subject: Subject
+    cpus: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNodes:
+    """The nodes for cpuset.mems of a container that is about to be created; empty = it is not pinned."""
+
+    at: float | None
+    subject: Subject
+    nodes: NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateError:
+    """The Memory Manager could not allocate."""
+
+    at: float | None
+    subject: Subject
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The pod was refused."""
+
+    at: float | None
+    subject: Subject
+    pod_uid: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyManager:
+    """The kubelet started; these are the Topology Manager's settings."""
+
+    at: float | None
+    policy: str
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The kubelet's version, v1.36.2."""
+
+    at: float | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefused:
+    """The kubelet gave up at its start; this is why."""
+
+    at: float | None
+    error: str
+
+
+Event = (
+    Hints
+    | Best
+    | Admitted
+    | Allocating
+    | Regenerating
+    | Cpus
+    | MemoryNodes
+    | AllocateError
+    | Denied
+    | TopologyManager
+    | Version
+    | StartRefused
+)
+
+
+def parse(line: str, *, until: datetime, at: float | None = None) -> Event | None:
+    """What a line says; None for one that says nothing of an admission.
+
+    `at` (seconds since the epoch) is better known to the journal than to klog's text, which has no
+    year and no zone: there the latest year is taken that does not end up a day after `until`, in
+    its zone. Raises ParseError when the message is a known one and its fields are not.
+    """
+    if len(line) > LONGEST_LINE:
+        return None
+    if line.startswith("{"):
+        return _parse_json(line, at)
+    match = _TEXT.match(line)
+    if match is None:
+        return None
+    build = _EVENTS.get(_unquote(match["message"]))
+    if build is None:
+        return None
+    when = _time(match, until) if at is None else at
+    return build(when, _fields(match["fields"]))
+
+
+def _parse_json(line: str, at: float | None) -> Event | None:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    message = fields.get("msg") if isinstance(fields, dict) else None
+    build = _EVENTS.get(message) if isinstance(message, str) else None
+    if build is None:
+        return None
+    ts = fields.get("ts")
+    if at is None and isinstance(ts, int | float) and 0 < ts < 1e14:
+        at = ts / 1000 if ts > 1e11 else float(ts)
+    return build(at, fields)
+
+
+def _time(match: re.Match[str], until: datetime) -> float | None:
+    for year in (until.year + 1, until.year, until.year - 1, until.year - 4):
+        text = f"{year}-{match['month']}-{match['day']}T{match['time']}"
+        try:
+            when = datetime.fromisoformat(text).replace(tzinfo=until.tzinfo)
+        except ValueError:
+            continue
+        if when <= until + timedelta(days=1):
+            return when.timestamp()
+    return None
+
+
+def _fields(text: str) -> Fields:
+    """The `key=value` pairs. Strings are quoted as Go does, other values are JSON or plain words."""
+    fields: dict[str, object] = {}
+    at = 0
+    while match := _KEY.match(text, at):
+        at = match.end()
+        if quoted := _QUOTED.match(text, at):
+            value: object = _unquote(quoted[0])
+            at = quoted.end()
+        elif text.startswith(("{", "["), at):
+            try:
+                value, at = _JSON.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                raise ParseError(f"the value of {match[1]} is no JSON: {text[at : at + 60]!r}") from None
+        else:
+            bare = _BARE.match(text, at)
+            value = None if bare is None or bare[0] == "null" else bare[0]
+            at = at if bare is None else bare.end()
+        fields[match[1]] = value
+    if text[at:].strip():
+        raise ParseError(f"expected key=value: {text[at : at + 60]!r}")
+    return fields
+
+
+def _unquote(quoted: str) -> str:
+    """A Go string literal (strconv.Quote) without its quotes."""
+    return quoted[1:-1] if "\\" not in quoted else _ESCAPE.sub(_unescape, quoted[1:-1])
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) == 1:
+        return _ESCAPES.get(code, code)
+    number = int(code[1:], 16)
+    return chr(number) if number < 0x110000 else "\ufffd"
+
+
+def _subject(fields: Fields) -> Subject:
+    pod = fields.get("pod")
+    if isinstance(pod, dict):
+        pod = f"{pod.get('namespace')}/{pod.get('name')}"
+    match = _POD.fullmatch(pod) if isinstance(pod, str) else None
+    if match is None:
+        raise ParseError(f"pod: expected namespace/name, found {_shown(pod)}")
+    container, uid = (None if fields.get(key) is None else _text(fields, key) for key in ("containerName", "podUID"))
+    return Subject(match[1], match[2], container, uid)
+
+
+def _text(fields: Fields, key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise ParseError(f"{key}: expected a text, found {_shown(value)}")
+    return value
+
+
+def _provider(value: object) -> ProviderHints:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ParseError(f"hints: expected an object, found {_shown(value)}")
+    return {resource: _hints(hints) for resource, hints in value.items()}
+
+
+def _hints(value: object) -> tuple[TopologyHint, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise ParseError(f"hints: expected a list, found {_shown(value)}")
+    return tuple([_hint(one) for one in value])
+
+
+def _hint(value: object) -> TopologyHint:
+    if not isinstance(value, dict):
+        raise ParseError(f"a hint: expected an object, found {_shown(value)}")
+    mask, preferred = value.get("NUMANodeAffinity"), value.get("Preferred")
+    if not isinstance(preferred, bool):
+        raise ParseError(f"Preferred: expected true or false, found {_shown(preferred)}")
+    if mask is not None and (type(mask) is not int or not 0 <= mask < 1 << 64):
+        raise ParseError(f"NUMANodeAffinity: expected a mask of 64 bits, found {_shown(mask)}")
+    return _interned(mask, preferred)
+
+
+@lru_cache(maxsize=4096)
+def _interned(mask: int | None, preferred: bool) -> TopologyHint:
+    """One object for equal hints: eight nodes have 255 masks, and every provider lists them for every container."""
+    return TopologyHint(None if mask is None else NodeSet(mask), preferred)
+
+
+def _topology_affinity(at: float | None, fields: Fields) -> Event:
+    # The CPU Manager logs the same message with another field; its line has the UID.
+    if "bestHint" in fields:
+        return Admitted(at, _subject(fields), _hint(fields["bestHint"]))
+    return Allocating(at, _subject(fields))
+
+
+def _allocate_cpus(at: float | None, fields: Fields) -> Event:
+    if "result" not in fields:
+        return Allocating(at, _subject(fields))
+    match = _CPUS.fullmatch(_text(fields, "result"))
+    if match is None:
+        raise ParseError(f"result: expected a list of CPUs, found {_shown(fields['result'])}")
+    return Cpus(at, _subject(fields), CpuSet.parse(match[1]))
+
+
+def _memory_affinity(at: float | None, fields: Fields) -> Event:
+    nodes = fields.get("numaNodes")
+    if nodes is None:
+        return MemoryNodes(at, _subject(fields), NodeSet())
+    if not isinstance(nodes, dict) or not all(node.isascii() and node.isdigit() and len(node) < 5 for node in nodes):
+        raise ParseError(f"numaNodes: expected node ids as keys, found {_shown(nodes)}")
+    try:
+        return MemoryNodes(at, _subject(fields), NodeSet.from_ids(map(int, nodes)))
+    except ValueError as error:
+        raise ParseError(f"numaNodes: {error}") from None
+
+
+def _denied(at: float | None, fields: Fields) -> Event:
+    return Denied(at, _subject(fields), _text(fields, "podUID"), _text(fields, "reason"), _text(fields, "message"))
+
+
+_EVENTS: Mapping[str, Callable[[float | None, Fields], Event]] = {
+    "TopologyHints": lambda at, f: Hints(at, _subject(f), _provider(f.get("hints"))),
+    "ContainerTopologyHint": lambda at, f: Best(at, _subject(f), _hint(f.get("bestHint"))),
+    "PodTopologyHint": lambda at, f: Best(at, _subject(f), _hint(f.get("bestHint"))),
+    "Topology Affinity": _topology_affinity,
+    "Allocate start": lambda at, f: Allocating(at, _subject(f)),
+    "TopologyHints generated": lambda at, f: Allocating(at, _subject(f)),
+    "Regenerating TopologyHints for CPUs already allocated": lambda at, f: Regenerating(at, _subject(f)),
+    "Regenerating TopologyHints, resource was already allocated to pod": lambda at, f: Regenerating(at, _subject(f)),
+    "AllocateCPUs": _allocate_cpus,
+    "Memory affinity": _memory_affinity,
+    "Allocate error": lambda at, f: AllocateError(at, _subject(f), _text(f, "err")),
+    "Pod admission denied": _denied,
+    "Creating topology manager with policy per scope": lambda at, f: TopologyManager(
+        at, _text(f, "topologyPolicyName"), _text(f, "topologyScopeName")
+    ),
+    "Creating topology manager with none policy": lambda at, _: TopologyManager(at, "none", "container"),
+    "Kubelet version": lambda at, f: Version(at, _text(f, "kubeletVersion")),
+    "Failed to start ContainerManager": lambda at, f: StartRefused(at, _text(f, "err")),
+}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,74 @@
+"""The kubelet's own counters of admissions and pinning, for cross-checks. Pure: text in, values out.
+
+All of them are of the stability class ALPHA and start again at 0 when the kubelet starts. Some
+mislead: `kubelet_cpu_manager_shared_pool_size_millicores` can go below 0, since an init container's
+CPUs are taken off twice.
+
+Source: pkg/kubelet/metrics/metrics.go, the Prometheus text format.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NAMES = frozenset(
+    {
+        "kubelet_admission_rejections_total",
+        "kubelet_topology_manager_admission_requests_total",
+        "kubelet_topology_manager_admission_errors_total",
+        "kubelet_memory_manager_pinning_requests_total",
+        "kubelet_memory_manager_pinning_errors_total",
+        "kubelet_container_aligned_compute_resources_count",
+        "kubelet_container_aligned_compute_resources_failure_count",
+        "kubelet_cpu_manager_pinning_requests_total",
+        "kubelet_cpu_manager_pinning_errors_total",
+        "kubelet_cpu_manager_shared_pool_size_millicores",
+        "kubelet_cpu_manager_exclusive_cpu_allocation_count",
+        "kubelet_cpu_manager_allocation_per_numa",
+        "resource_manager_allocations_total",
+        "resource_manager_allocation_errors_total",
+        "resource_manager_container_assignments",
+    }
+)
+MOST_SERIES = 1000
+
+_SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(\{[^}]*\})? (\S+)(?: -?\d+)?", re.ASCII)
+_VERSION = re.compile(r"[{,]git_version=\"(v[0-9][\w.+-]{0,60})\"", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletMetrics:
+    """What of /metrics matters here."""
+
+    counters: Mapping[str, float]
+    """`name{label="value"}` as the kubelet writes it -> value."""
+    version: str | None
+    """v1.36.2, of kubernetes_build_info."""
+
+
+def parse(text: str) -> KubeletMetrics:
+    """Pick the series of NAMES out of the text; lines of any other kind are passed over."""
+    counters: dict[str, float] = {}
+    version = None
+    for line in text.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        if name == "kubernetes_build_info":
+            match = _VERSION.search(line)
+            version = match[1] if match else version
+        elif name in NAMES and len(counters) < MOST_SERIES:
+            series = _SERIES.fullmatch(line)
+            if series is not None:
+                _add(counters, series)
+    return KubeletMetrics(counters, version)
+
+
+def _add(counters: dict[str, float], series: re.Match[str]) -> None:
+    try:
+        value = float(series[3])
+    except ValueError:
+        return
+    if math.isfinite(value):
+        counters[series[1] + (series[2] or "")] = value
