@@ -133,6 +133,10 @@ class Snapshot:
     """What no container holds, read from the root cgroup and the processes in it."""
     intent: Intent | None = None
     """What the kubelet promised; None = there is no kubelet to ask."""
+    cpu_seconds: Mapping[ContainerId, Mapping[int, float]] | None = None
+    """CPU time by node since the probe was loaded; None = not measured."""
+    allocated_bytes: Mapping[ContainerId, Mapping[tuple[int, int], int]] | None = None
+    """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
     outcomes: tuple[Outcome, ...] = ()
 
 

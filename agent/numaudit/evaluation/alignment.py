@@ -1,0 +1,214 @@
+"""Verdicts: did each container get what it was promised?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from numaudit.evaluation.placement import bytes_of
+from numaudit.evaluation.rates import increase, share_outside
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.intent import ContainerIntent, Intent
+from numaudit.snapshot import JUDGED_TYPES, Allowed, Container, ContainerId, Resident, Snapshot
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
+VERDICTS: tuple[VerdictName, ...] = (
+    "unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"
+)  # fmt: skip
+MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What holds of one container, since when, and what says so."""
+
+    name: VerdictName
+    reason: str
+    """The evidence in words; for `unknown` what is missing."""
+    since: float | None = None
+    """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """Verdicts of one look, and what the next look needs of it."""
+
+    verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
+    """Pause sandboxes and the remainders of pods and slices have none: nothing is promised to them."""
+    spilled_ticks: Mapping[ContainerId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """All that is known of one container. None = not known."""
+
+    container: Container
+    intent: ContainerIntent | None
+    allowed: Allowed | None
+    resident: Resident | None
+    cpu_seconds: Mapping[int, float] | None
+    remote_share: RemoteShare | None
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteShare:
+    """The measured share of remote accesses, with its confidence interval."""
+
+    source: str
+    lower: float
+    upper: float
+
+
+def judge(
+    snapshot: Snapshot,
+    before: Snapshot | None = None,
+    earlier: Judgements | None = None,
+    thresholds: Thresholds = DEFAULT,
+    remote_shares: Mapping[ContainerId, RemoteShare] | None = None,
+) -> Judgements:
+    """Judge every container of a snapshot.
+
+    `before` is the previous snapshot (for CPU time since then), `earlier` its judgements.
+    """
+    verdicts: dict[ContainerId, Verdict] = {}
+    spilled_ticks: dict[ContainerId, int] = {}
+    for container in snapshot.containers:
+        if not is_judged(container):
+            continue
+        evidence = _gather(snapshot, before, container, (remote_shares or {}).get(container.id))
+        ticks = _spilled_ticks(evidence, thresholds, earlier)
+        if ticks:
+            spilled_ticks[container.id] = ticks
+        verdict = _verdict(snapshot, evidence, ticks, thresholds)
+        verdicts[container.id] = _dated(verdict, container.id, snapshot.taken_at, earlier)
+    return Judgements(verdicts, spilled_ticks)
+
+
+def is_judged(container: Container) -> bool:
+    """Containers and systemd units are; pause sandboxes and what parent groups hold themselves are not."""
+    return container.whole and container.kind not in ("sandbox", "pod")
+
+
+def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
+    """The nodes that the memory manager promised; None = not known, empty = nothing was promised."""
+    return None if intent is None else intent.promise.memory_nodes
+
+
+def _gather(
+    snapshot: Snapshot, before: Snapshot | None, container: Container, remote_share: RemoteShare | None
+) -> _Evidence:
+    cpu_seconds = None
+    if snapshot.cpu_seconds is not None:
+        earlier = None if before is None or before.cpu_seconds is None else before.cpu_seconds.get(container.id)
+        cpu_seconds = increase(snapshot.cpu_seconds.get(container.id, {}), earlier)
+    return _Evidence(
+        container=container,
+        intent=None if snapshot.intent is None else snapshot.intent.by_cgroup.get(container.id),
+        allowed=snapshot.allowed.get(container.id),
+        resident=snapshot.resident.get(container.id),
+        cpu_seconds=cpu_seconds,
+        remote_share=remote_share,
+        machine=snapshot.machine,
+    )
+
+
+def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresholds: Thresholds) -> Verdict:
+    """The first verdict that applies, as long as the evidence of every one before it is known."""
+    unmanaged = _why_unmanaged(snapshot.intent, evidence)
+    if unmanaged is not None:
+        return Verdict("unmanaged", unmanaged)
+    intended = intended_nodes(evidence.intent)
+    if evidence.intent is None or not intended:
+        return Verdict("unknown", "what was promised is not known: no checkpoint entry could be matched to this cgroup")
+    if evidence.allowed is None or evidence.allowed.nodes is None:
+        return Verdict("unknown", "the allowed nodes are not known")
+    if evidence.allowed.nodes != intended:
+        return Verdict("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
+    if evidence.resident is None or evidence.resident.anon is None:
+        return Verdict("unknown", "where the bytes are is not known")
+    spilled = _spilled_bytes(evidence.resident, intended, thresholds)
+    if not spilled:
+        return _placed(evidence, evidence.allowed, intended, thresholds)
+    if spilled_ticks >= thresholds.spilled_ticks:
+        return Verdict("spilled", f"{spilled} judged bytes are outside the promised nodes {intended}")
+    return Verdict("unknown", "bytes are outside the promised nodes, but it takes a second look to be sure")
+
+
+def _placed(evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds) -> Verdict:
+    """The verdict on a container whose memory is where it was promised."""
+    if allowed.cpus is None:
+        return Verdict("unknown", "the allowed CPUs are not known")
+    cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
+    if cpu_remote is not None:
+        return Verdict("cpu-remote", cpu_remote)
+    share = evidence.remote_share
+    if share is not None and share.lower > thresholds.remote_access_share:
+        return Verdict("remote-access", f"at least {share.lower:.0%} of the accesses are remote ({share.source})")
+    if len(intended) > 1:
+        return Verdict("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
+    if share is None:
+        return Verdict("aligned", "access not measured")
+    return Verdict("aligned", f"at most {share.upper:.0%} of the accesses are remote ({share.source})")
+
+
+def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
+    """Why nothing was promised; None when something was, or when that is not known."""
+    container = evidence.container
+    if container.pod_uid is None:
+        return "not a Kubernetes container"
+    if container.qos is not None and container.qos != "Guaranteed":
+        return f"the pod is {container.qos}"
+    if intent is None:
+        return None
+    if (intent.config.memory_manager_policy or "").lower() == "none":
+        return "the kubelet's memory manager policy is None"
+    own = evidence.intent
+    if own is not None and own.promise.memory == ():
+        pod = (intent.pods or {}).get(own.pod_uid)
+        if pod is not None and pod.has_pod_level_resources:
+            return "the pod has pod-level resources, which the memory manager leaves alone"
+        return "the memory manager holds nothing for it"
+    return None
+
+
+def _why_cpu_remote(evidence: _Evidence, cpus: CpuSet, intended: NodeSet, thresholds: Thresholds) -> str | None:
+    """By the measured CPU time; by the allowed CPUs when it is idle or was not measured."""
+    nodes = frozenset(intended)
+    ran = share_outside(evidence.cpu_seconds or {}, nodes)
+    if ran is not None:
+        late = ran > thresholds.cpu_remote_share
+        return f"{ran:.0%} of the CPU time was on other nodes than {intended}" if late else None
+    by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes}
+    may = share_outside(by_node, nodes)
+    if may is None or may <= thresholds.cpu_remote_share:
+        return None
+    why = "CPU time was not measured" if evidence.cpu_seconds is None else "idle"
+    return f"{may:.0%} of the allowed CPUs are on other nodes than {intended} ({why})"
+
+
+def _spilled_bytes(resident: Resident, intended: NodeSet, thresholds: Thresholds) -> int:
+    """Judged bytes outside the intended nodes when they are past the limits, else 0."""
+    by_node = bytes_of(resident, JUDGED_TYPES)
+    outside = sum(size for node, size in by_node.items() if node not in intended)
+    past = outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * sum(by_node.values())
+    return outside if past else 0
+
+
+def _spilled_ticks(evidence: _Evidence, thresholds: Thresholds, earlier: Judgements | None) -> int:
+    intended = intended_nodes(evidence.intent)
+    if not intended or evidence.resident is None or not _spilled_bytes(evidence.resident, intended, thresholds):
+        return 0
+    return 1 + (0 if earlier is None else earlier.spilled_ticks.get(evidence.container.id, 0))
+
+
+def _dated(verdict: Verdict, container: ContainerId, now: float, earlier: Judgements | None) -> Verdict:
+    """Since when: kept while the verdict stays the same, unknown at the first look of all."""
+    if earlier is None:
+        return verdict
+    last = earlier.verdicts.get(container)
+    since = last.since if last is not None and last.name == verdict.name else now
+    return Verdict(verdict.name, verdict.reason, since)

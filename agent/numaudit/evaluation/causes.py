@@ -1,0 +1,55 @@
+"""Why are bytes where they should not be?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.snapshot import Allowed, Mappings, NodeMemory
+from numaudit.topology.nodeset import NodeSet
+
+Cause = Literal["mempolicy", "cpuset", "full-node", "unknown"]
+
+
+def causes(
+    wanted: NodeSet,
+    allowed: Allowed | None,
+    mappings: Mappings | None,
+    nodes: Sequence[NodeMemory],
+    thresholds: Thresholds = DEFAULT,
+) -> tuple[tuple[Cause, str], ...]:
+    """Each cause that the evidence supports, with the evidence in words; `unknown` when there is none.
+
+    `wanted` are the nodes where the bytes should be.
+    """
+    found: list[tuple[Cause, str]] = []
+    if mappings is not None:
+        for policy, outside in _policies_outside(mappings, wanted).items():
+            found.append(("mempolicy", f"the process's memory policy {policy} put {outside} bytes there"))
+    if allowed is not None and allowed.nodes is not None and allowed.nodes != wanted:
+        found.append(("cpuset", f"cpuset.mems is {allowed.nodes or 'none'}, not {wanted}"))
+    full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
+    for node in full:
+        found.append(("full-node", f"node {node.node} has {node.free} of {node.total} bytes free"))
+    return tuple(found) or (("unknown", "neither a memory policy, the cpuset nor a full node explains it"),)
+
+
+def _policies_outside(mappings: Mappings, wanted: NodeSet) -> dict[str, int]:
+    """Memory policies other than the default with bytes outside the wanted nodes."""
+    found: dict[str, int] = {}
+    for policy, by_node in mappings.by_policy.items():
+        outside = _outside(by_node, wanted)
+        if policy != "default" and outside:
+            found[policy] = outside
+    return found
+
+
+def _outside(by_node: Mapping[int, int], wanted: NodeSet) -> int:
+    return sum(size for node, size in by_node.items() if node not in wanted)
+
+
+def _is_full(node: NodeMemory, thresholds: Thresholds) -> bool:
+    if node.free is None or not node.total:
+        return False
+    return node.free < thresholds.full_node_share * node.total

@@ -1,0 +1,45 @@
+"""Differences between two looks, and figures made of them. No clock: time is a field of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+from numaudit.evaluation.placement import bytes_of
+from numaudit.snapshot import JUDGED_TYPES, Resident
+
+Key = TypeVar("Key", bound=Hashable)
+Number = TypeVar("Number", int, float)
+
+
+def increase(now: Mapping[Key, Number], before: Mapping[Key, Number] | None) -> dict[Key, Number]:
+    """How much each counter grew. A counter that fell was started anew: then all of it is growth."""
+    if before is None:
+        return dict(now)
+    grown: dict[Key, Number] = {}
+    for key, value in now.items():
+        earlier = before.get(key)
+        grown[key] = value if earlier is None or value < earlier else value - earlier
+    return grown
+
+
+def expected_remote_ratio(resident: Resident, cpu_seconds: Mapping[int, float]) -> float | None:
+    """Share of accesses that would be remote if every byte were used equally from wherever the CPUs ran.
+
+    Sum over nodes n of (share of CPU time on n) x (share of judged bytes on other nodes). None when
+    nothing ran or nothing is resident.
+    """
+    by_node = bytes_of(resident, JUDGED_TYPES)
+    total_bytes, total_time = sum(by_node.values()), sum(cpu_seconds.values())
+    if not total_bytes or not total_time:
+        return None
+    local = sum(seconds * by_node.get(node, 0) for node, seconds in cpu_seconds.items())
+    return 1 - local / (total_bytes * total_time)
+
+
+def share_outside(by_node: Mapping[int, Number], nodes: frozenset[int]) -> float | None:
+    """The share of a sum that is on none of the nodes; None when there is nothing to share."""
+    total = sum(by_node.values())
+    if not total:
+        return None
+    return sum(value for node, value in by_node.items() if node not in nodes) / total

@@ -1,0 +1,25 @@
+"""The limits that verdicts use. Each can be configured; these are the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Shares are of 1; a container is past a limit when it is above it."""
+
+    cpu_remote_share: float = 0.05
+    """CPU time on other nodes than the intended ones."""
+    spilled_share: float = 0.01
+    """Judged bytes outside the intended nodes, and also at least:"""
+    spilled_bytes: int = 1 << 20
+    spilled_ticks: int = 2
+    """How many looks in a row must see it: memory.numa_stat may lag by a second."""
+    remote_access_share: float = 0.10
+    """Lower bound of the share of remote accesses."""
+    full_node_share: float = 0.03
+    """A node with less of its memory free counts as full when a cause is sought."""
+
+
+DEFAULT = Thresholds()
