@@ -41,6 +41,12 @@ def kind_of(name: str, data: bytes) -> Kind:
     raise ParseError("not a checkpoint: it has none of the keys machineState, defaultCpuSet and Data")
 
 
+def kind(checkpoint: Checkpoint) -> Kind:
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return MEMORY
+    return CPU if isinstance(checkpoint, CpuCheckpoint) else DEVICES
+
+
 def parse(kind: Kind, data: bytes) -> Checkpoint:
     """Read a checkpoint. Raises ParseError naming the path of what is wrong."""
     if kind == MEMORY:
