@@ -1,0 +1,204 @@
+"""A kubelet and its machine, as far as they decide admissions; read from a KubeletConfiguration.
+
+Source: pkg/kubelet/apis/config/types.go, pkg/kubelet/cm/container_manager_linux.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from numaudit.errors import InputError, ParseError
+from numaudit.memorymanager.cpu_hints import CPUPolicy
+from numaudit.memorymanager.cpu_start import create_cpu_manager
+from numaudit.memorymanager.cpu_topology import CPUTopology
+from numaudit.memorymanager.machine_state import SystemReserved, check_reservations_fit, hugepages_name
+from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text
+from numaudit.memorymanager.pod import CPU, MEMORY
+from numaudit.memorymanager.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
+from numaudit.memorymanager.strconv import quote
+from numaudit.memorymanager.topology_policy import (
+    CONTAINER_SCOPE,
+    NONE,
+    Distances,
+    OptionGates,
+    TopologyManager,
+    TopologyOptions,
+    create_topology_manager,
+)
+from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet
+from numaudit.topology.quantity import Quantities, Quantity, node_allocatable_reservation
+
+MemoryManagerPolicy = Literal["None", "Static"]
+
+DEFAULT_EVICTION = {"memory.available": "100Mi"}
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """A kubelet that started on a machine."""
+
+    machine: Machine
+    features: KubeletFeatures = LATEST_FEATURES
+    memory_policy: MemoryManagerPolicy = "Static"
+    reserved_memory: SystemReserved | None = None
+    """Node id -> resource -> bytes; None = nothing reserved."""
+    topology: TopologyManager = TopologyManager(NONE, NONE, TopologyOptions())
+    cpu: CPUPolicy | None = None
+    """None = CPU Manager policy none."""
+
+    @cached_property
+    def distances(self) -> Distances | None:
+        """The machine's SLIT; None when the firmware gives none."""
+        return _distances(self.machine)
+
+
+def read_kubelet(
+    configuration: object, machine: Machine, *, kubernetes_version: str = "1.36"
+) -> tuple[Kubelet, tuple[str, ...]]:
+    """Set a kubelet up from a KubeletConfiguration (YAML or JSON that was read already), with notices.
+
+    Keys that do not bear on admission are not looked at; missing ones have the kubelet's defaults.
+    Raises InputError as the kubelet does at its start, in its words where it has some, and also when
+    more memory is reserved on a node than it has (a kubelet would count on).
+    """
+    config = read_mapping(configuration, "KubeletConfiguration")
+    if given(config, "kind", "KubeletConfiguration") != "KubeletConfiguration":
+        raise InputError(f"kind: a KubeletConfiguration is needed, not {config['kind']!r}")
+    gates = _booleans(config, "featureGates")
+    features, notice = KubeletFeatures.of(kubernetes_version, gates)
+    reservations = read_reserved_memory(given(config, "reservedMemory", []))
+    problems = validate_reserved_memory(reservations, version=features.version)
+    if problems:
+        raise InputError("; ".join(problems))
+    topology = create_topology_manager(
+        _name(config, "topologyManagerPolicy", NONE),
+        _name(config, "topologyManagerScope", CONTAINER_SCOPE),
+        _texts(config, "topologyManagerPolicyOptions"),
+        nodes=len(machine.nodes),
+        distances=_distances(machine),
+        gates=_option_gates(gates, "TopologyManagerPolicy"),
+        version=features.version,
+    )
+    reservation = _node_allocatable_reservation(config, machine)
+    cpu_options = _CPUManagerConfig(
+        _name(config, "cpuManagerPolicy", NONE),
+        _texts(config, "cpuManagerPolicyOptions"),
+        _reserved_cpus(config),
+        reservation[CPU].milli_value if CPU in reservation else None,
+        _option_gates(gates, "CPUManagerPolicy"),
+    )
+    cpu = _cpu_policy(cpu_options, machine, topology, features)
+    policy = _memory_policy(_name(config, "memoryManagerPolicy", "None"))
+    reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
+    if reserved is not None:
+        check_reservations_fit(machine, reserved)
+    kubelet = Kubelet(machine, features, policy, reserved, topology, cpu)
+    return kubelet, (notice,) if notice else ()
+
+
+def _memory_policy(name: str) -> MemoryManagerPolicy:
+    """Names are case-sensitive."""
+    if name == "None":
+        return "None"
+    if name == "Static":
+        return "Static"
+    if name == "BestEffort":
+        raise InputError('policy "BestEffort" is not available for platform "linux"')
+    raise InputError(f"unknown policy: {quote(name)}")
+
+
+def _reserved_cpus(config: Mapping[str, object]) -> CpuSet:
+    text = given(config, "reservedSystemCPUs", "")
+    try:
+        return CpuSet.parse(text if isinstance(text, str) else read_text(text, "reservedSystemCPUs"))
+    except ParseError as error:
+        raise InputError(f"reservedSystemCPUs: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _CPUManagerConfig:
+    policy: str
+    options: Mapping[str, str]
+    reserved_cpus: CpuSet
+    reserved_milli: int | None
+    gates: OptionGates
+
+
+def _cpu_policy(
+    config: _CPUManagerConfig, machine: Machine, topology: TopologyManager, features: KubeletFeatures
+) -> CPUPolicy | None:
+    is_none = config.policy == NONE
+    return create_cpu_manager(
+        config.policy,
+        config.options,
+        CPUTopology({}) if is_none else CPUTopology.from_machine(machine),
+        reserved_cpu=config.reserved_milli,
+        reserved_cpus=CpuSet() if is_none else config.reserved_cpus,
+        topology_manager_policy=topology.policy,
+        gates=config.gates,
+        version=features.version,
+    )
+
+
+def _node_allocatable_reservation(config: Mapping[str, object], machine: Machine) -> Quantities:
+    eviction = _texts(config, "evictionHard", DEFAULT_EVICTION)
+    try:
+        return node_allocatable_reservation(
+            _capacity(machine),
+            system_reserved=_quantities(config, "systemReserved"),
+            kube_reserved=_quantities(config, "kubeReserved"),
+            hard_eviction_memory=eviction.get("memory.available"),
+        )
+    except ParseError as error:
+        raise InputError(f"evictionHard.memory.available: {error}") from None
+
+
+def _capacity(machine: Machine) -> dict[str, Quantity]:
+    capacity = {CPU: len(machine.cpus), MEMORY: sum(node.memory or 0 for node in machine.nodes)}
+    for node in machine.nodes:
+        for pages in node.huge_pages:
+            name = hugepages_name(pages.page_size)
+            capacity[name] = capacity.get(name, 0) + pages.total * pages.page_size
+    return {name: Quantity.of(amount) for name, amount in capacity.items()}
+
+
+def _distances(machine: Machine) -> Distances | None:
+    if not all(node.distances for node in machine.nodes):
+        return None
+    return {node.id: node.distances for node in machine.nodes}
+
+
+def _option_gates(gates: Mapping[str, bool], prefix: str) -> OptionGates:
+    defaults = OptionGates()
+    return OptionGates(
+        alpha=gates.get(f"{prefix}AlphaOptions", defaults.alpha),
+        beta=gates.get(f"{prefix}BetaOptions", defaults.beta),
+    )
+
+
+def _name(config: Mapping[str, object], key: str, default: str) -> str:
+    return read_text(given(config, key, default), key)
+
+
+def _texts(config: Mapping[str, object], key: str, default: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    fields = read_mapping(given(config, key, default or {}), key)
+    return {name: read_text(value, f"{key}.{name}") for name, value in fields.items()}
+
+
+def _booleans(config: Mapping[str, object], key: str) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for name, value in read_mapping(given(config, key, {}), key).items():
+        if not isinstance(value, bool):
+            raise InputError(f"{key}.{name}: must be true or false, not {value!r}")
+        found[name] = value
+    return found
+
+
+def _quantities(config: Mapping[str, object], key: str) -> dict[str, Quantity]:
+    fields = read_mapping(given(config, key, {}), key)
+    return {name: read_quantity(value, f"{key}.{name}") for name, value in fields.items()}

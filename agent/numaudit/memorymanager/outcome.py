@@ -1,0 +1,142 @@
+"""What came of an admission: outcome, reason, message, and all that led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from numaudit.memorymanager.admission_error import AdmissionError
+from numaudit.memorymanager.candidates import JudgedCandidate, judge_candidates
+from numaudit.memorymanager.hints import ProviderHints, TopologyHint
+from numaudit.memorymanager.requests import Requests
+from numaudit.memorymanager.state import Block
+from numaudit.memorymanager.static_policy import (
+    GROUP_VIOLATION,
+    NO_DEFAULT,
+    NO_EXTENSION,
+    NO_PREFERRED_DEFAULT,
+    NO_PREFERRED_EXTENSION,
+    Choice,
+    MemoryAllocation,
+    MemoryPolicy,
+)
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+class Outcome(StrEnum):
+    """How well the promise to a container, or to a refused pod, turned out. The first that applies."""
+
+    REJECTED_AFFINITY = "rejected-affinity"
+    """The providers' hints do not agree, or no preferred set of nodes is left."""
+    REJECTED_CAPACITY = "rejected-capacity"
+    """No set of nodes can give the memory."""
+    REJECTED_GROUP_RULE = "rejected-group-rule"
+    """The nodes of the hint belong to other groups."""
+    REJECTED_PREFERRED_EXTENSION = "rejected-preferred-extension"
+    """Only nodes that are not preferred could give the memory of a preferred hint."""
+    REJECTED_OTHER = "rejected-other"
+    """Refused for CPUs, devices or an amount that cannot be read: the message tells."""
+    NOT_MANAGED = "not-managed"
+    """The static Memory Manager gives this container no memory of its own."""
+    EXTENDED = "extended"
+    """On more nodes than the merged hint said."""
+    DEFAULT_HINT = "default-hint"
+    """The Topology Manager had no hint, so the Memory Manager chose alone."""
+    DEGRADED = "degraded"
+    """Admitted on a hint that is not preferred."""
+    ALIGNED_MULTI = "aligned-multi"
+    """On a preferred set of two or more nodes."""
+    ALIGNED_SINGLE = "aligned-single"
+    """On one node, and preferred."""
+
+
+_MEMORY_REFUSALS = {
+    NO_DEFAULT: Outcome.REJECTED_CAPACITY,
+    NO_EXTENSION: Outcome.REJECTED_CAPACITY,
+    GROUP_VIOLATION: Outcome.REJECTED_GROUP_RULE,
+    NO_PREFERRED_DEFAULT: Outcome.REJECTED_PREFERRED_EXTENSION,
+    NO_PREFERRED_EXTENSION: Outcome.REJECTED_PREFERRED_EXTENSION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one provider answered."""
+
+    provider: str
+    """devices, cpu or memory: the order in which the kubelet asks."""
+    hints: ProviderHints
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One merge: of a container, or of the whole pod in pod scope."""
+
+    container: str | None
+    """None = the whole pod."""
+    answers: tuple[Answer, ...]
+    merged: TopologyHint
+    admitted: bool
+    memory_before: MemoryPolicy
+    """What the Memory Manager remembered when it was asked."""
+    memory_requests: Requests
+    """What it was asked for; empty when the pod is not managed."""
+
+    def judge_memory(self, pod_uid: str) -> tuple[JudgedCandidate, ...]:
+        """Every set of nodes the Memory Manager looked at, and what ruled it out.
+
+        Empty when it was asked for nothing. Memory that the container holds already is not free here.
+        """
+        if not self.memory_requests:
+            return ()
+        machine, reusable = self.memory_before.state.machine, self.memory_before.reusable
+        return judge_candidates(machine, self.memory_requests, reusable.get(pod_uid))
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What one container of an admitted pod got."""
+
+    container: str
+    outcome: Outcome
+    hint: TopologyHint
+    """What the Topology Manager told all providers; (None, False) under policy none."""
+    memory: tuple[Block, ...] = ()
+    cpus: CpuSet | None = None
+    """Its exclusive CPUs; None = it runs on the shared pool."""
+
+    @property
+    def memory_nodes(self) -> NodeSet | None:
+        """The nodes of its memory; None = it has no memory of its own."""
+        return NodeSet.from_ids(id_ for one in self.memory for id_ in one.numa_affinity or ()) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a pod was refused, as its status tells."""
+
+    reason: str
+    message: str
+    outcome: Outcome
+    container: str | None = None
+    """The container that was looked at; None = the whole pod."""
+
+
+def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, blocks: Sequence[Block]) -> Outcome:
+    """The outcome of a container whose memory was allocated, or that holds it already."""
+    stored = allocation.affinity
+    if allocation.choice is Choice.NOT_MANAGED or stored is None or not blocks:
+        return Outcome.NOT_MANAGED
+    if hint.affinity is None:
+        return Outcome.DEFAULT_HINT
+    if hint.affinity < stored:
+        return Outcome.EXTENDED
+    if not hint.preferred:
+        return Outcome.DEGRADED
+    return Outcome.ALIGNED_MULTI if len(stored) > 1 else Outcome.ALIGNED_SINGLE
+
+
+def outcome_of_refusal(error: AdmissionError) -> Outcome:
+    """The outcome of a pod for which a provider's Allocate failed."""
+    return _MEMORY_REFUSALS.get(str(error), Outcome.REJECTED_OTHER)
