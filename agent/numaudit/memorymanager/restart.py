@@ -1,0 +1,193 @@
+"""Will the kubelet start with these checkpoints, now and after a reboot? What stops it, and what helps?
+
+Source: pkg/kubelet/cm/memorymanager/policy_static.go (validateState), state/state_checkpoint.go of
+both managers, pkg/kubelet/cm/devicemanager/manager.go (Start).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.errors import InputError
+from numaudit.memorymanager import cpu_checkpoint, memory_checkpoint
+from numaudit.memorymanager.checkpoint import Checkpoint
+from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint
+from numaudit.memorymanager.cpu_hints import CPUPolicy
+from numaudit.memorymanager.cpu_options import CPUOptions
+from numaudit.memorymanager.cpu_start import start as start_cpu_manager
+from numaudit.memorymanager.cpu_state import CPUState
+from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology
+from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
+from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
+from numaudit.memorymanager.memory_start import memory_findings
+from numaudit.memorymanager.spew import Verification
+from numaudit.memorymanager.state_findings import StateFinding
+from numaudit.memorymanager.versions import LATEST, KubernetesVersion
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet
+
+Answer = Literal["yes", "no", "at risk", "unknown"]
+"""`at risk`: it depends on chance, or on what the next boot makes of the machine. `unknown`: no machine to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """The kubelet that is to start."""
+
+    version: KubernetesVersion = LATEST
+    pod_level: bool | None = None
+    """Gate PodLevelResourceManagers; None = as it was when the file was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What was found in one checkpoint, and whether the kubelet starts with it."""
+
+    verification: Verification
+    findings: tuple[StateFinding, ...]
+    starts_now: Answer
+    starts_after_reboot: Answer
+
+    @property
+    def is_valid(self) -> bool:
+        return not any(finding.severity == "error" for finding in self.findings)
+
+
+def examine(checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: Kubelet) -> Outlook:
+    """All findings of one checkpoint. `machine` None = the file stands alone."""
+    findings = tuple(_findings(checkpoint, verification, machine, kubelet))
+    now, later = outlook(findings, machine is not None or _needs_no_machine(checkpoint))
+    return Outlook(verification, findings, now, later)
+
+
+def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answer, Answer]:
+    """Does the kubelet start now, and after a reboot?"""
+    stops = {finding.what_it_stops for finding in findings}
+    if "start" in stops:
+        return "no", "no"
+    if "maybe" in stops:
+        return "at risk", "at risk"
+    if not machine_known:
+        return "unknown", "unknown"
+    return "yes", "at risk" if "reboot" in stops else "yes"
+
+
+def pod_level_gate(verification: Verification, kubelet: Kubelet) -> bool:
+    """Is the gate PodLevelResourceManagers on? When nobody says, it is as it was for this file's format."""
+    return verification.form in ("V2", "V3") if kubelet.pod_level is None else kubelet.pod_level
+
+
+def _needs_no_machine(checkpoint: Checkpoint) -> bool:
+    """Policy none keeps no state, and devices are not compared with the machine."""
+    return isinstance(checkpoint, DeviceCheckpoint) or checkpoint.policy_name.casefold() == "none"
+
+
+def _findings(
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: Kubelet
+) -> Iterator[StateFinding]:
+    for path in checkpoint.unknown:
+        yield StateFinding("unknown-key", f"{path} is no key of this format", path)
+    if isinstance(checkpoint, DeviceCheckpoint):
+        yield from _device_findings(verification)
+        return
+    if not verification.is_valid:
+        yield StateFinding(
+            "checksum-mismatch",
+            f"the file says {verification.stored}, its content gives {verification.computed}",
+            "checksum",
+        )
+        return
+    if verification.form == "no checksum":
+        yield StateFinding("checksum-missing", "the stored checksum is 0, which is not checked", "checksum")
+    pod_level = pod_level_gate(verification, kubelet)
+    if isinstance(checkpoint, MemoryCheckpoint):
+        accepted = memory_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
+        yield from _format_findings(verification, accepted, kubelet, pod_level)
+        yield from memory_findings(checkpoint, verification, machine, version=kubelet.version)
+    else:
+        accepted = cpu_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
+        yield from _format_findings(verification, accepted, kubelet, pod_level)
+        yield from _cpu_findings(checkpoint, verification, machine, kubelet.version)
+
+
+def _format_findings(
+    verification: Verification, accepted: bool, kubelet: Kubelet, pod_level: bool
+) -> Iterator[StateFinding]:
+    if not accepted:
+        yield StateFinding(
+            "format-not-accepted",
+            f"format {verification.form} is read as corrupt by Kubernetes {kubelet.version[0]}.{kubelet.version[1]} "
+            f"with PodLevelResourceManagers {'on' if pod_level else 'off'}",
+            "checksum",
+        )
+
+
+def _device_findings(verification: Verification) -> Iterator[StateFinding]:
+    if not verification.is_valid:
+        message = f"the file says {verification.stored}, its content gives {verification.computed}"
+        yield StateFinding("devices-lost", f"checksum mismatch: {message}", "Checksum")
+    if verification.form == "before 1.20":
+        yield StateFinding("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")
+
+
+def _cpu_findings(
+    checkpoint: CpuCheckpoint, verification: Verification, machine: Machine | None, version: KubernetesVersion
+) -> Iterator[StateFinding]:
+    if checkpoint.policy_name not in ("none", "static"):
+        yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
+        return
+    if verification.form == "V1":
+        yield StateFinding("format-old", "containers are known by their id, as until Kubernetes 1.17", "entries")
+        return
+    state, is_v3 = checkpoint.state, verification.form == "V3"
+    yield from _cpu_pod_level_findings(state, is_v3)
+    if checkpoint.policy_name == "static":
+        read = state if is_v3 else CPUState(state.default_cpus, state.entries)
+        yield from _cpu_start_findings(read, machine, version)
+
+
+def _cpu_pod_level_findings(state: CPUState, is_v3: bool) -> Iterator[StateFinding]:
+    if state.pod_entries and not is_v3:
+        pods = ", ".join(state.pod_entries)
+        yield StateFinding("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
+        return
+    for uid, cpus in state.pod_entries.items():
+        containers = state.entries.get(uid, {})
+        if not containers:
+            message = f"pod {uid} holds CPUs {cpus}, but none of its containers has any"
+            yield StateFinding("pod-level-incomplete", message, f"podEntries.{uid}")
+        for name, own in containers.items():
+            if not own <= cpus:
+                message = f"container {name} of pod {uid} has CPUs {own - cpus} outside the pod's own"
+                yield StateFinding("pod-level-incomplete", message, f"entries.{uid}.{name}")
+
+
+def _cpu_start_findings(state: CPUState, machine: Machine | None, version: KubernetesVersion) -> Iterator[StateFinding]:
+    """What the CPU Manager's own check says.
+
+    The reserved CPUs are configuration, which is not in the file. Without strict-cpu-reservation they
+    are in the shared pool and make no difference; with it they are in no set at all, so CPUs in no set
+    are taken for the reserved ones, with a finding. Without a machine its CPUs are those of the file.
+    """
+    in_file = state.default_cpus
+    for containers in state.entries.values():
+        for cpus in containers.values():
+            in_file |= cpus
+    for cpus in state.pod_entries.values():
+        in_file |= cpus
+    online = in_file if machine is None else CPUTopology.from_machine(machine).cpus
+    in_no_set = online - in_file if state.default_cpus else CpuSet()
+    strict = bool(in_no_set) and version >= (1, 32)
+    topology = CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in online})
+    policy = CPUPolicy(topology, in_no_set if strict else CpuSet(), CPUOptions(strict_cpu_reservation=strict), version)
+    try:
+        start_cpu_manager(policy, state)
+    except InputError as refused:
+        yield StateFinding("cpu-state-refused", str(refused), "defaultCpuSet")
+        return
+    if strict:
+        yield StateFinding(
+            "cpus-not-in-state", f"CPUs {in_no_set} are online but in no set of the file", "defaultCpuSet"
+        )

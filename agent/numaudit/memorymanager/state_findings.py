@@ -1,0 +1,191 @@
+"""What can be wrong with a checkpoint, by name: how bad it is and what to do about it.
+
+The names are a closed set; docs/state.md explains each. Numbers such as kubernetes/kubernetes#131253
+there are upstream reports of the same trouble.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+Stops = Literal["start", "maybe", "reboot", "nothing"]
+"""`maybe`: whether the kubelet starts is a matter of chance."""
+
+_DRAIN = (
+    "Drain the node (kubectl drain NODE --ignore-daemonsets), stop the kubelet, delete the file, start the kubelet, "
+    "uncordon the node. The kubelet writes a new file and places the pods again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What holds for every finding of one name."""
+
+    severity: Severity
+    stops: Stops
+    """What the kubelet may not do: start at all, start after a reboot, or nothing."""
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateFinding:
+    """One thing found in one checkpoint."""
+
+    name: str
+    """A key of MEANINGS."""
+    message: str
+    """What was found, with the numbers."""
+    where: str = ""
+    """The place in the file, such as `machineState.1.memoryMap.memory`; empty = the whole file."""
+    stops: Stops | None = None
+    """None = as MEANINGS says."""
+
+    def __post_init__(self) -> None:
+        if self.name not in MEANINGS:
+            raise ValueError(f"unknown finding {self.name!r}: add it to MEANINGS and to docs/state.md")
+
+    @property
+    def severity(self) -> Severity:
+        return MEANINGS[self.name].severity
+
+    @property
+    def remedy(self) -> str:
+        return MEANINGS[self.name].remedy
+
+    @property
+    def what_it_stops(self) -> Stops:
+        return MEANINGS[self.name].stops if self.stops is None else self.stops
+
+
+MEANINGS: dict[str, Meaning] = {
+    # Any file
+    "unreadable": Meaning("error", "start", f"The file is damaged. {_DRAIN}"),
+    "checksum-mismatch": Meaning(
+        "error", "start", f"The file was edited or damaged after the kubelet wrote it. {_DRAIN}"
+    ),
+    "checksum-missing": Meaning(
+        "warning", "nothing", "Nothing vouches for this file. Find out who wrote a checksum of 0 into it."
+    ),
+    "unknown-key": Meaning(
+        "warning", "nothing", "The kubelet passes over this key and drops it at the next write. Find out who added it."
+    ),
+    "format-not-accepted": Meaning(
+        "error",
+        "start",
+        "This kubelet does not read a file of that format: turn the feature gate PodLevelResourceManagers back on "
+        f"(or go back to the newer kubelet), or give up the assignments: {_DRAIN}",
+    ),
+    "format-old": Meaning("info", "nothing", "The kubelet rewrites the file in its own format at the next change."),
+    "policy-unknown": Meaning(
+        "error",
+        "start",
+        f"No manager has a policy of this name, so the configured policy cannot be the one in the file. {_DRAIN}",
+    ),
+    "state-differs": Meaning(
+        "error", "start", f"The kubelet compares the file with the machine and refuses this difference. {_DRAIN}"
+    ),
+    # memory_manager_state
+    "machine-state-missing": Meaning("error", "start", f"There are assignments without a memory map. {_DRAIN}"),
+    "table-inconsistent": Meaning(
+        "warning",
+        "nothing",
+        "The kubelet does not notice, but it counts wrong on this node. Drain the node when convenient and delete the "
+        "file.",
+    ),
+    "reservation-too-large": Meaning(
+        "warning",
+        "nothing",
+        "More is reserved on this node than it has, so the kubelet counts a huge number of bytes as allocatable. "
+        "Lower reservedMemory for this node.",
+    ),
+    "groups-overlap": Meaning(
+        "error",
+        "maybe",
+        "A node is in two groups at once. Whether the kubelet starts depends on the random order in which it replays "
+        f"the assignments. Kubernetes 1.32 and newer no longer make such groups. {_DRAIN}",
+    ),
+    "entries-do-not-add-up": Meaning(
+        "error",
+        "start",
+        "The assignments in the file do not lead to the machine state in the same file, so the kubelet refuses it on "
+        f"any machine. {_DRAIN}",
+    ),
+    "cross-node-release-drift": Meaning(
+        "info",
+        "nothing",
+        "The group as a whole adds up; only the split over its nodes is off, because memory over several nodes is "
+        "released from the first node on. Kubernetes 1.31 and older refuse to start: drain the node and delete the "
+        "file before such a kubelet restarts, or upgrade to 1.32.",
+    ),
+    "assignment-to-missing-node": Meaning(
+        "error", "start", f"A container holds memory of a node or of a type that this machine does not have. {_DRAIN}"
+    ),
+    "memory-total-drift": Meaning(
+        "error",
+        "start",
+        "Nothing is broken: firmware and kernel set aside a little more or less memory of a node at each boot, and the "
+        f"kubelet compares to the byte. {_DRAIN} Before the next planned reboot drain first and delete the file.",
+    ),
+    "memory-size-changed": Meaning(
+        "error",
+        "start",
+        "Memory was added, removed or failed, or the kernel was told to use less (mem=, memmap=, memory hot-plug). "
+        f"Check the machine, then: {_DRAIN}",
+    ),
+    "huge-pages-changed": Meaning(
+        "error",
+        "start",
+        "Set the number of huge pages of this node back to what the file says (nr_hugepages of the node in sysfs), at "
+        "boot and before the kubelet starts, or accept the new number: " + _DRAIN,
+    ),
+    "huge-page-sizes-changed": Meaning(
+        "error",
+        "start",
+        "The kernel offers other huge page sizes than when the file was written (another CPU model, kernel or kernel "
+        f"parameter). {_DRAIN}",
+    ),
+    "nodes-changed": Meaning(
+        "error",
+        "start",
+        "The machine has other NUMA nodes than when the file was written (sub-NUMA clustering, CXL memory, another "
+        f"machine). Check the firmware settings, then: {_DRAIN}",
+    ),
+    "reboot-may-change-totals": Meaning(
+        "info",
+        "reboot",
+        "The kubelet compares each node's MemTotal to the byte, and that may change at a boot. Drain the node and "
+        "delete the file before a planned reboot, or run `numaudit state verify` after the boot and before the kubelet "
+        "starts.",
+    ),
+    "stale-pod-entries": Meaning(
+        "warning",
+        "nothing",
+        "The checksum does not cover podEntries: the file was written without them and they were left over or added. "
+        "A kubelet with the gate PodLevelResourceManagers may keep them as if pods still held that memory. Drain the "
+        "node and delete the file.",
+    ),
+    "pod-level-incomplete": Meaning(
+        "warning",
+        "nothing",
+        "The kubelet takes this for a complete restore, but a pod's own blocks and those of its containers do not fit "
+        "together: its containers may run unpinned, or its memory is never given back. Delete that pod; when the entry "
+        "stays, drain the node and delete the file.",
+    ),
+    # cpu_manager_state
+    "cpu-state-refused": Meaning("error", "start", f"The kubelet refuses this CPU state. {_DRAIN}"),
+    "cpus-not-in-state": Meaning(
+        "warning",
+        "nothing",
+        "The kubelet starts only if strict-cpu-reservation keeps exactly these CPUs from pods. If not, CPUs came "
+        f"online or the reserved set changed. {_DRAIN}",
+    ),
+    # kubelet_internal_checkpoint
+    "devices-lost": Meaning(
+        "error",
+        "nothing",
+        "The kubelet starts, but forgets which devices its containers hold, and may hand them out again. Drain the "
+        "node, stop the kubelet, delete the file, start the kubelet.",
+    ),
+}
