@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numaudit.errors import InputError, Unavailable
-from numaudit.kernel.cgroup import Hierarchies, find_hierarchies, read_inodes, walk
+from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
 
 _PROC = ("mounts", "version", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
@@ -88,8 +88,8 @@ def _copy_cgroups(host: Host, tree: Path, summary: Summary) -> None:
                 for file in sorted(folder.glob(pattern)):
                     _copy(host, file, tree, summary)
         absolute = "/" + str(Path(f"{hierarchies.memory}{path}").relative_to(host.root))
-        lines.append(f"{group.id} {_escape(absolute)}\n")
-    (tree / "cgroup-inodes.txt").write_text("".join(lines), encoding="utf-8")
+        lines.append(f"{group.id} {escape(absolute)}\n")
+    (tree / "cgroup-inodes.txt").write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
 
 
 def _roots(hierarchies: Hierarchies) -> list[Path]:
@@ -117,11 +117,6 @@ def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
 
 def _at(host: Host, path: Path, tree: Path) -> Path:
     return tree / path.relative_to(host.root)
-
-
-def _escape(path: str) -> str:
-    """As the kernel escapes mounts: one line per path, whatever its name."""
-    return "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in path)
 
 
 def _pack(tree: Path, target: Path) -> None:

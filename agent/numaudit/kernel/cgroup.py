@@ -20,6 +20,8 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 
 Mode = Literal["v1", "v2", "hybrid"]
 _OCTAL = re.compile(r"\\([0-7]{3})")
+# A row's name (v1 and hugetlb: with its total) and its values by node.
+_ROW = re.compile(r"([\w.]+)(?:=\d{1,19})?((?: N\d{1,4}=\d{1,19})*) ?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,11 @@ def find_hierarchies(host: Host) -> Hierarchies:
             f"no cgroup file system with the memory controller in {host.proc / 'mounts'}; "
             "mount cgroup2 on /sys/fs/cgroup (systemd does), or run on the host and not in a container"
         )
+    if "memory" not in _controllers(unified):
+        raise Unavailable(
+            f"{unified} has no memory controller (its cgroup.controllers); remove cgroup_disable=memory "
+            "from the kernel's command line, or delegate the controller to this container"
+        )
     return Hierarchies("v2", unified, unified, unified, unified)
 
 
@@ -99,7 +106,7 @@ def read_inodes(host: Host) -> dict[str, int]:
     """`cgroup-inodes.txt` of a captured tree: path of the folder in the tree -> inode. Empty on a live host."""
     inodes: dict[str, int] = {}
     try:
-        lines = read_text(host.cgroup_inodes).split("\n")
+        lines = os.fsdecode(read_bytes(host.cgroup_inodes)).split("\n")
     except FileNotFoundError:
         return inodes
     for line in lines:
@@ -117,19 +124,11 @@ def parse_numa_stat(text: str) -> dict[str, BytesByNode]:
     """
     rows: dict[str, BytesByNode] = {}
     for line in text.splitlines():
-        key, *fields = line.split(" ")
-        by_node: dict[int, int] = {}
-        for field in fields:
-            if not field:
-                continue
-            node, _, value = field.partition("=")
-            try:
-                by_node[int(node[1:])] = int(value)
-            except ValueError:
-                raise ParseError(f"not a numa_stat line: {line[:120]!r}") from None
-            if node[0] != "N":
-                raise ParseError(f"not a numa_stat line: {line[:120]!r}")
-        rows[key.partition("=")[0]] = by_node
+        row = _ROW.fullmatch(line)
+        if row is None:
+            raise ParseError(f"not a numa_stat line: {line[:120]!r}")
+        pairs = [field.split("=") for field in row[2].split(" N")[1:]]
+        rows[row[1]] = {int(node): int(value) for node, value in pairs}
     return rows
 
 
@@ -138,13 +137,13 @@ def resident_v2(rows: Mapping[str, BytesByNode], hugetlb: BytesByNode | None) ->
 
     `file` includes shmem (it is taken out), `anon` includes transparent huge pages. Kernels that
     charge huge pages to memory too have a row `hugetlb`; the hugetlb controller's figure wins.
+    Raises ParseError when a row is missing that every kernel prints.
     """
-    shmem = rows.get("shmem")
-    file = rows.get("file")
+    anon, file, shmem = (_row(rows, key) for key in ("anon", "file", "shmem"))
     return Resident(
-        anon=rows.get("anon"),
+        anon=anon,
         shmem=shmem,
-        file=None if file is None or shmem is None else _less(file, shmem),
+        file=_less(file, shmem),
         hugetlb=hugetlb if hugetlb is not None else rows.get("hugetlb"),
         kernel=_sum_rows(rows, _KERNEL_ROWS),
     )
@@ -158,11 +157,12 @@ def resident_v1(rows: Mapping[str, BytesByNode], hugetlb: BytesByNode | None, pa
 
     `anon` includes shmem there, and nothing tells what the unevictable pages are. Kernel memory
     is not split by node. `own` takes the group's own rows instead of those with its descendants.
+    Raises ParseError when a row is missing that every kernel prints.
     """
 
-    def of(key: str) -> BytesByNode | None:
-        row = rows.get(key if own else f"hierarchical_{key}")
-        return None if row is None else {node: pages * page_size for node, pages in row.items()}
+    def of(key: str) -> BytesByNode:
+        row = _row(rows, key if own else f"hierarchical_{key}")
+        return {node: pages * page_size for node, pages in row.items()}
 
     return Resident(anon=of("anon"), file=of("file"), hugetlb=hugetlb, unevictable=of("unevictable"))
 
@@ -198,7 +198,7 @@ class Reader:
                 rows = parse_numa_stat(_decode(read_bytes(file)))
             except FileNotFoundError:
                 return None
-            for node, value in rows.get(row, {}).items():
+            for node, value in _row(rows, row, file).items():
                 sums[node] = sums.get(node, 0) + value
         return sums
 
@@ -252,15 +252,28 @@ def unescape(text: str) -> str:
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
 
 
+def escape(path: str) -> str:
+    """As the kernel escapes mounts: one line per path, whatever its name."""
+    return "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in path)
+
+
 def _cgroup_mounts(host: Host) -> Iterator[tuple[str, str, str]]:
     try:
         text = read_text(host.proc / "mounts")
     except OSError as error:
         raise Unavailable(f"cannot read {host.proc / 'mounts'}: {error.strerror}") from error
-    for line in text.splitlines():
+    for line in text.split("\n"):
         fields = line.split(" ")
         if len(fields) >= 4 and fields[2] in ("cgroup", "cgroup2"):
             yield fields[2], unescape(fields[1]), fields[3]
+
+
+def _controllers(unified: Path) -> list[str]:
+    """What a cgroup2 mount can control; a kernel that does not say is taken at its best."""
+    try:
+        return read_text(unified / "cgroup.controllers").split()
+    except OSError:
+        return ["memory"]
 
 
 def _children(folder: str) -> list[tuple[str, os.stat_result]]:
@@ -277,6 +290,13 @@ def _children(folder: str) -> list[tuple[str, os.stat_result]]:
         return []
     children.sort()
     return children
+
+
+def _row(rows: Mapping[str, BytesByNode], key: str, file: str = "memory.numa_stat") -> BytesByNode:
+    try:
+        return rows[key]
+    except KeyError:
+        raise ParseError(f"{file} has no row {key!r}: it is empty or cut short") from None
 
 
 def _less(whole: BytesByNode, part: BytesByNode) -> dict[int, int]:

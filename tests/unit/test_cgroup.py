@@ -1,0 +1,343 @@
+"""The cgroup file systems: mounts, groups, and what each file of a group says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import cgroup
+from numaudit.kernel.cgroup import (
+    Hierarchies,
+    Reader,
+    escape,
+    find_hierarchies,
+    huge_page_label,
+    parse_numa_stat,
+    parse_process_cgroups,
+    read_inodes,
+    resident_v1,
+    resident_v2,
+    unescape,
+    walk,
+)
+from numaudit.kernel.host import Host
+from numaudit.snapshot import RESIDENT_TYPES, Allowed
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+CapturedHost = Callable[[str], Host]
+MIB = 1 << 20
+V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+
+
+def _host(folder: Path, mounts: str, controllers: str | None = "cpuset cpu memory\n") -> Host:
+    (folder / "proc").mkdir()
+    (folder / "proc/mounts").write_text(mounts)
+    root = folder / "sys/fs/cgroup"
+    root.mkdir(parents=True)
+    if controllers is not None:
+        (root / "cgroup.controllers").write_text(controllers)
+    return Host(folder)
+
+
+def _reader(folder: Path, mode: cgroup.Mode = "v2", sizes: tuple[int, ...] = (), **files: str) -> Reader:
+    """A reader of a hierarchy with the group `/a` that has these files; `__` stands for a dot."""
+    group = folder / "a"
+    group.mkdir()
+    for name, text in files.items():
+        (group / name.replace("__", ".")).write_text(text)
+    return Reader(Hierarchies(mode, folder, folder, folder, folder), sizes)
+
+
+# Where the hierarchies are
+
+
+def test_with_cgroup_v2_all_controllers_are_in_one_folder(tmp_path: Path) -> None:
+    host = _host(tmp_path, "proc /proc proc rw 0 0\n" + V2)
+    root = tmp_path / "sys/fs/cgroup"
+    assert find_hierarchies(host) == Hierarchies("v2", root, root, root, root)
+
+
+def test_with_cgroup_v1_each_controller_has_its_folder(tmp_path: Path) -> None:
+    text = (
+        "cgroup /sys/fs/cgroup/cpuset,memory cgroup rw,cpuset,memory 0 0\n"
+        "cgroup /sys/fs/cgroup/huge\\040pages cgroup rw,hugetlb 0 0\n"
+    )
+    both = tmp_path / "sys/fs/cgroup/cpuset,memory"
+    huge = tmp_path / "sys/fs/cgroup/huge pages"
+    assert find_hierarchies(_host(tmp_path, text)) == Hierarchies("v1", both, both, huge, None)
+
+
+def test_v1_memory_beside_a_cgroup2_mount_is_hybrid(captured: CapturedHost) -> None:
+    found = find_hierarchies(captured("single-node-hybrid"))
+    assert found.mode == "hybrid"
+    assert (found.memory.name, found.hugetlb) == ("memory", None)
+    assert found.unified is not None
+    assert found.unified.name == "unified"
+
+
+def test_a_cgroup2_mount_without_the_memory_controller_cannot_answer(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"memory controller.*cgroup_disable"):
+        find_hierarchies(_host(tmp_path, V2, controllers="cpuset cpu\n"))
+
+
+def test_a_cgroup2_mount_that_does_not_tell_its_controllers_is_taken(tmp_path: Path) -> None:
+    assert find_hierarchies(_host(tmp_path, V2, controllers=None)).is_v2
+
+
+def test_a_host_without_cgroups_cannot_answer(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="no cgroup file system"):
+        find_hierarchies(_host(tmp_path, "proc /proc proc rw 0 0\nnonsense\n\n"))
+
+
+def test_missing_mounts_cannot_answer_and_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"cannot read .*proc/mounts: No such file"):
+        find_hierarchies(Host(tmp_path))
+
+
+# Which groups there are
+
+
+def test_the_walk_takes_ids_from_the_captured_list_because_a_copy_has_other_inodes(captured: CapturedHost) -> None:
+    host = captured("kubernetes-four-nodes")
+    groups = list(walk(find_hierarchies(host), read_inodes(host)))
+    lines = (host.root / "cgroup-inodes.txt").read_text().splitlines()
+    listed = {line.partition(" /sys/fs/cgroup")[2] or "/": int(line.split()[0]) for line in lines}
+    assert {group.path: group.id for group in groups} == listed
+
+
+def test_on_a_live_host_the_id_is_the_inode(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    groups = list(walk(Hierarchies("v2", tmp_path, None, None, tmp_path), {}))
+    assert [(group.path, group.id) for group in groups] == [
+        ("/", tmp_path.stat().st_ino),
+        ("/a", (tmp_path / "a").stat().st_ino),
+        ("/a/b", (tmp_path / "a/b").stat().st_ino),
+    ]
+
+
+def test_parents_come_before_their_children_and_siblings_by_name(captured: CapturedHost) -> None:
+    host = captured("systemd-crio")
+    paths = [group.path for group in walk(find_hierarchies(host), read_inodes(host))]
+    assert paths[0] == "/"
+    assert all(paths.index(path.rpartition("/")[0] or "/") < index for index, path in enumerate(paths) if index)
+    top = [path for path in paths[1:] if path.count("/") == 1]
+    assert top == sorted(top)
+
+
+def test_a_group_with_any_name_is_found_with_its_id(tmp_path: Path) -> None:
+    host = _host(tmp_path, V2)
+    names = ["with space", "line\nend", "tab\t", "back\\slash", "\\040", "ümläut", "\udcff broken"]
+    lines = []
+    for number, name in enumerate(names, 10):
+        (tmp_path / "sys/fs/cgroup" / name).mkdir()
+        lines.append(f"{number} /sys/fs/cgroup/{escape(name)}")
+    host.cgroup_inodes.write_text("\n".join(lines), errors="surrogateescape")
+    found = {group.path: group.id for group in walk(find_hierarchies(host), read_inodes(host))}
+    assert [found[f"/{name}"] for name in names] == list(range(10, 10 + len(names)))
+
+
+def test_a_list_of_ids_with_broken_lines_keeps_the_others(tmp_path: Path) -> None:
+    host = _host(tmp_path, V2)
+    host.cgroup_inodes.write_text("7 /sys/fs/cgroup/a\nx /sys\n8\n\n" + "9" * 30 + " /b\n٣ /c\n")
+    assert read_inodes(host) == {str(tmp_path / "sys/fs/cgroup/a"): 7}
+
+
+def test_a_group_that_vanishes_during_the_walk_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gone/inner", "stays"):
+        (tmp_path / name).mkdir(parents=True)
+    children = cgroup._children
+
+    def vanish(folder: str) -> list[tuple[str, object]]:
+        if folder.endswith("/gone"):
+            (tmp_path / "gone/inner").rmdir()
+            (tmp_path / "gone").rmdir()
+        return children(folder)  # type: ignore[return-value]
+
+    monkeypatch.setattr(cgroup, "_children", vanish)
+    paths = [group.path for group in walk(Hierarchies("v2", tmp_path, None, None, tmp_path), {})]
+    assert paths == ["/", "/gone", "/stays"]
+
+
+def test_a_hierarchy_that_is_not_there_cannot_answer(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="is the cgroup file system mounted"):
+        list(walk(Hierarchies("v2", tmp_path / "none", None, None, None), {}))
+
+
+# What a group's memory.numa_stat says
+
+
+def test_v2_is_in_bytes_and_each_byte_is_in_one_type(captured: CapturedHost) -> None:
+    host = captured("kubernetes-four-nodes")
+    reader = Reader(find_hierarchies(host), (2 * MIB,))
+    system = reader.resident("/system")
+    text = (host.root / "sys/fs/cgroup/system/memory.numa_stat").read_text()
+    rows = {line.split()[0]: [int(field.partition("=")[2]) for field in line.split()[1:]] for line in text.splitlines()}
+    assert system.anon == dict(enumerate(rows["anon"]))
+    assert system.shmem is not None and system.file is not None
+    assert sum(system.shmem.values()) == sum(rows["shmem"]) > 0
+    assert sum(system.shmem.values()) + sum(system.file.values()) == sum(rows["file"])
+    assert system.unevictable is None
+
+
+def test_kernel_memory_is_the_sum_of_its_rows() -> None:
+    text = (
+        "anon N0=1\nfile N0=10\nshmem N0=4\nkernel_stack N0=100\npagetables N0=200\nslab_unreclaimable N0=400\n"
+        "vmalloc N0=9\n"
+    )
+    resident = resident_v2(parse_numa_stat(text), None)
+    assert {kind: getattr(resident, kind) for kind in RESIDENT_TYPES} == {
+        "anon": {0: 1},
+        "shmem": {0: 4},
+        "file": {0: 6},
+        "hugetlb": None,
+        "kernel": {0: 700},
+        "unevictable": None,
+    }
+
+
+def test_huge_pages_charged_to_memory_too_are_counted_once() -> None:
+    rows = parse_numa_stat("anon N0=0\nfile N0=0\nshmem N0=0\nhugetlb N0=2097152")
+    assert resident_v2(rows, None).hugetlb == {0: 2 * MIB}
+    assert resident_v2(rows, {0: 4 * MIB}).hugetlb == {0: 4 * MIB}
+
+
+def test_v1_counts_pages_with_or_without_the_groups_below() -> None:
+    text = (
+        "total=6 N0=1 N1=5\nfile=1 N0=1 N1=0\nanon=3 N0=0 N1=3\nunevictable=2 N0=0 N1=2\n"
+        "hierarchical_total=60 N0=10 N1=50\nhierarchical_file=10 N0=10 N1=0\n"
+        "hierarchical_anon=30 N0=0 N1=30\nhierarchical_unevictable=20 N0=0 N1=20\n"
+    )
+    own = resident_v1(parse_numa_stat(text), None, 4096, own=True)
+    whole = resident_v1(parse_numa_stat(text), None, 4096, own=False)
+    assert (own.anon, own.file, own.unevictable) == ({0: 0, 1: 3 << 12}, {0: 1 << 12, 1: 0}, {0: 0, 1: 2 << 12})
+    assert whole.anon == {0: 0, 1: 30 << 12}
+    assert (own.shmem, own.kernel, own.hugetlb) == (None, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "file N0=1\n", "anon N0=1\n", "anon N0=1\nfile N0=1\n"])
+def test_a_file_that_is_empty_or_cut_short_is_refused_rather_than_read_as_zero(text: str) -> None:
+    with pytest.raises(ParseError, match="empty or cut short"):
+        resident_v2(parse_numa_stat(text), None)
+    with pytest.raises(ParseError, match="empty or cut short"):
+        resident_v1(parse_numa_stat(text), None, 4096, own=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["anon N0=", "anon N0", "anon M0=1", "anon =1", "anon N=1", "anon N-1=4", "anon N0=-4", "anon N0=4 x",
+     "anon N0=1_0", "anon N٣=4", "anon N0=٣", "anon N0=" + "9" * 5000, "\ufffd N0=1", "anon N0=1 N0"],
+)  # fmt: skip
+def test_a_line_of_another_form_is_refused_and_shown(line: str) -> None:
+    with pytest.raises(ParseError, match="not a numa_stat line: "):
+        parse_numa_stat(f"file N0=1\n{line}\n")
+
+
+@given(st.text(max_size=100) | st.text(alphabet="anoNfil e=0123456789-\n", max_size=100))
+def test_any_numa_stat_text_is_read_or_refused(text: str) -> None:
+    try:
+        rows = parse_numa_stat(text)
+    except ParseError:
+        return
+    assert all(node >= 0 and value >= 0 for by_node in rows.values() for node, value in by_node.items())
+
+
+_keys = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)
+_by_node = st.dictionaries(st.integers(0, 1023), st.integers(0, 1 << 62), min_size=1, max_size=8)
+
+
+@given(st.dictionaries(_keys, _by_node, max_size=6))
+def test_any_numa_stat_values_come_back(rows: dict[str, dict[int, int]]) -> None:
+    def text(of: Callable[[str, dict[int, int]], str]) -> str:
+        return "".join(
+            of(key, by_node) + "".join(f" N{n}={v}" for n, v in by_node.items()) + "\n" for key, by_node in rows.items()
+        )
+
+    assert parse_numa_stat(text(lambda key, _: key)) == rows
+    assert parse_numa_stat(text(lambda key, by_node: f"{key}={sum(by_node.values())}")) == rows
+
+
+# Huge pages
+
+
+def test_huge_pages_of_all_sizes_are_summed(captured: CapturedHost) -> None:
+    reader = Reader(find_hierarchies(captured("huge-pages")), (2 * MIB, 1 << 30))
+    dpdk, kvm = "/docker/" + "d1" * 32, "/docker/" + "e1" * 32
+    assert reader.hugetlb(dpdk) == {0: 128 * MIB + (1 << 30), 1: 0}
+    assert reader.hugetlb(kvm) == {0: 0, 1: 64 * MIB}
+    assert reader.hugetlb("/docker") == {0: 128 * MIB + (1 << 30), 1: 64 * MIB}
+
+
+def test_the_v2_root_shows_no_huge_pages_so_they_are_not_known(captured: CapturedHost) -> None:
+    assert Reader(find_hierarchies(captured("huge-pages")), (2 * MIB,)).hugetlb("") is None
+
+
+def test_v1_huge_pages_are_read_with_or_without_the_groups_below(tmp_path: Path) -> None:
+    text = "total=2097152 N0=2097152\nhierarchical_total=6291456 N0=6291456\n"
+    reader = _reader(tmp_path, "v1", (2 * MIB,), hugetlb__2MB__numa_stat=text)
+    assert reader.hugetlb("/a", own=True) == {0: 2 * MIB}
+    assert reader.hugetlb("/a") == {0: 6 * MIB}
+
+
+def test_a_huge_page_file_that_is_empty_is_refused_rather_than_read_as_zero(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, sizes=(2 * MIB,), hugetlb__2MB__numa_stat="")
+    with pytest.raises(ParseError, match=r"hugetlb\.2MB\.numa_stat.*total"):
+        reader.hugetlb("/a")
+
+
+@pytest.mark.parametrize(
+    ("size", "label"), [(64 << 10, "64KB"), (2 * MIB, "2MB"), (32 * MIB, "32MB"), (1 << 30, "1GB"), (16 << 30, "16GB")]
+)
+def test_a_huge_page_size_is_spelled_as_in_the_file_names(size: int, label: str) -> None:
+    assert huge_page_label(size) == label
+
+
+# What a group may use, and its processes
+
+
+def test_the_effective_cpuset_is_read(captured: CapturedHost) -> None:
+    v2 = Reader(find_hierarchies(captured("eight-nodes")))
+    assert v2.allowed("/system.slice") == Allowed(NodeSet.parse("0-7"), CpuSet.parse("0-31"))
+    v1 = Reader(find_hierarchies(captured("cgroup-v1")))
+    assert v1.allowed("/docker/" + "9" * 64) == Allowed(NodeSet.of(0), CpuSet.of(0, 1))
+
+
+def test_without_a_cpuset_hierarchy_nothing_is_known_of_it(tmp_path: Path) -> None:
+    assert Reader(Hierarchies("v1", tmp_path, None, None, None)).allowed("/a") == Allowed(None, None)
+
+
+def test_processes_of_another_pid_namespace_are_left_out(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, cgroup__procs="0\n12\n0\n345\n")
+    assert reader.processes("/a") == (12, 345)
+
+
+def test_all_charged_memory_is_none_where_the_file_is_not_there(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, memory__current="4096\n")
+    assert reader.current("/a") == 4096
+    assert reader.current("") is None
+
+
+def test_the_groups_of_a_process_are_read_by_controller() -> None:
+    text = "4:memory:/a\n3:cpuset,cpu:/b:c\n1:name=systemd:/d\n0::/e\n\nbroken\n"
+    assert parse_process_cgroups(text) == {
+        "memory": "/a",
+        "cpuset": "/b:c",
+        "cpu": "/b:c",
+        "name=systemd": "/d",
+        "": "/e",
+    }
+
+
+@given(st.text(max_size=100))
+def test_any_process_cgroup_text_is_read(text: str) -> None:
+    assert all(path for path in parse_process_cgroups(text).values())
+
+
+@given(st.text(max_size=60))
+def test_any_name_comes_back_from_its_escaped_form_in_one_line(name: str) -> None:
+    assert unescape(escape(name)) == name
+    assert not set(" \t\n") & set(escape(name))
