@@ -16,9 +16,11 @@ from numaudit.kernel.host import Host, read_text
 BytesByNode = dict[int, int]
 _Key = TypeVar("_Key", str, int)
 
-# A policy ends where the first field starts: a bare word of the kernel's or name=value.
+# A policy ends where the first field starts: a bare word of the kernel's or name=value. The policy
+# `weighted interleave=static:0` looks like a field itself. A file name may hold any byte but blank, tab and newline.
 _LINE = re.compile(
-    r"[0-9a-f]{1,16} (?P<policy>\S.*?)(?P<fields>(?: (?:heap|stack|huge|[A-Za-z]\w*=\S)(?: .*|\S.*)?)?)", re.ASCII
+    r"[0-9a-f]{1,16} (?P<policy>\S.*?)(?P<fields>(?: (?:(?:heap|stack|huge)(?= |$)|(?!interleave=)[A-Za-z]\w*=).*)?)",
+    re.ASCII | re.DOTALL,
 )
 _NODE = re.compile(r"N(\d{1,4})", re.ASCII)
 _SHARED_FILES = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 (names the kernel prints)
@@ -53,7 +55,8 @@ class Mapping:
 
 def read(host: Host, pid: int) -> MappedBytes:
     """All mappings of one process. Raises OSError (gone, not permitted) or ParseError."""
-    return parse(read_text(host.proc / str(pid) / "numa_maps", limit=64 << 20).splitlines())
+    text = read_text(host.proc / str(pid) / "numa_maps", limit=64 << 20)
+    return parse(line for line in text.split("\n") if line)
 
 
 def parse(lines: Iterable[str]) -> MappedBytes:

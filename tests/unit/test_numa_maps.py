@@ -1,0 +1,154 @@
+"""numa_maps: policies, page sizes, kinds of mapping, and names that try to look like fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.errors import ParseError
+from numaudit.kernel import numa_maps
+from numaudit.kernel.host import Host
+from numaudit.kernel.numa_maps import parse, parse_line
+
+CapturedHost = Callable[[str], Host]
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def test_a_page_weighs_its_own_size() -> None:
+    small = parse_line("7f0000000000 default anon=3 dirty=3 N0=1 N3=2 kernelpagesize_kB=4")
+    huge = parse_line(
+        "7f0000000000 default file=/anon_hugepage\\040(deleted) huge dirty=3 N0=1 N3=2 kernelpagesize_kB=2048"
+    )
+    assert small.bytes_by_node == {0: 4 * KIB, 3: 8 * KIB}
+    assert huge.bytes_by_node == {0: 2 * MIB, 3: 4 * MIB}
+    assert (small.page_size, huge.page_size) == (4 * KIB, 2 * MIB)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "default",
+        "local",
+        "bind:0",
+        "bind:0-3,7",
+        "prefer:1",
+        "prefer=static:1",
+        "prefer (many):0-1",
+        "prefer (many)=relative:0-1",
+        "interleave:0-7",
+        "interleave=relative:0-7",
+        "weighted interleave:0-1",
+        "weighted interleave=static:0-1",
+        "bind=static|balancing:0-1",
+    ],
+)
+@pytest.mark.parametrize(
+    ("rest", "kind"),
+    [
+        (" anon=2 dirty=2 N1=2 kernelpagesize_kB=4", "anon"),
+        (" heap anon=2 N1=2 kernelpagesize_kB=4", "heap"),
+        (" stack anon=2 N1=2 kernelpagesize_kB=4", "stack"),
+        (" huge dirty=2 N1=2 kernelpagesize_kB=4", "hugetlb"),
+        (" file=/usr/bin/cat mapped=2 N1=2 kernelpagesize_kB=4", "file"),
+        (" N1=2 kernelpagesize_kB=4", "anon"),
+    ],
+)
+def test_every_policy_of_the_kernel_is_kept_as_printed(policy: str, rest: str, kind: str) -> None:
+    mapping = parse_line(f"7ffd70553000 {policy}{rest}")
+    assert (mapping.policy, mapping.kind, mapping.bytes_by_node) == (policy, kind, {1: 8 * KIB})
+    assert parse_line(f"7ffd70553000 {policy}").policy == policy
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("/dev/shm/segment", "shmem"),
+        ("/memfd:guest\\040(deleted)", "shmem"),
+        ("/SYSV00000000\\040(deleted)", "shmem"),
+        ("/dev/zero\\040(deleted)", "shmem"),
+        ("/usr/lib/libc.so.6", "file"),
+        ("/home/memfd:x", "file"),
+    ],
+)
+def test_shared_memory_is_known_by_the_name_of_its_file(file: str, kind: str) -> None:
+    assert parse_line(f"7f00 default file={file} dirty=1 N0=1 kernelpagesize_kB=4").kind == kind
+
+
+@pytest.mark.parametrize(
+    "name", ["N5\\0757", "a\\012b", "stack", "heap", "huge", "kernelpagesize_kB\\0754096", "\r\x0b\x1c", "é"]
+)
+def test_a_file_name_cannot_pass_for_a_field(name: str) -> None:
+    sums = parse(f"7f00 default file=/{name} mapped=1 N0=1 kernelpagesize_kB=4\n".split("\n")[:1])
+    assert sums.by_kind == {"file": {0: 4 * KIB}}
+
+
+def test_a_file_name_with_a_foreign_line_end_does_not_break_its_process(tmp_path: Path) -> None:
+    folder = tmp_path / "proc/7"
+    folder.mkdir(parents=True)
+    odd = "7f00 default file=/a\x0cb\x85c\u2028d\re mapped=1 N0=1 kernelpagesize_kB=4\n"
+    (folder / "numa_maps").write_bytes(odd.encode() + b"7f01 default anon=2 N1=2 kernelpagesize_kB=4\n")
+    assert numa_maps.read(Host(tmp_path), 7).by_kind == {"file": {0: 4 * KIB}, "anon": {1: 8 * KIB}}
+
+
+def test_sums_of_a_real_process_are_those_of_its_lines(captured: CapturedHost) -> None:
+    """602 is the process with 16 MiB of huge pages on node 2."""
+    sums = numa_maps.read(captured("kubernetes-four-nodes"), 602)
+    assert sums.by_kind["hugetlb"] == {2: 16 * MIB}
+    assert sums.by_page_size[2 * MIB] == {2: 16 * MIB}
+    assert set(sums.by_policy) == {"default"}
+    assert sum(sums.by_kind["file"].values()) == (1 + 121 + 38 + 4 + 3) * 4 * KIB
+
+
+def test_kinds_policies_and_page_sizes_are_three_views_of_the_same_bytes(captured: CapturedHost) -> None:
+    for pid in (301, 302):
+        sums = numa_maps.read(captured("huge-pages"), pid)
+        totals = {
+            sum(sum(by_node.values()) for by_node in view.values())
+            for view in (sums.by_kind, sums.by_policy, sums.by_page_size)
+        }
+        assert len(totals) == 1
+
+
+def test_processes_are_added_up() -> None:
+    sums = parse(["7f00 bind:0 anon=1 N0=1 kernelpagesize_kB=4"])
+    sums.add(
+        parse(["7f00 bind:0 anon=1 N0=2 N1=4 kernelpagesize_kB=4", "7f01 default huge N1=1 kernelpagesize_kB=2048"])
+    )
+    assert sums.by_policy == {"bind:0": {0: 12 * KIB, 1: 16 * KIB}, "default": {1: 2 * MIB}}
+    assert sums.by_page_size == {4 * KIB: {0: 12 * KIB, 1: 16 * KIB}, 2 * MIB: {1: 2 * MIB}}
+
+
+def test_a_process_without_mappings_adds_nothing() -> None:
+    assert parse([]).by_kind == {}
+
+
+@pytest.mark.parametrize("line", ["", "7f00", "default N0=1", "7f00  default", "xyz default", "7f" * 9 + " default"])
+def test_a_line_of_another_form_is_refused_and_shown(line: str) -> None:
+    with pytest.raises(ParseError, match="not a numa_maps line: "):
+        parse_line(line)
+
+
+@given(st.text(max_size=120) | st.text(alphabet="7f0 defaultbin:=N1234kagesiz_BN\n", max_size=120))
+def test_any_line_is_read_or_refused(text: str) -> None:
+    try:
+        mapping = parse_line(text)
+    except ParseError:
+        return
+    assert all(size >= 0 for size in mapping.bytes_by_node.values())
+
+
+@given(
+    st.sampled_from(["default", "bind:0-1", "prefer (many):0", "weighted interleave=static:0-3"]),
+    st.dictionaries(st.integers(0, 1023), st.integers(1, 1 << 40), max_size=6),
+    st.sampled_from([4, 64, 2048, 1 << 20]),
+)
+def test_any_placement_comes_back(policy: str, pages: dict[int, int], kib: int) -> None:
+    fields = "".join(f" N{node}={count}" for node, count in pages.items())
+    mapping = parse_line(f"7f0012345000 {policy} anon=1 dirty=1{fields} kernelpagesize_kB={kib}")
+    assert mapping == numa_maps.Mapping(
+        policy, "anon", kib * KIB, {node: count * kib * KIB for node, count in pages.items()}
+    )
