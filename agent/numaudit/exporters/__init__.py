@@ -1,0 +1,1 @@
+"""For machines: the catalogue of metrics, and the formats that carry them."""

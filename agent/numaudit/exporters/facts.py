@@ -1,0 +1,73 @@
+"""What the agent knows about itself. Values only; the agent fills them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numaudit.evaluation.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One thing that this host lets the agent measure, or not."""
+
+    name: str
+    enabled: bool
+    reason: str | None = None
+    """Why it is off, or reduced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick's result and what was found at start."""
+
+    report: Report
+    version: str
+    python: str
+    started_at: float
+    """Of the agent, in seconds since the epoch."""
+    booted_at: float | None = None
+    """Of the host: since then the kernel counts. None = not known."""
+    features: tuple[Feature, ...] = ()
+    ended_containers: int = 0
+    """Exported although they have ended, so that the next scrapes see their last values."""
+    dropped_series: Mapping[str, int] = field(default_factory=dict)
+    """Reason -> series left out since start, one count for each tick."""
+    rejections: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Reason and outcome -> pods that the kubelet refused since start."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpCounts:
+    """Deliveries as the agent itself counted them."""
+
+    batches: Mapping[str, int]
+    """delivered, failed -> batches."""
+    points: Mapping[str, int]
+    """delivered, rejected, failed -> data points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What is true at the moment of asking, tick or no tick."""
+
+    snapshot_age: float | None
+    """Seconds since the newest snapshot was taken; None before the first."""
+    ticks: int
+    failed_ticks: int
+    missed_ticks: int
+    tick_seconds: float | None
+    """Wall-clock time of the newest tick, rendering included."""
+    cpu_seconds: float
+    resident_bytes: int
+    open_files: int
+    threads: int
+    requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Path and status code -> HTTP requests answered."""
+    connections: int = 0
+    evicted_connections: int = 0
+    web_config_valid: bool | None = None
+    """False: the file on disk is wrong and the one read before is in force. None = there is no file."""
+    otlp: OtlpCounts | None = None
+    suppressed_log_lines: int = 0

@@ -1,0 +1,69 @@
+"""What one row of the catalogue is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+PREFIX = "numaudit_"
+IDENTITY = ("namespace", "pod", "container")
+"""The labels that every container series begins with."""
+
+Subject = TypeVar("Subject")
+Number = int | float
+Values = Iterable[tuple[tuple[str, ...], Number]]
+"""Label values (in the order of the row's labels) and the number."""
+Since = Literal["container", "boot", "agent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[Subject]):
+    """One family. `name` is without prefix and, for a counter, with its `_total`."""
+
+    name: str
+    unit: Literal["bytes", "seconds", "ratio", ""]
+    help: str
+    labels: tuple[str, ...]
+    values: Callable[[Subject], Values]
+    since: Since | None = None
+    """What a counter counts from. None = a gauge."""
+    merged: Literal["sum", "max"] | None = "sum"
+    """How series become one when labels are filtered out. None = they cannot, and the family is left out."""
+
+    @property
+    def is_counter(self) -> bool:
+        return self.since is not None
+
+    @property
+    def family(self) -> str:
+        """The name that OpenMetrics gives the family: without a counter's `_total`."""
+        return PREFIX + self.name.removesuffix("_total")
+
+    @property
+    def instrument(self) -> str:
+        """The OpenTelemetry name: a dot behind the subject, and no unit, which is a field of its own there."""
+        name = self.name.removesuffix("_total")
+        # A ratio may have a sibling in bytes, from which only its suffix tells it apart.
+        name = name if self.unit in ("", "ratio") else name.removesuffix(f"_{self.unit}")
+        subject, _, rest = name.partition("_")
+        return f"numaudit.{subject}.{rest}" if rest else f"numaudit.{subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One label, and the attribute that stands for it in OpenTelemetry."""
+
+    attribute: str
+    help: str
+    integer: bool = False
+
+
+def one(value: Callable[[Subject], Number | None]) -> Callable[[Subject], Values]:
+    """The values of a family of one series, absent while its value is None."""
+
+    def values(subject: Subject) -> Values:
+        found = value(subject)
+        return () if found is None else (((), found),)
+
+    return values

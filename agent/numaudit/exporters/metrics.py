@@ -1,0 +1,330 @@
+"""The catalogue: one row for each metric family. Both exporters and docs/metrics.md loop over these rows.
+
+To add a metric, add a row. A row's function gives label values and numbers, or nothing where the
+number is not known: absent is not 0. Container counters give what this one container has counted
+since its start; `series` carries them over restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Literal
+
+from numaudit.evaluation.report import ContainerReport, NodeBytes
+from numaudit.exporters.facts import Live, Tick
+from numaudit.exporters.metric import IDENTITY, Label, Metric, Values, one
+from numaudit.snapshot import RESIDENT_TYPES
+from numaudit.topology.nodeset import NodeSet
+
+LABELS = {
+    "namespace": Label("k8s.namespace.name", "Kubernetes namespace; empty for a plain cgroup"),
+    "pod": Label("k8s.pod.name", "Pod name; empty for a plain cgroup"),
+    "container": Label(
+        "k8s.container.name", "Container name; `POD` for a pod's sandbox; the cgroup path for a plain cgroup"
+    ),
+    "pod_uid": Label("k8s.pod.uid", "Pod UID"),
+    "container_id": Label("container.id", "The runtime's container id"),
+    "qos": Label("numaudit.qos", "Guaranteed, Burstable or BestEffort"),
+    "runtime": Label("container.runtime.name", "containerd, cri-o, docker or podman"),
+    "numa_node": Label("numaudit.numa.node.id", "NUMA node", integer=True),
+    "cpu_numa_node": Label("numaudit.numa.cpu_node.id", "NUMA node of the CPU", integer=True),
+    "from_numa_node": Label("numaudit.numa.from_node.id", "NUMA node", integer=True),
+    "to_numa_node": Label("numaudit.numa.to_node.id", "NUMA node", integer=True),
+    "resource": Label("numaudit.resource", "memory, cpu or device"),
+    "type": Label(
+        "numaudit.memory.type",
+        f"One of {', '.join(RESIDENT_TYPES)}; for nodes also total and free; for promises memory, hugepages-2Mi, ...",
+    ),
+    "source": Label("numaudit.source", "`expected`: residence x CPU time"),
+    "verdict": Label("numaudit.verdict", "aligned, split, spilled, drifted, cpu-remote, ..."),
+    "outcome": Label("numaudit.outcome", "Of hints: aligned-single, ..., rejected-affinity. Of OTLP: delivered, ..."),
+    "finding": Label("numaudit.finding", "Name of the finding"),
+    "memory_manager": Label("numaudit.kubelet.memory_manager", "Policy; empty when it is not known"),
+    "cpu_manager": Label("numaudit.kubelet.cpu_manager", "Policy; empty when it is not known"),
+    "topology_manager": Label("numaudit.kubelet.topology_manager", "Policy; empty when it is not known"),
+    "scope": Label("numaudit.kubelet.scope", "container or pod; empty when it is not known"),
+    "event": Label("numaudit.numastat.event", "The kernel's word: numa_hit, numa_miss, ..."),
+    "collector": Label("numaudit.collector", "Which question was asked"),
+    "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
+    "reason": Label("numaudit.reason", "Why"),
+    "version": Label("numaudit.version", "numaudit's version"),
+    "python": Label("numaudit.python.version", "The interpreter's version"),
+    "path": Label("url.path", "A known path, or `other`"),
+    "code": Label("http.response.status_code", "HTTP status", integer=True),
+}
+
+
+def _info(container: ContainerReport) -> Values:
+    facts = (container.pod_uid, container.container_id, container.qos, container.runtime)
+    return ((tuple(fact or "" for fact in facts), 1),)
+
+
+@lru_cache(maxsize=4096)
+def _each_node(nodes: str | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
+    return () if nodes is None else tuple(((str(node), resource), 1) for node in NodeSet.parse(nodes))
+
+
+def _intended_nodes(container: ContainerReport) -> Values:
+    promise = container.intended
+    if promise is None:
+        return ()
+    memory, cpu = _each_node(promise.memory_nodes, "memory"), _each_node(promise.cpu_nodes, "cpu")
+    return (*memory, *cpu, *_each_node(promise.device_nodes, "device"))
+
+
+def _intended_bytes(container: ContainerReport) -> Values:
+    promise = container.intended
+    return [] if promise is None else [((kind,), size) for kind, size in (promise.bytes or {}).items()]
+
+
+def _allowed_nodes(container: ContainerReport) -> Values:
+    return _each_node(container.allowed_memory_nodes, "memory") + _each_node(container.allowed_cpu_nodes, "cpu")
+
+
+def _by_type(nodes: Iterable[NodeBytes]) -> Values:
+    return [
+        (labels, size)
+        for node in nodes
+        for kind, labels in _type_labels(node.numa_node)
+        if (size := getattr(node, kind)) is not None
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _type_labels(node: int) -> tuple[tuple[str, tuple[str, str]], ...]:
+    return tuple((kind, (str(node), kind)) for kind in RESIDENT_TYPES)
+
+
+def _allocated(container: ContainerReport) -> Values:
+    for pair in container.allocated or ():
+        if pair.bytes:
+            node = "unknown" if pair.numa_node is None else str(pair.numa_node)
+            yield (str(pair.cpu_numa_node), node), pair.bytes
+
+
+def _expected_ratio(container: ContainerReport) -> Values:
+    ratio = container.expected_remote_ratio
+    return () if ratio is None else ((("expected",), ratio),)
+
+
+def _hint_outcome(container: ContainerReport) -> Values:
+    return () if container.hint_outcome is None else (((str(container.hint_outcome.outcome),), 1),)
+
+
+CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
+    Metric(
+        "container_info", "", "Facts of the newest instance; always 1.",
+        ("pod_uid", "container_id", "qos", "runtime"), _info, merged=None,
+    ),
+    Metric(
+        "container_intended_node", "", "1 for each node that the kubelet's managers promised, by resource.",
+        ("numa_node", "resource"), _intended_nodes, merged="max",
+    ),
+    Metric(
+        "container_intended_bytes", "bytes", "Promised bytes.",
+        ("type",), _intended_bytes,
+    ),
+    Metric(
+        "container_allowed_node", "", "1 for each node the effective cpuset allows, by resource.",
+        ("numa_node", "resource"), _allowed_nodes, merged="max",
+    ),
+    Metric(
+        "container_resident_bytes", "bytes", "Where the bytes are, each in one type.",
+        ("numa_node", "type"), lambda container: _by_type(container.resident or ()),
+    ),
+    Metric(
+        "container_judged_bytes", "bytes", "Bytes that judge alignment, on all nodes: anon, shmem and hugetlb.",
+        (), one(lambda container: container.judged_bytes),
+    ),
+    Metric(
+        "container_cpu_seconds_total", "seconds", "CPU time by the node it was spent on.",
+        ("numa_node",),
+        lambda container: [((str(on.numa_node),), on.seconds) for on in container.cpu_seconds or ()],
+        since="container",
+    ),
+    Metric(
+        "container_allocated_bytes_total", "bytes", "Pages given by the kernel: asked for from where, given where.",
+        ("cpu_numa_node", "numa_node"), _allocated, since="container",
+    ),
+    Metric(
+        "container_remote_ratio", "ratio", "Share of memory accesses that go to another node, by how it is known.",
+        ("source",), _expected_ratio, merged=None,
+    ),
+    Metric(
+        "container_verdict", "", "1 for the verdict that holds.", ("verdict",),
+        lambda container: () if container.verdict is None else (((container.verdict.name,), 1),), merged="max",
+    ),
+    Metric(
+        "container_hint_outcome", "", "1 for what came of the hints at the container's admission.",
+        ("outcome",), _hint_outcome, merged="max",
+    ),
+    Metric(
+        "container_finding", "", "1 while the finding holds.", ("finding",),
+        lambda container: [((name,), 1) for name in dict.fromkeys(container.findings)], merged="max",
+    ),
+)  # fmt: skip
+
+
+def _node_memory(tick: Tick) -> Values:
+    for node in tick.report.nodes:
+        for name, size in (("total", node.total_bytes), ("free", node.free_bytes)):
+            if size is not None:
+                yield (str(node.numa_node), name), size
+        yield from _by_type([node.resident])
+
+
+def _numastat(tick: Tick) -> Values:
+    for node in tick.report.nodes:
+        for event, size in (node.numastat_bytes or {}).items():
+            yield (str(node.numa_node), event), size
+
+
+def _distances(tick: Tick) -> Values:
+    for node in tick.report.nodes:
+        for other, distance in node.distances.items():
+            yield (str(node.numa_node), str(other)), distance
+
+
+def _policies(tick: Tick) -> Values:
+    kubelet = tick.report.kubelet
+    if kubelet is None:
+        return ()
+    managers = (kubelet.memory_manager_policy, kubelet.cpu_manager_policy, kubelet.topology_manager_policy)
+    return ((tuple(policy or "" for policy in (*managers, kubelet.topology_manager_scope)), 1),)
+
+
+TICK_METRICS: tuple[Metric[Tick], ...] = (
+    Metric(
+        "admission_rejections_total", "", "Pods the kubelet refused, each counted once.",
+        ("reason", "outcome"), lambda tick: tick.rejections.items(), since="agent",
+    ),
+    Metric(
+        "node_policy_info", "", "The kubelet's policies; always 1.",
+        ("memory_manager", "cpu_manager", "topology_manager", "scope"), _policies,
+    ),
+    Metric(
+        "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup.",
+        ("numa_node", "type"), _node_memory,
+    ),
+    Metric(
+        "node_unattributed_bytes", "bytes", "What no container holds: the root cgroup's own memory.",
+        ("numa_node", "type"), lambda tick: _by_type(tick.report.unattributed or ()),
+    ),
+    Metric(
+        "node_residual_bytes", "bytes", "The node's own count without containers and unattributed bytes; signed.",
+        ("numa_node",), lambda tick: [((str(on.numa_node),), on.residual_bytes) for on in tick.report.residual],
+    ),
+    Metric(
+        "node_numastat_bytes_total", "bytes", "Allocations by the kernel's numastat events.",
+        ("numa_node", "event"), _numastat, since="boot",
+    ),
+    Metric(
+        "node_distance", "", "Relative memory distance by the firmware (SLIT); 10 is local.",
+        ("from_numa_node", "to_numa_node"), _distances,
+    ),
+    Metric(
+        "collector_success", "", "1 when the newest tick could ask this question, 0 when not.", ("collector",),
+        lambda tick: [((asked.source,), int(asked.state in ("ok", "partial"))) for asked in tick.report.sources],
+    ),
+    Metric(
+        "collector_duration_seconds", "seconds", "Wall-clock time of the collector in the newest tick.", ("collector",),
+        lambda tick: [((asked.source,), asked.seconds) for asked in tick.report.sources if asked.seconds is not None],
+    ),
+    Metric(
+        "collector_skipped", "", "Items that vanished or could not be read in the newest tick.", ("collector",),
+        lambda tick: [((asked.source,), asked.skipped) for asked in tick.report.sources],
+    ),
+    Metric(
+        "feature_enabled", "", "1 when this host lets the agent measure it, 0 when not.",
+        ("feature",), lambda tick: [((feature.name,), int(feature.enabled)) for feature in tick.features],
+    ),
+    Metric(
+        "feature_problem_info", "", "Why a feature is off or reduced; 1 while it is.", ("feature", "reason"),
+        lambda tick: [((feature.name, feature.reason), 1) for feature in tick.features if feature.reason],
+    ),
+    Metric(
+        "ended_containers", "", "Containers that have ended and are still exported, for the next two scrapes.",
+        (), one(lambda tick: tick.ended_containers),
+    ),
+    Metric(
+        "dropped_series_total", "", "Series left out, counted in each tick: over max_series.",
+        ("reason",), lambda tick: [((reason,), count) for reason, count in tick.dropped_series.items()], since="agent",
+    ),
+    Metric(
+        "build_info", "", "numaudit's version; always 1.",
+        ("version", "python"), lambda tick: (((tick.version, tick.python), 1),),
+    ),
+)  # fmt: skip
+
+
+def _otlp(counts: Literal["batches", "points"]) -> Callable[[Live], Values]:
+    def values(live: Live) -> Values:
+        if live.otlp is None:
+            return ()
+        return [((outcome,), count) for outcome, count in getattr(live.otlp, counts).items()]
+
+    return values
+
+
+LIVE_METRICS: tuple[Metric[Live], ...] = (
+    Metric(
+        "snapshot_age_seconds", "seconds", "Time since the newest snapshot was taken, at the moment of the scrape.",
+        (), one(lambda live: live.snapshot_age),
+    ),
+    Metric("ticks_total", "", "Ticks that gave a snapshot.", (), one(lambda live: live.ticks), since="agent"),
+    Metric(
+        "failed_ticks_total", "", "Ticks that gave none; the log says why.",
+        (), one(lambda live: live.failed_ticks), since="agent",
+    ),
+    Metric(
+        "missed_ticks_total", "", "Ticks left out because the one before took too long.",
+        (), one(lambda live: live.missed_ticks), since="agent",
+    ),
+    Metric(
+        "tick_duration_seconds", "seconds", "Wall-clock time of the newest tick, rendering included.",
+        (), one(lambda live: live.tick_seconds),
+    ),
+    Metric(
+        "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
+        (), one(lambda live: live.cpu_seconds), since="agent",
+    ),
+    Metric(
+        "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
+        (), one(lambda live: live.resident_bytes),
+    ),
+    Metric("process_open_files", "", "Open descriptors of the agent.", (), one(lambda live: live.open_files)),
+    Metric("process_threads", "", "Threads of the agent.", (), one(lambda live: live.threads)),
+    Metric(
+        "web_requests_total", "", "HTTP requests answered.",
+        ("path", "code"), lambda live: live.requests.items(), since="agent",
+    ),
+    Metric("web_connections", "", "Open HTTP connections.", (), one(lambda live: live.connections)),
+    Metric(
+        "web_evicted_connections_total", "", "Silent connections closed to make room for newer ones.",
+        (), one(lambda live: live.evicted_connections), since="agent",
+    ),
+    Metric(
+        "web_config_valid", "", "0 while the web-config file is wrong and the one read before is in force.",
+        (), one(lambda live: None if live.web_config_valid is None else int(live.web_config_valid)),
+    ),
+    Metric(
+        "otlp_batches_total", "", "OTLP batches, by what became of them.",
+        ("outcome",), _otlp("batches"), since="agent",
+    ),
+    Metric(
+        "otlp_points_total", "", "OTLP data points, by what became of them.",
+        ("outcome",), _otlp("points"), since="agent",
+    ),
+    Metric(
+        "suppressed_log_lines_total", "", "Log lines left out because the same message came too often.",
+        (), one(lambda live: live.suppressed_log_lines), since="agent",
+    ),
+)  # fmt: skip
+
+METRICS: tuple[Metric[Any], ...] = (*CONTAINER_METRICS, *TICK_METRICS, *LIVE_METRICS)
+
+
+def labels_of(metric: Metric[Any]) -> tuple[str, ...]:
+    """All labels of a row, those of the container first."""
+    return (*IDENTITY, *metric.labels) if metric in CONTAINER_METRICS else metric.labels

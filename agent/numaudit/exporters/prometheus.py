@@ -1,0 +1,179 @@
+"""Prometheus' text format and OpenMetrics 1.0, rendered once per tick and served as bytes.
+
+Escaping, content types and the choice of format are prometheus-client's; its own renderer would take
+several times as long (tests/bench/bench_render.py), since it looks at every label of every sample anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
+
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.utils import floatToGoString
+
+from numaudit.exporters.exposition import Exposition, Family
+from numaudit.exporters.metric import IDENTITY, PREFIX
+from numaudit.exporters.series import Key, Labels
+
+Format = Literal["text", "openmetrics"]
+
+REMEMBERED_FOR = 300.0
+"""Seconds that a form is rendered ahead of scrapes after the last one asked for it."""
+
+
+class Form(NamedTuple):
+    """How a scraper wants it."""
+
+    format: Format
+    gzip: bool
+
+
+def negotiate(accept: str, accept_encoding: str) -> tuple[Form, str]:
+    """The form for a request's headers, and its Content-Type."""
+    _, content_type = choose_encoder(accept)
+    format_: Format = "openmetrics" if content_type.startswith("application/openmetrics-text") else "text"
+    return Form(format_, _accepts_gzip(accept_encoding)), content_type
+
+
+def _accepts_gzip(accept_encoding: str) -> bool:
+    for part in accept_encoding.lower().split(","):
+        coding, _, weight = part.strip().partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def render(exposition: Exposition, format_: Format, created: bool = True) -> bytes:
+    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics."""
+    identities = _Identities()
+    with_created = created and format_ == "openmetrics"
+    lines: list[str] = []
+    for family in exposition.families:
+        lines.append(_head(family, format_))
+        since = partial(exposition.created_at, family.metric) if with_created and family.metric.is_counter else None
+        lines += _lines(family, identities, since)
+    return "".join(lines).encode()
+
+
+def end_of(format_: Format) -> bytes:
+    """What must come last."""
+    return b"# EOF\n" if format_ == "openmetrics" else b""
+
+
+class _Identities(dict["Key | None", str]):
+    """A container -> its labels as text. Most of a line is this, and it is the same in every family."""
+
+    def __missing__(self, key: Key | None) -> str:
+        text = "" if key is None else _labels_text(IDENTITY, key)
+        self[key] = text
+        return text
+
+
+def _lines(family: Family, identities: _Identities, since: Callable[[Key | None], float | None] | None) -> list[str]:
+    metric = family.metric
+    name = PREFIX + metric.name
+    lines: list[str] = []
+    suffixes: dict[Labels, str] = {}
+    for key, labels, value in family.points:
+        suffix = suffixes.get(labels)
+        if suffix is None:
+            suffix = suffixes[labels] = _labels_text(metric.labels, labels)
+        identity = identities[key]
+        if identity:
+            braced = f"{{{identity},{suffix}}}" if suffix else f"{{{identity}}}"
+        else:
+            braced = f"{{{suffix}}}" if suffix else ""
+        lines.append(f"{name}{braced} {value if type(value) is int else floatToGoString(value)}\n")
+        if since is not None and (created := since(key)) is not None:
+            lines.append(f"{metric.family}_created{braced} {floatToGoString(created)}\n")
+    return lines
+
+
+def _head(family: Family, format_: Format) -> str:
+    metric = family.metric
+    kind = "counter" if metric.is_counter else "gauge"
+    if format_ == "text":
+        return f"# HELP {PREFIX}{metric.name} {metric.help}\n# TYPE {PREFIX}{metric.name} {kind}\n"
+    unit = f"# UNIT {metric.family} {metric.unit}\n" if metric.unit else ""
+    return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {kind}\n{unit}"
+
+
+def _labels_text(names: tuple[str, ...], values: Labels) -> str:
+    return ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
+
+
+def _escape(value: str) -> str:
+    if "\\" in value or "\n" in value or '"' in value:
+        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """One tick in one form. What changes between ticks is added to a copy of the compressor's state."""
+
+    plain: bytes
+    packed: bytes
+    packer: zlib._Compress | None
+
+    @classmethod
+    def of(cls, text: bytes, gzip: bool) -> _Rendered:
+        if not gzip:
+            return cls(text, b"", None)
+        packer = zlib.compressobj(1, wbits=31)
+        packed = packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH)
+        return cls(b"", packed, packer)
+
+    def with_tail(self, tail: bytes) -> bytes:
+        if self.packer is None:
+            return self.plain + tail
+        packer = self.packer.copy()
+        return self.packed + packer.compress(tail) + packer.flush()
+
+
+@dataclass(slots=True)
+class Pages:
+    """The newest tick in every form that scrapers ask for. Safe to use from many threads."""
+
+    live: Callable[[], Exposition]
+    """The values of the very moment, added to each answer."""
+    created: bool = True
+    now: Callable[[], float] = time.monotonic
+    scrapes: int = 0
+    _exposition: Exposition | None = None
+    _rendered: dict[Form, _Rendered] = field(default_factory=dict)
+    _asked: dict[Form, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def publish(self, exposition: Exposition) -> None:
+        """Take the next tick, and render it in the forms that were asked for lately."""
+        with self._lock:
+            oldest = self.now() - REMEMBERED_FOR
+            self._asked = {form: at for form, at in self._asked.items() if at >= oldest}
+            forms = list(self._asked)
+        rendered = self._render(exposition, forms)
+        with self._lock:
+            self._exposition, self._rendered = exposition, rendered
+
+    def get(self, form: Form) -> bytes | None:
+        """The body of one answer; None before the first tick."""
+        with self._lock:
+            self._asked[form] = self.now()
+            if self._exposition is None:
+                return None
+            self.scrapes += 1
+            if form not in self._rendered:
+                self._rendered.update(self._render(self._exposition, [form]))
+            page = self._rendered[form]
+        tail = render(self.live(), form.format, self.created) + end_of(form.format)
+        return page.with_tail(tail)
+
+    def _render(self, exposition: Exposition, forms: list[Form]) -> dict[Form, _Rendered]:
+        texts = {name: render(exposition, name, self.created) for name in dict.fromkeys(form.format for form in forms)}
+        return {form: _Rendered.of(texts[form.format], form.gzip) for form in forms}

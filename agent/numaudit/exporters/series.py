@@ -1,0 +1,164 @@
+"""Which container series exist: one for each (namespace, pod, container), whatever restarts.
+
+Gauges show the newest instance. Counters add up what all instances have counted, so they never fall.
+A container that ended is kept until the next two scrapes have seen its last values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numaudit.evaluation.report import ContainerReport
+from numaudit.exporters.metric import Metric, Number
+from numaudit.exporters.metrics import CONTAINER_METRICS
+
+Key = tuple[str, str, str]
+"""namespace, pod, container."""
+Labels = tuple[str, ...]
+Totals = Mapping[Labels, Number]
+Instance = tuple[int, str]
+"""cgroup id and path: an id may come again, but not for the same cgroup."""
+
+SANDBOX = "POD"
+"""The container name of a pod's sandbox, as in cAdvisor. No real container may be called so."""
+
+ENDED_FOR_SCRAPES = 2
+ENDED_FOR_TICKS = 20
+"""When nobody scrapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One container as the exporters show it."""
+
+    key: Key
+    report: ContainerReport
+    """The newest instance's."""
+    totals: Mapping[str, Totals]
+    """Counter's name -> label values -> count of all instances so far."""
+    created: float
+    """Since when the counters count, in seconds since the epoch."""
+    ended: bool
+
+
+@dataclass(slots=True)
+class _Entry:
+    created: float
+    report: ContainerReport
+    instances: dict[Instance, dict[str, dict[Labels, Number]]] = field(default_factory=dict)
+    """The last counts of each instance that lives."""
+    carried: dict[str, dict[Labels, Number]] = field(default_factory=dict)
+    """The last counts of those that ended."""
+    ended_at: tuple[int, int] | None = None
+    """Scrapes and ticks so far when the last instance ended."""
+
+
+def key_of(one: ContainerReport) -> Key:
+    """What a container is called. As long as a name is not known, it goes by its cgroup path."""
+    if one.pod is not None:
+        if one.container is not None:
+            return (one.namespace or "", one.pod, one.container)
+        if one.kind == "sandbox":
+            return (one.namespace or "", one.pod, SANDBOX)
+        if one.kind == "pod":
+            return (one.namespace or "", one.pod, "")
+    return ("", "", one.path)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Remembers each series from tick to tick. Its size follows the containers that live or just ended."""
+
+    counters: Sequence[Metric[ContainerReport]] = tuple(row for row in CONTAINER_METRICS if row.is_counter)
+    most_ended: int = 1000
+    forgotten: int = 0
+    """Ended containers that gave way before they were scraped, since start."""
+    _entries: dict[Key, _Entry] = field(default_factory=dict)
+    _ticks: int = 0
+
+    def update(self, containers: Iterable[ContainerReport], taken_at: float, scrapes: int) -> list[Series]:
+        """Take in one tick; what to export, in the order given, the ended ones last.
+
+        `scrapes` is how often the values have been fetched since start.
+        """
+        self._ticks += 1
+        alive = _by_key(containers)
+        living = {(one.id, one.path) for instances in alive.values() for one in instances}
+        for key, reports in alive.items():
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = _Entry(taken_at, reports[0])
+            self._take_in(entry, reports)
+        self._end(alive, living, scrapes)
+        return [_series(key, self._entries[key]) for key in alive] + [
+            _series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
+        ]
+
+    def _take_in(self, entry: _Entry, reports: Sequence[ContainerReport]) -> None:
+        entry.ended_at = None
+        entry.report = _newest(reports, entry)
+        now = {(one.id, one.path) for one in reports}
+        for gone in [instance for instance in entry.instances if instance not in now]:
+            _carry(entry.carried, entry.instances.pop(gone))
+        for one in reports:
+            last = entry.instances.setdefault((one.id, one.path), {})
+            for row in self.counters:
+                counts = dict(row.values(one))
+                fell = {
+                    labels: before
+                    for labels, before in last.get(row.name, {}).items()
+                    if counts.get(labels, 0) < before and labels in counts
+                }
+                if fell:  # its source began anew; what it had counted stays counted
+                    _carry(entry.carried, {row.name: fell})
+                if counts:
+                    last[row.name] = {**last.get(row.name, {}), **counts}
+
+    def _end(self, alive: Mapping[Key, object], living: set[Instance], scrapes: int) -> None:
+        """Mark what ended, and forget what was kept long enough."""
+        ended: list[Key] = []
+        for key, entry in list(self._entries.items()):
+            if key in alive:
+                continue
+            if not living.isdisjoint(entry.instances):  # it lives on under a better name
+                del self._entries[key]
+                continue
+            since = entry.ended_at = entry.ended_at or (scrapes, self._ticks)
+            if scrapes - since[0] >= ENDED_FOR_SCRAPES or self._ticks - since[1] >= ENDED_FOR_TICKS:
+                del self._entries[key]
+                continue
+            ended.append(key)
+        ended.sort(key=lambda key: self._entries[key].ended_at or (0, 0))
+        for key in ended[: max(0, len(ended) - self.most_ended)]:
+            del self._entries[key]
+            self.forgotten += 1
+
+
+def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, list[ContainerReport]]:
+    found: dict[Key, list[ContainerReport]] = {}
+    for one in containers:
+        found.setdefault(key_of(one), []).append(one)
+    return found
+
+
+def _newest(reports: Sequence[ContainerReport], entry: _Entry) -> ContainerReport:
+    """The one that was not there before; else the highest cgroup id, since the kernel counts upwards."""
+    if len(reports) == 1:
+        return reports[0]
+    return max(reports, key=lambda one: ((one.id, one.path) not in entry.instances, one.id))
+
+
+def _carry(carried: dict[str, dict[Labels, Number]], counts: Mapping[str, Totals]) -> None:
+    for name, by_labels in counts.items():
+        sums = carried.setdefault(name, {})
+        for labels, count in by_labels.items():
+            sums[labels] = sums.get(labels, 0) + count
+
+
+def _series(key: Key, entry: _Entry) -> Series:
+    totals: dict[str, dict[Labels, Number]] = {}
+    _carry(totals, entry.carried)
+    for counts in entry.instances.values():
+        _carry(totals, counts)
+    return Series(key, entry.report, totals, entry.created, entry.ended_at is not None)
