@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from numaudit.collectors.allocation import Allocation
 from numaudit.collectors.allowed import AllowedNodes
 from numaudit.collectors.base import Run
+from numaudit.collectors.cpu_time import CpuTime
 from numaudit.collectors.mappings import ProcessMappings
 from numaudit.collectors.node import Nodes
 from numaudit.collectors.residency import Residency
@@ -16,6 +19,7 @@ from numaudit.evaluation.placement import bytes_of
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
+from numaudit.probes.session import Session
 from numaudit.snapshot import JUDGED_TYPES, Allowed, BytesByNode, ContainerId, Mappings, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine
 
@@ -23,6 +27,10 @@ _NOTHING_ALLOWED: dict[ContainerId, Allowed] = {}
 _NOTHING_RESIDENT: tuple[dict[ContainerId, Resident], Resident | None] = ({}, None)
 _NO_NODES: tuple[NodeMemory, ...] = ()
 _NO_MAPPINGS: dict[ContainerId, Mappings] = {}
+_NO_CPU_TIME: Mapping[ContainerId, Mapping[int, float]] | None = None
+_NO_ALLOCATION: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
+_ROOM_FOR_CGROUPS = 1024
+"""BPF maps have room for twice the cgroups that are there, and for this many at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +52,24 @@ class Observer:
         reader = Reader(hierarchies, tuple(sizes), machine.page_size)
         return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader)
 
-    def look(self, mappings_budget: float | None = None) -> Snapshot:
-        """Measure everything once. numa_maps is read only with a budget (seconds)."""
+    def open_probes(self) -> Session:
+        """Load the BPF programs, each as far as this host lets it. The session is the caller's to close."""
+        cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
+        return Session.open(self.host, cgroups=max(_ROOM_FOR_CGROUPS, 2 * cgroups), nodes=len(self.machine.nodes))
+
+    def look(self, mappings_budget: float | None = None, session: Session | None = None) -> Snapshot:
+        """Measure everything once. numa_maps is read only with a budget (seconds), BPF programs only with a session."""
         run = Run()
         empty = Census((), {}, {"/": ()})
         census = run("cgroups", lambda _: self.inventory.take(), empty)
         allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
         resident, unattributed = run("residency", partial(Residency(self.reader).collect, census), _NOTHING_RESIDENT)
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
+        cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
+        if session is not None:
+            cpu_seconds = run("cpu_time", partial(CpuTime(session, self.hierarchies).collect, census), _NO_CPU_TIME)
+            allocation = Allocation(session, self.hierarchies)
+            allocated = run("page_alloc", partial(allocation.collect, census), _NO_ALLOCATION)
         mappings: dict[ContainerId, Mappings] = {}
         if mappings_budget is not None:
             mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)
@@ -67,6 +85,8 @@ class Observer:
             mappings=mappings,
             nodes=nodes,
             unattributed=unattributed,
+            cpu_seconds=cpu_seconds,
+            allocated_bytes=allocated,
             outcomes=tuple(run.outcomes),
         )
 

@@ -100,6 +100,8 @@ class NodeMemory:
     resident: Resident
     """By the node's meminfo and its huge page counters, in bytes."""
     huge_pages: tuple[HugePages, ...] = ()
+    reclaimable: int | None = None
+    """Page cache and slab that the kernel can drop when memory is asked for, in bytes."""
     numastat: Mapping[str, int] | None = None
     """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node in bytes."""
 
@@ -135,7 +137,7 @@ class Snapshot:
     """What the kubelet promised; None = there is no kubelet to ask."""
     cpu_seconds: Mapping[ContainerId, Mapping[int, float]] | None = None
     """CPU time by node since the probe was loaded; None = not measured."""
-    allocated_bytes: Mapping[ContainerId, Mapping[tuple[int, int], int]] | None = None
+    allocated_bytes: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
     outcomes: tuple[Outcome, ...] = ()
 

@@ -10,13 +10,8 @@ from typing import NoReturn
 import click
 
 from numaudit import __version__
+from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
 from numaudit.errors import InputError, NumauditError
-
-EXIT_FINDINGS = 1
-EXIT_USAGE = 2
-EXIT_CANNOT_ANSWER = 3
-EXIT_INTERNAL = 4
-EXIT_INTERRUPTED = 130
 
 _VERBS = {
     "report": "Where the memory of every container on this host really is.",

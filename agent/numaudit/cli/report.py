@@ -9,17 +9,25 @@ from pathlib import Path
 import click
 
 from numaudit.agent import Observer
-from numaudit.cli import options
+from numaudit.cli import options, progress
+from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.progress import Duration
 from numaudit.errors import InputError
-from numaudit.evaluation.report import ContainerReport, Report, build
+from numaudit.evaluation.alignment import judge
+from numaudit.evaluation.build import build
+from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.reports import document
+
+_SECOND_LOOK = 1.0
+"""Seconds."""
 
 
 @click.command(
     epilog="""\b
 Examples:
   numaudit report
-  numaudit report mysql-0
+  numaudit report --duration 10s --matrix
+  numaudit report mysql-0 --fail-below 0.95
   numaudit report prod/mysql-0/db -o json
   numaudit report --root ./captured -o wide
 """
@@ -34,21 +42,89 @@ Examples:
     metavar="SECONDS",
     help="Time to spend on reading the processes' numa_maps (mapping kinds and memory policies); 0 leaves them out.",
 )
+@click.option(
+    "--duration",
+    type=Duration(),
+    metavar="TIME",
+    help="Measure for so long (10s, 1m) where containers run and from which nodes they are given pages, by BPF.",
+)
+@click.option("--matrix", is_flag=True, help="Show given pages by CPU's node and page's node; needs --duration.")
+@click.option(
+    "--fail-below",
+    type=click.FloatRange(0, 1),
+    metavar="RATIO",
+    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes.",
+)
 @options.root
-def command(which: str | None, output: str, numa_maps_budget: float, root: Path | None) -> None:
+def command(
+    *,
+    which: str | None,
+    output: str,
+    numa_maps_budget: float,
+    duration: float | None,
+    matrix: bool,
+    fail_below: float | None,
+    root: Path | None,
+) -> int:
     """Report where the memory of every container on this host really is.
 
     Without Kubernetes, systemd units and plain cgroups take the containers' place. WHICH narrows
     the report to a pod, namespace/pod, pod/container, container id or cgroup path.
     """
+    if duration is not None and root is not None:
+        raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
+    if matrix and duration is None:
+        raise InputError("--matrix shows what --duration measures: add --duration 10s")
     observer = Observer.of(options.host(root))
-    report = narrow(build(observer.look(numa_maps_budget or None)), which)
+    report = narrow(observe(observer, numa_maps_budget or None, duration), which)
     if output == "json":
         sys.stdout.buffer.write(document.encode("Report", report))
-        return
-    from numaudit.reports import terminal  # noqa: PLC0415 (rich is needed for tables only)
+    else:
+        from numaudit.reports import terminal  # noqa: PLC0415 (rich is needed for tables only)
 
-    terminal.print_report(report, terminal.console(), wide=output == "wide")
+        out = terminal.console()
+        terminal.print_report(report, out, wide=output == "wide")
+        if matrix:
+            terminal.print_matrix(report, out)
+    return EXIT_FINDINGS if fail_below is not None and _below(report, fail_below) else 0
+
+
+def observe(observer: Observer, numa_maps_budget: float | None, duration: float | None) -> Report:
+    """One look, or one at either end of a measurement.
+
+    Bytes that are out of place are looked at twice, for memory.numa_stat may lag by a second.
+    """
+    if duration is not None:
+        with observer.open_probes() as session:
+            first = judge(observer.look(session=session))
+            progress.wait(duration, "measuring")
+            last = observer.look(numa_maps_budget, session)
+        return build(last, judge(last, earlier=first))
+    snapshot = observer.look(numa_maps_budget)
+    judgements = judge(snapshot)
+    if judgements.spilled_ticks:
+        if observer.host.is_live:
+            progress.wait(_SECOND_LOOK, "looking again at bytes that are out of place")
+        snapshot = observer.look(numa_maps_budget)
+        judgements = judge(snapshot, earlier=judgements)
+    return build(snapshot, judgements)
+
+
+def _below(report: Report, ratio: float) -> bool:
+    """Is a promised container less aligned than that? Says on stderr which, and which cannot be told."""
+    failed = False
+    for one in report.containers:
+        if one.intended is None or not one.intended.memory_nodes:
+            continue
+        name = f"{one.namespace or one.pod_uid}/{one.pod or ''}/{one.container}"
+        if one.judged_bytes is None:
+            click.echo(f"numaudit: {name!r}: where its bytes are is not known", err=True)
+        elif one.aligned_ratio is not None and one.aligned_ratio < ratio:
+            failed = True
+            click.echo(
+                f"numaudit: {name!r}: {one.aligned_ratio:.3f} of its bytes are on nodes it was promised", err=True
+            )
+    return failed
 
 
 def narrow(report: Report, which: str | None) -> Report:

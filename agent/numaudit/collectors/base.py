@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TypeVar
 
+from numaudit.containers.inventory import Census
 from numaudit.errors import NumauditError, Unavailable
-from numaudit.snapshot import Outcome
+from numaudit.kernel.cgroup import Hierarchies
+from numaudit.snapshot import ContainerId, Outcome
 
 Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -28,8 +31,12 @@ class Skipped:
         if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV, errno.ESRCH):
             self.gone += 1
             return
-        self.failed += 1
-        self.reason = self.reason or explain(error)
+        self.lose(1, explain(error))
+
+    def lose(self, items: int, reason: str) -> None:
+        """So many items are missing from the answer for this reason; the first reason is shown."""
+        self.failed += items
+        self.reason = self.reason or reason
 
 
 @dataclass(slots=True)
@@ -61,6 +68,29 @@ def _outcome(source: str, skipped: Skipped, seconds: float) -> Outcome:
         seconds,
         skipped.gone + skipped.failed,
     )
+
+
+def by_container(by_cgroup: Mapping[int, Mapping[Key, int]], census: Census) -> dict[ContainerId, dict[Key, int]]:
+    """Counters by cgroup id, added up over all cgroups of each container. Those of no container are left out."""
+    owners = census.owner_of()
+    sums: dict[ContainerId, dict[Key, int]] = {}
+    for cgroup, counters in by_cgroup.items():
+        owner = owners.get(cgroup)
+        if owner is None:
+            continue
+        row = sums.setdefault(owner, {})
+        for key, value in counters.items():
+            row[key] = row.get(key, 0) + value
+    return sums
+
+
+def require_v2(hierarchies: Hierarchies) -> None:
+    """BPF programs know a task by its cgroup of version 2. Raises Unavailable where memory is counted by another."""
+    if not hierarchies.is_v2:
+        raise Unavailable(
+            f"cgroup {hierarchies.mode}: BPF programs see only cgroups of version 2, which do not count memory here; "
+            "boot with systemd.unified_cgroup_hierarchy=1"
+        )
 
 
 def explain(error: Exception) -> str:

@@ -48,8 +48,7 @@ class ProcessMappings:
         done = gone = 0
         for pid in processes:
             if monotonic() > deadline:
-                skipped.failed += len(processes) - done - gone
-                skipped.reason = skipped.reason or f"the time budget of {self.budget:g} s ran out"
+                skipped.lose(len(processes) - done - gone, f"the time budget of {self.budget:g} s ran out")
                 break
             try:
                 sums.add(numa_maps.read(self.host, pid))

@@ -10,6 +10,7 @@ from numaudit.kernel.node import NodeCounters, read_counters
 from numaudit.snapshot import NodeMemory, Resident
 from numaudit.topology.machine import Machine
 
+_RECLAIMABLE = ("Active(file)", "Inactive(file)", "SReclaimable")
 _KERNEL = ("KernelStack", "PageTables", "SecPageTables", "Slab")
 
 
@@ -35,6 +36,7 @@ def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:
         free=meminfo.get("MemFree"),
         resident=_resident(counters, meminfo),
         huge_pages=counters.huge_pages,
+        reclaimable=_sum(meminfo, _RECLAIMABLE),
         numastat=None if numastat is None else {key: pages * page_size for key, pages in numastat.items()},
     )
 
@@ -42,14 +44,18 @@ def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:
 def _resident(counters: NodeCounters, meminfo: Mapping[str, int]) -> Resident:
     node = counters.node
     shmem, file = meminfo.get("Shmem"), meminfo.get("FilePages")
-    kernel = [meminfo[key] for key in _KERNEL if key in meminfo]
     return Resident(
         anon=_at(node, meminfo.get("AnonPages")),
         shmem=_at(node, shmem),
         file=_at(node, None if file is None or shmem is None else file - shmem),
         hugetlb=_at(node, _huge_bytes_in_use(counters)),
-        kernel=_at(node, sum(kernel) if kernel else None),
+        kernel=_at(node, _sum(meminfo, _KERNEL)),
     )
+
+
+def _sum(meminfo: Mapping[str, int], keys: tuple[str, ...]) -> int | None:
+    found = [meminfo[key] for key in keys if key in meminfo]
+    return sum(found) if found else None
 
 
 def _huge_bytes_in_use(counters: NodeCounters) -> int | None:

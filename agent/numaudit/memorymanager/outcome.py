@@ -128,6 +128,11 @@ def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, block
     stored = allocation.affinity
     if allocation.choice is Choice.NOT_MANAGED or stored is None or not blocks:
         return Outcome.NOT_MANAGED
+    return outcome_of_nodes(hint, stored)
+
+
+def outcome_of_nodes(hint: TopologyHint, stored: NodeSet) -> Outcome:
+    """The outcome of an admitted container whose memory is on these nodes."""
     if hint.affinity is None:
         return Outcome.DEFAULT_HINT
     if hint.affinity < stored:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.evaluation.report import ContainerReport, NodeBytes, Report
 from numaudit.reports.document import Topology
 from numaudit.snapshot import Check
@@ -17,6 +20,7 @@ _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _UNKNOWN = "?"
 _NODE_COLUMNS = 8
 _SMALL = 1 << 20
+_VERDICT_STYLE = {"aligned": "green", "unknown": "yellow", **dict.fromkeys(MISALIGNED, "red")}
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red", "partial": "yellow"}
 
 
@@ -36,6 +40,23 @@ def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
     _print(_node_table(report), out)
     out.print()
     _print_notes(report, shown, out)
+
+
+def print_matrix(report: Report, out: Console) -> None:
+    """Pages given to each container: from the CPU's node (rows) to the page's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.allocated:
+            continue
+        given = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated}
+        unknown = any(page is None for _, page in given)
+        out.print()
+        out.print(Text(f"given to {display_name(one)}, by CPU's node and page's node", "bold"))
+        table = _table("CPU ON", *(f">N{node}" for node in nodes), *([">UNKNOWN"] if unknown else []))
+        columns = [*nodes, None] if unknown else [*nodes]
+        for cpu in sorted({cpu for cpu, _ in given}):
+            table.add_row(f"N{cpu}", *(size(given.get((cpu, page), 0)) for page in columns))
+        _print(table, out)
 
 
 def print_topology(topology: Topology, out: Console) -> None:
@@ -110,37 +131,103 @@ def _print(table: RenderableType, out: Console) -> None:
 
 def _container_table(report: Report, shown: Sequence[ContainerReport], wide: bool) -> Table:
     nodes = [node.numa_node for node in report.nodes]
-    columns = [f">N{node}" for node in nodes] if len(nodes) <= _NODE_COLUMNS else ["BY NODE"]
-    extra = ["KIND", "RUNTIME", "CGROUP"] if wide else []
-    types = [">ANON", ">SHMEM", ">HUGETLB"] if wide else []
-    table = _table(
-        "CONTAINER", "QOS", "MEMS", "CPUS ON", ">JUDGED", *columns, *types, ">FILE", ">REMOTE", ">REMOTE%", *extra
-    )
+    columns = _container_columns(nodes, wide, any(one.pod_uid for one in shown), _has_cpu_time(report))
+    table = _table(*(column.title for column in columns))
     for one in shown:
-        remote_style = "red" if one.remote_bytes else ""
-        table.add_row(
-            display_name(one),
-            one.qos or "",
-            _set(one.allowed_memory_nodes),
-            _set(one.allowed_cpu_nodes),
-            size(one.judged_bytes),
-            *_node_cells(one, nodes),
-            *([size(_total(one.resident, kind)) for kind in ("anon", "shmem", "hugetlb")] if wide else []),
-            size(_total(one.resident, "file")),
-            Text(size(one.remote_bytes), remote_style),
-            Text(_share(one.remote_bytes, one.judged_bytes), remote_style),
-            *([one.kind, one.runtime or "", printable(one.path)] if wide else []),
-        )
+        table.add_row(*(cell for column in columns for cell in column.cells(one)))
     return table
 
 
-def _node_cells(container: ContainerReport, nodes: Sequence[int]) -> list[str]:
-    judged = {row.numa_node: _judged(row) for row in container.resident or ()}
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the containers' table; `>` in front of its title aligns it right."""
+
+    title: str
+    cell: Callable[[ContainerReport], str | Text]
+
+    def cells(self, container: ContainerReport) -> tuple[str | Text]:
+        return (self.cell(container),)
+
+
+def _container_columns(nodes: Sequence[int], wide: bool, kubernetes: bool, cpu_time: bool) -> list[_Column]:
+    columns = [_Column("CONTAINER", display_name)]
+    if kubernetes:
+        columns += [
+            _Column("QOS", lambda one: one.qos or ""),
+            _Column("PROMISED", _promised),
+        ]
+    columns += [
+        _Column("MEMS", lambda one: _set(one.allowed_memory_nodes)),
+        _Column("CPUS ON", lambda one: _set(one.allowed_cpu_nodes)),
+        _Column(">JUDGED", lambda one: size(one.judged_bytes)),
+        *_node_columns(nodes),
+    ]
+    if wide:
+        columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
+    columns += [
+        _Column(">FILE", partial(_type_cell, "file")),
+        _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes))),
+        _Column(">REMOTE%", lambda one: _remote(one, _share(one.remote_bytes, one.judged_bytes))),
+    ]
+    if cpu_time:
+        columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio)))
+    if kubernetes:
+        columns.append(_Column("VERDICT", _verdict))
+    if wide:
+        columns += [
+            _Column("HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else ""),
+            _Column("KIND", lambda one: one.kind),
+            _Column("RUNTIME", lambda one: one.runtime or ""),
+            _Column("CGROUP", lambda one: printable(one.path)),
+        ]
+    return columns
+
+
+def _node_columns(nodes: Sequence[int]) -> list[_Column]:
     if len(nodes) > _NODE_COLUMNS:
-        return [" ".join(f"N{node}:{size(value)}" for node, value in judged.items() if value) or "-"]
+        return [_Column("BY NODE", _by_node_cell)]
+    return [_Column(f">N{node}", partial(_node_cell, node)) for node in nodes]
+
+
+def _node_cell(node: int, container: ContainerReport) -> str:
     if container.resident is None:
-        return [_UNKNOWN] * len(nodes)
-    return [size(judged.get(node, 0)) for node in nodes]
+        return _UNKNOWN
+    return size(sum(_judged(row) for row in container.resident if row.numa_node == node))
+
+
+def _by_node_cell(container: ContainerReport) -> str:
+    rows = [(row.numa_node, _judged(row)) for row in container.resident or ()]
+    return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
+
+
+def _type_cell(kind: str, container: ContainerReport) -> str:
+    return size(_total(container.resident, kind))
+
+
+def _promised(container: ContainerReport) -> str:
+    if container.intended is None:
+        return ""
+    nodes = container.intended.memory_nodes
+    return _UNKNOWN if nodes is None else nodes or "-"
+
+
+def _remote(container: ContainerReport, text: str) -> Text:
+    return Text(text, "red" if container.remote_bytes else "")
+
+
+def _verdict(container: ContainerReport) -> Text:
+    if container.verdict is None:
+        return Text("")
+    name = container.verdict.name
+    return Text(name, _VERDICT_STYLE.get(name, ""))
+
+
+def _has_cpu_time(report: Report) -> bool:
+    return any(one.cpu_seconds is not None for one in report.containers)
+
+
+def _percent(ratio: float | None) -> str:
+    return _UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"
 
 
 def _node_table(report: Report) -> Table:
@@ -170,6 +257,15 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
             "dim",
         )
     )
+    if _has_cpu_time(report):
+        out.print(
+            Text(
+                "EXPECTED = share of accesses that would be remote if every judged byte were used equally from "
+                "wherever the CPUs ran (residence x CPU time).",
+                "dim",
+            )
+        )
+    _print_judgements(report, shown, out)
     for unknown in report.unknown:
         out.print(Text(f"not known: {unknown.what}: {printable(unknown.reason)}", "yellow"))
     for reason, names in _unknown_by_reason(shown).items():
@@ -180,6 +276,22 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
             out.print(Text(f"{source.source}: {source.state}: {printable(source.reason or '')}", "yellow"))
     timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
     out.print(Text(f"Read in: {timings}", "dim"))
+
+
+def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+    """Why a container is not aligned, what else was found, and which pods were refused."""
+    for one in shown:
+        if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
+            out.print(Text(f"{display_name(one)}: {one.verdict.name}: {printable(one.verdict.reason)}"))
+            for cause in one.verdict.causes:
+                out.print(Text(f"    {cause.cause}: {printable(cause.evidence)}", "dim"))
+    for finding in report.findings:
+        subject = f"{finding.pod_uid}/{finding.container}: " if finding.pod_uid else ""
+        out.print(Text(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", "yellow"))
+        out.print(Text(f"    {finding.remedy}", "dim"))
+    for refused in report.rejections:
+        name = printable(f"{refused.namespace}/{refused.pod}")
+        out.print(Text(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", "yellow"))
 
 
 def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:

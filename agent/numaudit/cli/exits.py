@@ -1,0 +1,7 @@
+"""Exit codes of every verb."""
+
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_CANNOT_ANSWER = 3
+EXIT_INTERNAL = 4
+EXIT_INTERRUPTED = 130

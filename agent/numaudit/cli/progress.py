@@ -1,0 +1,41 @@
+"""Waiting that shows on a terminal how long it will take."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def wait(seconds: float, what: str) -> None:
+    """Sleep. A terminal sees what for and how long still; a pipe sees nothing."""
+    end = time.monotonic() + seconds
+    shown = False
+    while (left := end - time.monotonic()) > 0:
+        if sys.stderr.isatty():
+            print(f"\r{what}: {left:.0f} s left ", end="", file=sys.stderr, flush=True)
+            shown = True
+        time.sleep(min(1.0, left))
+    if shown:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
+    """A time such as 500ms, 10s, 1m or 2h; a bare number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        digits = text.rstrip("hms")
+        unit = text[len(digits) :] or "s"
+        try:
+            seconds = float(digits) * _UNITS[unit]
+        except (ValueError, KeyError):
+            self.fail(f"{text!r} is not a time such as 500ms, 10s or 1m", param, ctx)
+        if not 0 < seconds <= 86400:
+            self.fail(f"{text!r} is not between 0 and 24 hours", param, ctx)
+        return seconds

@@ -1,0 +1,185 @@
+"""Findings: what is wrong or risky beside the verdicts, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.evaluation.placement import bytes_of
+from numaudit.intent import ContainerIntent, Intent
+from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import NodeSet
+
+Severity = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What holds for every finding of one name."""
+
+    severity: Severity
+    remedy: str
+
+
+MEANINGS: dict[str, Meaning] = {
+    "stale": Meaning(
+        "warning",
+        "The memory manager frees it at the next admission of any pod: start one, or restart the kubelet with the "
+        "node drained. Until then new pods may be refused for room that is free.",
+    ),
+    "cpu-memory-disagree": Meaning(
+        "warning",
+        "Use the Topology Manager policy restricted or single-numa-node, so that CPUs and memory are chosen together, "
+        "and start the pod anew.",
+    ),
+    "device-remote": Meaning(
+        "warning",
+        "Use the Topology Manager policy restricted or single-numa-node, and start the pod anew.",
+    ),
+    "oom-risk": Meaning(
+        "critical",
+        "Move pods that are not Guaranteed off the node, or raise --reserved-memory of these NUMA nodes: when the "
+        "promised memory is used, the kernel must kill a process.",
+    ),
+    "checkpoint-damaged": Meaning(
+        "critical",
+        "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
+    ),
+    "sources-disagree": Meaning("info", "Compare the sources that are named; the kubelet may just have restarted."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found. `name` is a key of MEANINGS."""
+
+    name: str
+    message: str
+    container_id: int | None = None
+    """cgroup id of the container; None = not of a container that runs now."""
+    pod_uid: str | None = None
+    container: str | None = None
+    numa_nodes: NodeSet | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return MEANINGS[self.name].severity
+
+    @property
+    def remedy(self) -> str:
+        return MEANINGS[self.name].remedy
+
+
+def find(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """All findings of one look."""
+    intent = snapshot.intent
+    if intent is None:
+        return ()
+    return (
+        *_stale(intent),
+        *_cpu_memory_disagree(intent, snapshot.machine),
+        *_device_remote(intent),
+        *_oom_risk(snapshot, intent),
+        *_checkpoints(intent),
+        *(Finding("sources-disagree", text) for text in intent.conflicts),
+    )
+
+
+def _stale(intent: Intent) -> Iterator[Finding]:
+    for one in intent.containers:
+        if one.is_stale and one.promise.memory:
+            size = sum(block.bytes for block in one.promise.memory)
+            yield _of(one, "stale", f"holds {size} bytes of {one.promise.memory_nodes}, but its pod is gone")
+        elif one.has_ended and one.promise.memory and any(block.bytes for block in one.promise.memory):
+            size = sum(block.bytes for block in one.promise.memory)
+            yield _of(one, "stale", f"holds {size} bytes of {one.promise.memory_nodes}, but the container has ended")
+
+
+def _cpu_memory_disagree(intent: Intent, machine: Machine) -> Iterator[Finding]:
+    for one in _alive(intent):
+        memory, cpus = one.promise.memory_nodes, one.promise.cpus
+        if not memory or not cpus:
+            continue
+        cpu_nodes = machine.nodes_of_cpus(cpus)
+        if not cpu_nodes <= memory:
+            text = f"exclusive CPUs {cpus} are on nodes {cpu_nodes}, the promised memory on {memory}"
+            yield _of(one, "cpu-memory-disagree", text, cpu_nodes - memory)
+
+
+def _device_remote(intent: Intent) -> Iterator[Finding]:
+    for one in _alive(intent):
+        memory = one.promise.memory_nodes
+        for devices in one.promise.devices or ():
+            if memory and devices.nodes and devices.nodes.isdisjoint(memory):
+                ids = ", ".join(devices.ids[:3])
+                text = f"{devices.resource} ({ids}) is on node {devices.nodes}, the promised memory on {memory}"
+                yield _of(one, "device-remote", text, devices.nodes)
+
+
+def _oom_risk(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
+    """Promised but not yet resident memory that free and reclaimable pages of its nodes cannot give.
+
+    All promises within a set of nodes draw on the same pages, so they are added up for each set.
+    """
+    outstanding = _outstanding(snapshot, intent)
+    for nodes in dict.fromkeys(nodes for _, nodes, _ in outstanding):
+        available = _available(snapshot.nodes, nodes)
+        wanted = sum(size for _, within, size in outstanding if within <= nodes)
+        if available is None or wanted <= available:
+            continue
+        for one, within, size in outstanding:
+            if within == nodes and size:
+                text = (
+                    f"{size} promised bytes are not resident yet; all promises on node {nodes} still want {wanted}, "
+                    f"but only {available} are free or reclaimable there"
+                )
+                yield _of(one, "oom-risk", text, nodes)
+
+
+def _outstanding(snapshot: Snapshot, intent: Intent) -> list[tuple[ContainerIntent, NodeSet, int]]:
+    """Each container with its nodes and the bytes of type memory that it may still ask of them."""
+    found = []
+    for one in _alive(intent):
+        nodes = one.promise.memory_nodes
+        promised = sum(block.bytes for block in one.promise.memory or () if block.type == "memory")
+        resident = [snapshot.resident.get(ContainerId(cgroup)) for cgroup in one.cgroups]
+        if not nodes or not resident or None in resident:
+            continue
+        # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
+        used = sum(sum(bytes_of(each, ("anon", "shmem")).values()) for each in resident if each is not None)
+        found.append((one, nodes, max(0, promised - used)))
+    return found
+
+
+def _available(memory: Sequence[NodeMemory], nodes: NodeSet) -> int | None:
+    by_node: Mapping[int, NodeMemory] = {one.node: one for one in memory}
+    total = 0
+    for node in nodes:
+        one = by_node.get(node)
+        if one is None or one.free is None:
+            return None
+        total += one.free + (one.reclaimable or 0)
+    return total
+
+
+def _checkpoints(intent: Intent) -> Iterator[Finding]:
+    for file in intent.checkpoints:
+        if file.problem in ("not understood", "checksum"):
+            yield Finding("checkpoint-damaged", f"{file.file}: {file.detail or file.problem}")
+
+
+def _alive(intent: Intent) -> Iterator[ContainerIntent]:
+    return (one for one in intent.containers if not one.is_stale and not one.has_ended)
+
+
+def _of(one: ContainerIntent, name: str, text: str, nodes: NodeSet | None = None) -> Finding:
+    return Finding(
+        name,
+        text,
+        container_id=one.cgroups[0] if len(one.cgroups) == 1 else None,
+        pod_uid=one.pod_uid,
+        container=one.name,
+        numa_nodes=nodes if nodes is not None else one.promise.memory_nodes,
+    )

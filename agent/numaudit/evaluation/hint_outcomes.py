@@ -1,0 +1,128 @@
+"""How each admission turned out: one outcome per container of a promise, or per refused pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.errors import InputError
+from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
+from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
+from numaudit.memorymanager.admission_error import UNEXPECTED, AdmissionError
+from numaudit.memorymanager.candidates import Verdict, judge_candidates
+from numaudit.memorymanager.outcome import Outcome, outcome_of_nodes, outcome_of_refusal
+from numaudit.memorymanager.state import MachineState
+from numaudit.topology.nodeset import NodeSet
+
+OutcomeSource = Literal["log", "status", "re-derived"]
+_WRAPPING = ("Allocate failed due to ", ", which is unexpected")
+
+
+@dataclass(frozen=True, slots=True)
+class HintOutcome:
+    """What came of the hints of one container, or of a pod that was refused."""
+
+    pod_uid: str | None
+    namespace: str | None
+    pod: str | None
+    container: str | None
+    """None = the whole pod."""
+    outcome: Outcome
+    source: OutcomeSource
+    """`log`: the kubelet said so. `status`: from the refused pod's status. `re-derived`: computed from
+    the promise and the machine, since no log tells."""
+    nodes: NodeSet | None = None
+    """The merged hint's nodes as the log has them, else the promised ones."""
+    reason: str | None = None
+    message: str | None = None
+
+
+def outcomes(intent: Intent) -> tuple[HintOutcome, ...]:
+    """All outcomes of a node: first the containers, then the refused pods."""
+    return (*_of_containers(intent), *(_of_rejection(one, intent) for one in intent.rejections))
+
+
+def outcome_of_reason(reason: str, message: str) -> Outcome:
+    """The outcome that a pod's rejection stands for, by the reason and message of its status.
+
+    Both reasons can mean the same lack of memory: with no hint to offer, the memory manager lets the
+    merge pass and then fails to allocate.
+    """
+    if reason == TOPOLOGY_AFFINITY_ERROR:
+        return Outcome.REJECTED_AFFINITY
+    if reason != UNEXPECTED:
+        return Outcome.REJECTED_OTHER
+    before, after = _WRAPPING
+    text = message[message.index(before) + len(before) :] if before in message else message
+    return outcome_of_refusal(AdmissionError(text.removesuffix(after)))
+
+
+def _of_containers(intent: Intent) -> Iterator[HintOutcome]:
+    refused = {one.pod_uid for one in intent.rejections}
+    for container in intent.containers:
+        if container.is_stale or container.has_ended or container.pod_uid in refused:
+            continue
+        outcome = _of_container(container, intent)
+        if outcome is not None:
+            yield outcome
+
+
+def _of_container(container: ContainerIntent, intent: Intent) -> HintOutcome | None:
+    """None = nothing is known of what it was promised."""
+    nodes = container.promise.memory_nodes
+    if nodes is None:
+        return None
+    if not nodes:
+        return _outcome(container, Outcome.NOT_MANAGED, "re-derived", None)
+    record = container.hints
+    if record is not None and record.best is not None and _is_of_this_promise(record, nodes):
+        told = outcome_of_nodes(record.best, nodes)
+        return _outcome(container, told, "log", record.best.affinity or nodes)
+    return _outcome(container, _re_derive(container.promise, nodes, intent), "re-derived", nodes)
+
+
+def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
+    """A record of an earlier admission, whose promise is gone, tells nothing of this one."""
+    return record.denial is None and (record.memory_nodes is None or record.memory_nodes == nodes)
+
+
+def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> Outcome:
+    """What the promise itself shows. Without the merged hint an extension looks like a degraded hint."""
+    policy = intent.config.topology_manager_policy
+    if policy == "none":
+        return Outcome.DEFAULT_HINT
+    must_be_preferred = policy in ("restricted", "single-numa-node")
+    fewest = None if intent.machine is None else _fewest_nodes(intent.machine, promise)
+    if must_be_preferred or fewest is None or len(nodes) == fewest:
+        return Outcome.ALIGNED_MULTI if len(nodes) > 1 else Outcome.ALIGNED_SINGLE
+    return Outcome.DEGRADED
+
+
+def _fewest_nodes(machine: MachineState, promise: Promise) -> int | None:
+    """How many nodes at least could hold the promise when empty."""
+    requests = {block.type: block.bytes for block in promise.memory or ()}
+    try:
+        candidates = judge_candidates(machine, requests)
+    except InputError:
+        return None
+    return min((len(one.mask) for one in candidates if one.verdict is not Verdict.TOO_SMALL), default=None)
+
+
+def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
+    record = next((one for one in reversed(intent.hints) if one.denial == rejection), None)
+    return HintOutcome(
+        pod_uid=rejection.pod_uid,
+        namespace=rejection.namespace,
+        pod=rejection.pod,
+        container=None,
+        outcome=outcome_of_reason(rejection.reason, rejection.message),
+        source="status" if record is None else "log",
+        nodes=None if record is None or record.best is None else record.best.affinity,
+        reason=rejection.reason,
+        message=rejection.message,
+    )
+
+
+def _outcome(container: ContainerIntent, outcome: Outcome, source: OutcomeSource, nodes: NodeSet | None) -> HintOutcome:
+    return HintOutcome(container.pod_uid, container.namespace, container.pod, container.name, outcome, source, nodes)
