@@ -69,6 +69,12 @@ def test_a_core_is_called_whole_by_the_average_number_of_threads() -> None:
     assert str(take_packed(hybrid, CpuSet.parse("1-7"), 2)) == "0-1"
 
 
+def test_a_socket_is_called_whole_by_the_average_number_of_cpus() -> None:
+    """Sockets of four and two CPUs, three on average: with three of its four free the first is taken, CPU 0 too."""
+    uneven = CPUTopology({cpu: CPUInfo(cpu // 4, cpu // 4, cpu, cpu // 4) for cpu in range(6)})
+    assert str(take_packed(uneven, CpuSet.parse("1-4"), 4)) == "0-3"
+
+
 def test_sockets_come_before_nodes_when_they_hold_several() -> None:
     machine = regular(sockets=2, nodes=2, cores=2, threads=1)
     assert str(take_packed(machine, machine.cpus - CpuSet.of(0), 4)) == "4-7"
@@ -149,7 +155,7 @@ def test_packed_cpus_are_available_and_as_many_as_asked(topology: CPUTopology, d
 def test_on_any_machine_cpus_are_taken_or_refused_in_the_kubelets_words(
     topology: CPUTopology, data: st.DataObject, take: Take
 ) -> None:
-    """Uneven cores and shared sockets make the kubelet miscount, but it takes no CPU that there is not."""
+    """Uneven cores and shared sockets make the kubelet miscount, but all it takes is on sockets with a free CPU."""
     available = data.draw(cpus_of(topology))
     count = data.draw(st.integers(1, topology.num_cpus))
     try:
@@ -159,5 +165,5 @@ def test_on_any_machine_cpus_are_taken_or_refused_in_the_kubelets_words(
         assert str(error) == "failed to allocate cpus" if enough else str(error).startswith("not enough cpus")
     else:
         assert CpuSet() < taken <= topology.cpus
-        cores = topology.groups_of(Group.CORE, available)
-        assert taken <= topology.cpus_in(Group.CORE, cores)
+        sockets = topology.groups_of(Group.SOCKET, available)
+        assert taken <= topology.cpus_in(Group.SOCKET, sockets)

@@ -93,6 +93,14 @@ def test_the_hungriest_resource_sets_the_goal() -> None:
     assert old == hint(1)
 
 
+def test_less_than_the_goal_is_better_than_more() -> None:
+    """Of sizes 1 and 4 with goal 3, the smaller wins although it is farther off."""
+    six = NodeSet.parse("0-5")
+    providers: list[ProviderHints] = [{"cpu": four("012 2345")}, {"memory": four("0 2345")}]
+    assert merge(providers, policy="best-effort", nodes=six).hint == hint(0, preferred=False)
+    assert enumerate_all(providers, "best-effort", six, None, old=False).hint == hint(0, preferred=False)
+
+
 def test_a_wide_preferred_memory_hint_widens_the_cpu_hint() -> None:
     """Recorded: 1 CPU on nodes 2 or 3, 1400 MiB on nodes 1 and 2."""
     cpu = four("02 03 12 13 23 012 013 023 123 0123", good="2 3")
