@@ -1,50 +1,40 @@
-"""A kubelet's admissions: the Topology Manager asks the providers, merges their hints, and has them allocate.
+"""A node's life with its kubelet: pods are admitted, started and removed, the kubelet restarts.
 
-Source: pkg/kubelet/cm/topologymanager/{scope,scope_container,scope_pod,scope_none}.go,
-pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_container_lifecycle_linux.go.
-All functions are pure: a node's state goes in, and comes out anew.
+All functions are pure: a node's state goes in, and comes out anew. `admit`, `remove` and
+`reconcile` are told in `admission`.
+
+Source: pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_container_lifecycle_linux.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from numaudit.errors import InputError, NumauditError
-from numaudit.memorymanager import cpu_allocation, cpu_hints, cpu_start, device_allocation, device_hints, static_policy
-from numaudit.memorymanager.admission_error import AdmissionError
-from numaudit.memorymanager.cpu_hints import CPUPod, cpu_pod
+from numaudit.memorymanager import cpu_allocation, cpu_start, static_policy
+from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
 from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.device_hints import DeviceState
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint, merge
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.machine_state import default_machine_state
-from numaudit.memorymanager.outcome import (
-    Answer,
-    Decision,
-    Outcome,
-    Placement,
-    Rejection,
-    outcome_of_placement,
-    outcome_of_refusal,
-)
-from numaudit.memorymanager.pod import Pod, is_managed_at_pod_level, is_ordinary_init
+from numaudit.memorymanager.pod import Pod
 from numaudit.memorymanager.replay import Refusal, check_start
-from numaudit.memorymanager.requests import container_requests, pod_requests
 from numaudit.memorymanager.state import MachineState, State
-from numaudit.memorymanager.static_policy import NO_HINT, MemoryAllocation, MemoryPolicy
-from numaudit.memorymanager.topology_policy import CONTAINER_SCOPE, POD_SCOPE
-from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.memorymanager.static_policy import MemoryPolicy
 
-TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
-_REFUSALS = {
-    None: "Resources cannot be allocated with Topology locality",
-    CONTAINER_SCOPE: (
-        "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
-    ),
-    POD_SCOPE: "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
-}
-"""By scope for pods that are managed at pod level, None for all others."""
+__all__ = [
+    "Admission",
+    "NodeState",
+    "Pins",
+    "StartRefused",
+    "admit",
+    "fresh_state",
+    "reconcile",
+    "remove",
+    "restart",
+    "start",
+]
 
 
 class StartRefused(NumauditError):
@@ -54,37 +44,6 @@ class StartRefused(NumauditError):
         super().__init__(text)
         self.memory = memory
         """What the Memory Manager stumbled over; None = it was the CPU Manager."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What a kubelet and its managers remember. Hints and reusable amounts are lost at a restart."""
-
-    memory: MemoryPolicy
-    cpu: CPUState | None = None
-    """None = CPU Manager policy none."""
-    devices: DeviceState = DeviceState()
-    pods: Mapping[str, Pod] = field(default_factory=dict)
-    """The active pods by UID, in the order of their admission."""
-    hints: Mapping[str, Mapping[str, TopologyHint]] = field(default_factory=dict)
-    """Pod UID -> container name -> what the Topology Manager stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What became of a pod, and the node's state afterwards: nothing is rolled back when it was refused."""
-
-    pod: Pod
-    state: NodeState
-    decisions: tuple[Decision, ...]
-    """The merges, in their order; none under policy none."""
-    placements: tuple[Placement, ...]
-    """Of the containers that got what they need, in their order, also when a later one did not."""
-    rejection: Rejection | None = None
-
-    @property
-    def admitted(self) -> bool:
-        return self.rejection is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,52 +60,20 @@ def fresh_state(kubelet: Kubelet, devices: DeviceState | None = None) -> NodeSta
     return NodeState(_fresh_memory(kubelet), cpu, devices or DeviceState())
 
 
-def admit(kubelet: Kubelet, state: NodeState, pod: Pod, *, sources_ready: bool = True) -> Admission:
-    """Decide on a pod, and give it what it asks for.
-
-    `sources_ready` False: the kubelet started lately and does not know all its pods yet, so it does
-    not release what belongs to pods it does not know. Raises InputError for a pod that makes a
-    kubelet crash, KubeletHangs for one that makes it hang.
-    """
-    state = replace(state, pods={**state.pods, pod.uid: pod})
-    if sources_ready:
-        state = _release_stale(state)
-    run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), sources_ready)
-    rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
-    state = run.state
-    if rejection is not None:
-        state = replace(state, pods={uid: one for uid, one in state.pods.items() if uid != pod.uid})
-    return Admission(pod, state, tuple(run.decisions), tuple(run.placements), rejection)
-
-
 def start(kubelet: Kubelet, state: NodeState, pod_uid: str, container: str) -> tuple[NodeState, Pins]:
     """Start a container of an active pod: what it is pinned to, and the state afterwards.
 
-    Ordinary init containers before it have ended, so their memory is released. Raises KeyError for a
-    pod that is not active, InputError for a container it does not have.
+    Ordinary init containers before it have ended, so their memory is released. Raises InputError for
+    a pod that is not active or has no such container.
     """
-    pod = state.pods[pod_uid]
+    pod = state.pods.get(pod_uid)
+    if pod is None:
+        raise InputError(f"no active pod has the UID {pod_uid!r}; admit the pod before one of its containers starts")
     pod.container(container)
     cpus = "" if state.cpu is None else str(cpu_allocation.cpus_of(state.cpu, pod_uid, container))
     nodes = static_policy.memory_nodes(state.memory.state, pod_uid, container)
     memory = static_policy.add_container(state.memory, pod, container, kubelet.features)
     return replace(state, memory=memory), Pins(cpus, static_policy.cpuset_mems(nodes))
-
-
-def remove(state: NodeState, pod_uid: str) -> NodeState:
-    """A pod has ended. What it holds is released later: memory at the next admission, CPUs by `reconcile`."""
-    return replace(
-        state,
-        pods={uid: pod for uid, pod in state.pods.items() if uid != pod_uid},
-        hints={uid: stored for uid, stored in state.hints.items() if uid != pod_uid},
-    )
-
-
-def reconcile(state: NodeState) -> NodeState:
-    """The CPU Manager's pass, every 10 seconds by default: it releases the CPUs of pods that are not active."""
-    if state.cpu is None:
-        return state
-    return replace(state, cpu=cpu_allocation.remove_stale(state.cpu, _containers_of(state.pods)))
 
 
 def restart(
@@ -166,188 +93,6 @@ def restart(
         admissions.append(admit(kubelet, state, pod, sources_ready=False))
         state = admissions[-1].state
     return state, tuple(admissions)
-
-
-@dataclass(slots=True)
-class _Run:
-    """One admission under way."""
-
-    kubelet: Kubelet
-    state: NodeState
-    pod: Pod
-    cpus: CPUPod
-    sources_ready: bool
-    decisions: list[Decision] = field(default_factory=list)
-    placements: list[Placement] = field(default_factory=list)
-
-    def each_container(self) -> Rejection | None:
-        """Scope container, or none: then there are no hints."""
-        for container in self.pod.all_containers:
-            name = container.name
-            if self.kubelet.topology.scope == CONTAINER_SCOPE:
-                hint = self._decide(name)
-                if hint is None:
-                    return self._refused(name)
-                self._store_hint(name, hint)
-            rejection = self._allocate(name)
-            if rejection is not None:
-                return rejection
-        return None
-
-    def pod_scope(self) -> Rejection | None:
-        """One hint for all containers."""
-        hint = self._decide(None)
-        if hint is None:
-            return self._refused(None)
-        for container in self.pod.all_containers:
-            self._store_hint(container.name, hint)
-        if self._at_pod_level:
-            return self._allocate_pod(hint)
-        for container in self.pod.all_containers:
-            rejection = self._allocate(container.name)
-            if rejection is not None:
-                return rejection
-        return None
-
-    @property
-    def _at_pod_level(self) -> bool:
-        return is_managed_at_pod_level(self.pod, self.kubelet.features)
-
-    def _decide(self, container: str | None) -> TopologyHint | None:
-        """Ask the providers about a container (None = the pod) and merge; None = not admitted."""
-        answers = (
-            Answer("devices", self._device_hints(container)),
-            Answer("cpu", self._cpu_hints(container)),
-            Answer("memory", self._memory_hints(container)),
-        )
-        topology = self.kubelet.topology
-        result = merge(
-            [one.hints for one in answers],
-            policy=topology.policy,
-            nodes=self.kubelet.machine.online,
-            options=topology.options,
-            distances=self.kubelet.distances,
-            version=self.kubelet.features.version,
-        )
-        decision = Decision(
-            container, answers, result.hint, result.admit, self.state.memory, self._memory_requests(container)
-        )
-        self.decisions.append(decision)
-        return result.hint if result.admit else None
-
-    def _device_hints(self, container: str | None) -> ProviderHints:
-        devices, nodes, version = self.state.devices, self.kubelet.machine.online, self.kubelet.features.version
-        if container is None:
-            wanted = device_hints.pod_requests(devices, self.pod, self.kubelet.features)
-            return device_hints.hints_for_pod(devices, self.pod.uid, wanted, nodes=nodes, version=version)
-        wanted = device_hints.container_requests(devices, self.pod, container)
-        return device_hints.hints_for_container(devices, self.pod.uid, container, wanted, nodes=nodes, version=version)
-
-    def _cpu_hints(self, container: str | None) -> ProviderHints:
-        if self.kubelet.cpu is None or self.state.cpu is None:
-            return None
-        if container is None:
-            return cpu_hints.hints_for_pod(self.kubelet.cpu, self.state.cpu, self.cpus)
-        return cpu_hints.hints_for_container(self.kubelet.cpu, self.state.cpu, self.cpus, container)
-
-    def _memory_hints(self, container: str | None) -> ProviderHints:
-        if self.kubelet.memory_policy == "None":
-            return None
-        if container is None:
-            return static_policy.pod_hints(self.state.memory, self.pod, self.kubelet.features)
-        return static_policy.container_hints(self.state.memory, self.pod, container, self.kubelet.features)
-
-    def _memory_requests(self, container: str | None) -> Mapping[str, int]:
-        if self.kubelet.memory_policy == "None" or not static_policy.is_managed(self.pod, self.kubelet.features):
-            return {}
-        try:
-            if container is None:
-                return pod_requests(self.pod, self.kubelet.features)
-            return container_requests(self.pod, self.pod.container(container), self.kubelet.features)
-        except AdmissionError:
-            return {}  # Allocate refuses the pod for it
-
-    def _refused(self, container: str | None) -> Rejection:
-        message = _REFUSALS[self.kubelet.topology.scope if self._at_pod_level else None]
-        return Rejection(TOPOLOGY_AFFINITY_ERROR, message, Outcome.REJECTED_AFFINITY, container)
-
-    def _store_hint(self, container: str, hint: TopologyHint) -> None:
-        stored = {**self.state.hints.get(self.pod.uid, {}), container: hint}
-        self.state = replace(self.state, hints={**self.state.hints, self.pod.uid: stored})
-
-    def _allocate(self, container: str) -> Rejection | None:
-        """Have every provider allocate for one container. What earlier ones took stays when a later one fails."""
-        hint = self.state.hints.get(self.pod.uid, {}).get(container, NO_HINT)
-        features = self.kubelet.features
-        try:
-            self._allocate_devices(container, hint.affinity)
-            if self.kubelet.cpu is not None and self.state.cpu is not None:
-                cpu = cpu_allocation.allocate(self.kubelet.cpu, self.state.cpu, self.cpus, container, hint.affinity)
-                self.state = replace(self.state, cpu=cpu)
-            if self.kubelet.memory_policy == "None":
-                allocation = MemoryAllocation(self.state.memory, static_policy.Choice.NOT_MANAGED)
-            else:
-                allocation = static_policy.allocate(self.state.memory, self.pod, container, hint, features)
-        except AdmissionError as error:
-            return Rejection(error.reason, error.message, outcome_of_refusal(error), container)
-        self.state = replace(self.state, memory=allocation.policy)
-        self._place(container, hint, allocation)
-        return None
-
-    def _allocate_pod(self, hint: TopologyHint) -> Rejection | None:
-        """Have every provider allocate for the pod as a whole; devices are given to its containers."""
-        containers = [container.name for container in self.pod.all_containers]
-        try:
-            for name in containers:
-                self._allocate_devices(name, hint.affinity)
-            if self.kubelet.cpu is not None and self.state.cpu is not None:
-                cpu = cpu_allocation.allocate_pod(self.kubelet.cpu, self.state.cpu, self.cpus, hint.affinity)
-                self.state = replace(self.state, cpu=cpu)
-            if self.kubelet.memory_policy == "None":
-                allocation = MemoryAllocation(self.state.memory, static_policy.Choice.NOT_MANAGED)
-            else:
-                allocation = static_policy.allocate_pod(self.state.memory, self.pod, hint, self.kubelet.features)
-        except AdmissionError as error:
-            return Rejection(error.reason, error.message, outcome_of_refusal(error))
-        self.state = replace(self.state, memory=allocation.policy)
-        for name in containers:
-            self._place(name, hint, allocation)
-        return None
-
-    def _allocate_devices(self, container: str, affinity: NodeSet | None) -> None:
-        wanted = device_hints.container_requests(self.state.devices, self.pod, container)
-        if wanted:
-            devices = device_allocation.allocate(
-                self.state.devices,
-                self.pod.uid,
-                container,
-                wanted,
-                affinity,
-                ordinary_init=is_ordinary_init(self.pod, container, self.kubelet.features),
-                runs_since_before=not self.sources_ready,
-            )
-            self.state = replace(self.state, devices=devices)
-
-    def _place(self, container: str, hint: TopologyHint, allocation: MemoryAllocation) -> None:
-        blocks = self.state.memory.state.entries.get(self.pod.uid, {}).get(container, ())
-        cpus: CpuSet | None = None
-        if self.state.cpu is not None:
-            cpus = self.state.cpu.entries.get(self.pod.uid, {}).get(container)
-        outcome = outcome_of_placement(allocation, hint, blocks)
-        self.placements.append(Placement(container, outcome, hint, blocks, cpus))
-
-
-def _release_stale(state: NodeState) -> NodeState:
-    """What the managers do before they answer about a pod: release what no active pod has."""
-    return replace(
-        reconcile(state),
-        memory=static_policy.remove_stale_state(state.memory, state.pods),
-        devices=device_allocation.remove_stale(state.devices, state.pods) if state.devices.entries else state.devices,
-    )
-
-
-def _containers_of(pods: Mapping[str, Pod]) -> dict[str, frozenset[str]]:
-    return {uid: frozenset(one.name for one in pod.all_containers) for uid, pod in pods.items()}
 
 
 def _fresh_memory(kubelet: Kubelet) -> MemoryPolicy:
