@@ -211,18 +211,13 @@ class KubeletConfig:
     cpu_manager_policy: str | None = None
     topology_manager_policy: str | None = None
     topology_manager_scope: str | None = None
-    cpu_manager_options: Mapping[str, str] | None = None
-    topology_manager_options: Mapping[str, str] | None = None
-    reserved_memory: Mapping[int, Mapping[str, int]] | None = None
-    """Node -> resource -> bytes, of `reservedMemory`."""
-    kube_reserved: Mapping[str, str] | None = None
-    system_reserved: Mapping[str, str] | None = None
-    eviction_hard: Mapping[str, str] | None = None
-    reserved_cpus: str | None = None
     feature_gates: Mapping[str, bool] | None = None
     """Only those that were set."""
+    document: Mapping[str, object] | None = None
+    """The KubeletConfiguration in force, drop-in files and flags folded in; `memorymanager.kubelet.read_kubelet`
+    reads it. It has only the fields that were set somewhere."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Field -> where it came from: `flag`, a file's path, `configz`, `default`, `log`, `checkpoint`, `metrics`."""
+    """Field of this class -> where it came from: `flag`, `file`, `configz`, `default`, `log`, `checkpoint`, `metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +263,8 @@ class Intent:
     checkpoints: tuple[CheckpointHealth, ...] = ()
     counters: Mapping[str, float] | None = None
     """The kubelet's own counters of admissions, for cross-checks: `name{label="value"}` -> value."""
+    start_error: str | None = None
+    """Why the kubelet's newest start failed, by its log; None also when it did not fail."""
     conflicts: tuple[str, ...] = ()
     """Where two sources say different things of one container."""
     sources: tuple[SourceState, ...] = ()

@@ -18,6 +18,8 @@ class Host:
     """The roots of everything we read. Passed in everywhere; there is no path constant elsewhere."""
 
     root: Path = Path("/")
+    kubelet_root: str = "/var/lib/kubelet"
+    """The kubelet's `--root-dir`."""
 
     @classmethod
     def under(cls, root: Path) -> Self:
@@ -50,7 +52,7 @@ class Host:
 
     @property
     def kubelet(self) -> Path:
-        return self.root / "var/lib/kubelet"
+        return self.at(self.kubelet_root)
 
     @property
     def cgroup_inodes(self) -> Path:

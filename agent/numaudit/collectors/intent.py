@@ -1,0 +1,252 @@
+"""What did the kubelet promise to each container?
+
+Every source is optional: what one cannot tell another may, and each says how it fared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, time
+
+from numaudit.collectors.base import Skipped
+from numaudit.collectors.polled import Polled
+from numaudit.containers import join, kubelet_config, kubelet_log, kubelet_metrics, kubelet_process, podresources
+from numaudit.containers.admissions import Admissions
+from numaudit.containers.checkpoints import WatchedCheckpoint
+from numaudit.containers.kubelet import Answers, Live, Recorded
+from numaudit.containers.kubelet_metrics import KubeletMetrics
+from numaudit.containers.kubelet_process import Settings
+from numaudit.containers.log_follow import FileLog, JournalLog, LogSource
+from numaudit.containers.podresources import PodResources
+from numaudit.containers.pods import PodList, PodReader
+from numaudit.containers.promises import Checkpoints, by_container
+from numaudit.errors import ParseError, Unavailable
+from numaudit.intent import Intent, KubeletConfig, SourceName, SourceState
+from numaudit.kernel import state_files
+from numaudit.kernel.host import Host
+from numaudit.memorymanager.checkpoint import CPU, DEVICES, MEMORY, Kind
+from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint
+from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
+from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
+from numaudit.snapshot import Container
+
+SELDOM = 60.0
+"""Seconds between two looks at what changes only when the kubelet starts."""
+
+
+_Good = tuple[MemoryCheckpoint | None, CpuCheckpoint | None, DeviceCheckpoint | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The intent, and the containers with the names that the pods' status gives them."""
+
+    intent: Intent
+    containers: tuple[Container, ...]
+
+
+@dataclass(slots=True)
+class KubeletIntent:
+    """Asks the kubelet of one host, or a captured tree. It remembers what it read between two looks."""
+
+    host: Host
+    answers: Answers
+    log: LogSource
+    _files: dict[Kind, WatchedCheckpoint] = field(init=False)
+    _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
+    _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods"))
+    _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources"))
+    _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
+    _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
+    _admissions: Admissions = field(default_factory=Admissions)
+    _pod_reader: PodReader = field(default_factory=PodReader)
+    _pid: int | None = None
+    _next_search: float = 0.0
+    _misread: int = 0
+    _by_container: tuple[_Good, tuple[bool, bool, bool], Checkpoints] | None = None
+
+    def __post_init__(self) -> None:
+        self._watch()
+
+    @classmethod
+    def of(cls, host: Host) -> KubeletIntent:
+        """The running kubelet of this host, or what a captured tree has of one."""
+        if host.is_live:
+            return cls(host, Live(host, podresources.Client(_socket(host))), JournalLog())
+        return cls(host, Recorded(host.answers), FileLog(host.answers / "kubelet.log"))
+
+    def collect(self, containers: Sequence[Container], _: Skipped) -> Collected:
+        """Look at every source once. Raises Unavailable where there is no kubelet at all."""
+        self._find_kubelet()
+        if self._pid is None and not self.host.kubelet.is_dir() and not self.host.answers.is_dir():
+            raise Unavailable(f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet}")
+        self._settings.ask(self._read_settings)
+        # Checkpoints before pods: a pod that is in the older of the two and not in the newer one is gone.
+        now = time()
+        for file in self._files.values():
+            file.look(now)
+        self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
+        self._pods.ask(self._read_pods)
+        self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))
+        self._lines.ask(self._read_log)
+        pods = None if self._pods.value is None else self._pods.value.pods
+        named = join.complete(containers, pods)
+        return Collected(self._intent(named), named)
+
+    def _intent(self, containers: Sequence[Container]) -> Intent:
+        pods = None if self._pods.value is None else self._pods.value.pods
+        memory, cpu, _ = self._good()
+        checkpoints = self._checkpoints()
+        joined = join.join(
+            containers,
+            checkpoints,
+            pods=pods,
+            pods_are_current=self._pods.is_current,
+            resources=self._resources.value if self._resources.is_current else None,
+            records=self._admissions.records,
+        )
+        return Intent(
+            containers=joined.containers,
+            pods=pods,
+            pod_promises=checkpoints.pods,
+            machine=None if memory is None else memory.machine,
+            shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
+            hints=joined.hints,
+            rejections=join.rejections(pods, self._admissions.rejections),
+            config=self._config(memory, cpu),
+            checkpoints=tuple(file.health for file in self._files.values()),
+            counters=None if self._metrics.value is None else self._metrics.value.counters,
+            start_error=self._admissions.start_error,
+            conflicts=joined.conflicts,
+            sources=self._sources(),
+        )
+
+    def _find_kubelet(self) -> None:
+        """Notice a kubelet that started, ended or was started again."""
+        if self._pid is not None and kubelet_process.is_kubelet(self.host, self._pid):
+            return
+        if self._pid is None and monotonic() < self._next_search:
+            return
+        before, self._pid = self._pid, kubelet_process.find(self.host)
+        self._next_search = monotonic() + SELDOM
+        if self._pid != before:
+            for source in (self._settings, self._pods, self._resources, self._metrics, self._lines):
+                source.again()
+
+    def _read_settings(self) -> tuple[Settings, str | None]:
+        """What the kubelet says is in force, else what it was started with."""
+        settings, problem = None, ""
+        try:
+            settings = kubelet_process.read_settings(self.host, self._pid)
+            self._use(settings)
+        except Unavailable as error:
+            problem = str(error)
+        try:
+            in_force = kubelet_config.parse_configz(self.answers.configz())
+        except (Unavailable, ParseError) as error:
+            if settings is None:
+                raise Unavailable(f"{problem}; {error}") from None
+            return settings, settings.reason
+        return Settings(
+            kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir
+        ), None
+
+    def _use(self, settings: Settings) -> None:
+        if isinstance(self.answers, Live):
+            self.answers.config = settings.config.document
+        if settings.root_dir is not None and settings.root_dir != self.host.kubelet_root:
+            self.host = replace(self.host, kubelet_root=settings.root_dir)
+            self._watch()
+            if isinstance(self.answers, Live):
+                self.answers.resources = podresources.Client(_socket(self.host))
+
+    def _watch(self) -> None:
+        self._files = {kind: WatchedCheckpoint(kind, path) for kind, path in state_files.paths(self.host).items()}
+        self._by_container = None
+
+    def _read_pods(self) -> tuple[PodList, str | None]:
+        found = self._pod_reader.read(self.answers.pods())
+        return found, "; ".join(found.problems[:3]) or None
+
+    def _read_log(self) -> tuple[Admissions, str | None]:
+        until = self._log_until()
+        for line in self.log.read():
+            try:
+                event = kubelet_log.parse(line.text, until=until, at=line.at)
+            except ParseError:
+                self._misread += 1
+                continue
+            if event is not None:
+                self._admissions.add(event)
+        reason = f"{self._misread} lines of a known kind were not understood" if self._misread else None
+        return self._admissions, reason
+
+    def _log_until(self) -> datetime:
+        """klog's text has no year: now for a live log, the file's own time for a captured one."""
+        if self.host.is_live or not isinstance(self.log, FileLog):
+            return datetime.now().astimezone()
+        try:
+            return datetime.fromtimestamp(self.log.path.stat().st_mtime, UTC)
+        except OSError:
+            return datetime.now(UTC)
+
+    def _good(self) -> _Good:
+        memory, cpu, devices = (self._files[kind].good for kind in (MEMORY, CPU, DEVICES))
+        return (
+            memory if isinstance(memory, MemoryCheckpoint) else None,
+            cpu if isinstance(cpu, CpuCheckpoint) else None,
+            devices if isinstance(devices, DeviceCheckpoint) else None,
+        )
+
+    def _checkpoints(self) -> Checkpoints:
+        """Sorted by container, again only when a file changed."""
+        good = self._good()
+        memory, cpu, devices = (self._files[kind].is_current for kind in (MEMORY, CPU, DEVICES))
+        current = (memory, cpu, devices)
+        known = self._by_container
+        if known is None or known[1] != current or any(old is not new for old, new in zip(known[0], good, strict=True)):
+            known = self._by_container = good, current, by_container(*good, current=current)
+        return known[2]
+
+    def _config(self, memory: MemoryCheckpoint | None, cpu: CpuCheckpoint | None) -> KubeletConfig:
+        """The settings; what they do not tell, by the checkpoints and the log."""
+        config = KubeletConfig() if self._settings.value is None else self._settings.value.config
+        log, metrics = self._admissions, self._metrics.value
+        others = {
+            "version": (("log", log.version), ("metrics", None if metrics is None else metrics.version)),
+            "memory_manager_policy": (("checkpoint", None if memory is None else memory.policy_name),),
+            "cpu_manager_policy": (("checkpoint", None if cpu is None else cpu.policy_name),),
+            "topology_manager_policy": (("log", None if log.topology is None else log.topology.policy),),
+            "topology_manager_scope": (("log", None if log.topology is None else log.topology.scope),),
+        }
+        values: dict[str, str] = {}
+        origins = dict(config.origins)
+        for name, candidates in others.items():
+            for origin, value in candidates:
+                if getattr(config, name) is None and value and name not in values:
+                    values[name], origins[name] = value, origin
+        return replace(config, **values, origins=origins)  # type: ignore[arg-type]
+
+    def _sources(self) -> tuple[SourceState, ...]:
+        names: dict[Kind, SourceName] = {
+            MEMORY: "memory checkpoint",
+            CPU: "cpu checkpoint",
+            DEVICES: "device checkpoint",
+        }
+        files = [_state_of(names[kind], file) for kind, file in self._files.items()]
+        polled = (self._resources, self._pods, self._settings, self._lines, self._metrics)
+        states = [replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled]
+        return (*files, *states)
+
+
+def _state_of(name: SourceName, file: WatchedCheckpoint) -> SourceState:
+    if file.is_current:
+        return SourceState(name, "ok", None, file.health.last_good_at)
+    return SourceState(name, "missing" if file.good is None else "old", file.health.detail, file.health.last_good_at)
+
+
+def _socket(host: Host) -> Path:
+    return host.kubelet / "pod-resources/kubelet.sock"
