@@ -190,7 +190,7 @@ def _verdict(
         mappings, allowed = snapshot.mappings.get(container.id), snapshot.allowed.get(container.id)
         found = [
             CauseReport(cause, evidence)
-            for cause, evidence in causes(wanted, allowed if intended else None, mappings, snapshot.nodes)
+            for cause, evidence in causes(wanted, bool(intended), allowed, mappings, snapshot.nodes)
         ]
     return VerdictReport(verdict.name, verdict.reason, verdict.since, tuple(found))
 
@@ -305,22 +305,34 @@ def _residual(snapshot: Snapshot) -> tuple[Residual, ...]:
     unattributed = snapshot.unattributed
     if unattributed is None:
         return ()
-    # Kernel memory is left out: most of a node's is charged to nobody, so there is nothing to compare.
-    types = ["anon", "shmem", "file", "unevictable"]
-    if unattributed.hugetlb is not None:
-        types.append("hugetlb")
+    types = _compared_types(snapshot, unattributed)
     held = [bytes_of(resident, types) for resident in snapshot.resident.values()]
     free = bytes_of(unattributed, types)
     rows = []
     for memory in snapshot.nodes:
-        node_bytes = bytes_of(memory.resident, types).get(memory.node)
-        if node_bytes is None:
+        if memory.resident.anon is None or memory.resident.file is None:
             continue
+        node_bytes = bytes_of(memory.resident, types).get(memory.node, 0)
         container_bytes = sum(by_node.get(memory.node, 0) for by_node in held)
         rest = free.get(memory.node, 0)
         residual = node_bytes - container_bytes - rest
-        rows.append(Residual(memory.node, node_bytes, container_bytes, rest, residual, tuple(types)))
+        rows.append(Residual(memory.node, node_bytes, container_bytes, rest, residual, types))
     return tuple(rows)
+
+
+def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ...]:
+    """Kernel memory is left out: most of a node's is charged to nobody, so there is nothing to compare.
+
+    Huge pages count when every top group shows its own: those hold what the groups below them have.
+    """
+    types = ["anon", "shmem", "file"]
+    if unattributed.unevictable is not None:
+        types.append("unevictable")
+    top = {container.id for container in snapshot.containers if container.path.count("/") == 1}
+    shown = all(resident.hugetlb is not None for id_, resident in snapshot.resident.items() if id_ in top)
+    if unattributed.hugetlb is not None and shown:
+        types.append("hugetlb")
+    return tuple(types)
 
 
 def _mappings(mappings: Mappings) -> MappingsReport:
