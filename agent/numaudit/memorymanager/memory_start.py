@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from numaudit.memorymanager.machine_state import UINT64, default_machine_state
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.pod import HUGEPAGES_PREFIX, MEMORY
-from numaudit.memorymanager.replay import GROUP_SUMS_SINCE, check_start, without_assignments
+from numaudit.memorymanager.replay import GROUP_SUMS_SINCE, Refusal, check_start, without_assignments
 from numaudit.memorymanager.spew import Verification
 from numaudit.memorymanager.state import Block, MachineState, MemoryTable, State
 from numaudit.memorymanager.state_findings import StateFinding, Stops
@@ -51,14 +51,31 @@ def memory_findings(
     found = [*_table_findings(state.machine), *_group_findings(state.machine)]
     found += _own_findings(state, version=version, pod_level=pod_level)
     if machine is not None:
-        default = default_machine_state(machine, reserved_in(state.machine))
-        found += machine_changes(state.machine, default)
-        refused = check_start(state, default, version=version, pod_level=pod_level)
+        found += machine_changes(state.machine, default_state(state, machine))
+        refused = replayed(checkpoint, verification, machine, version=version)
         if refused is not None and not any(finding.what_it_stops == "start" for finding in found):
             found.append(StateFinding("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
         totals = ", ".join(f"node {id_} {_total(node.memory_map)}" for id_, node in sorted(state.machine.items()))
         found.append(StateFinding("reboot-may-change-totals", f"bytes of memory in the file: {totals}", "machineState"))
     yield from found
+
+
+def replayed(
+    checkpoint: MemoryCheckpoint, verification: Verification, machine: Machine | None, *, version: KubernetesVersion
+) -> Refusal | None:
+    """What a kubelet says to the replay on this machine; None = nothing, it starts.
+
+    Without a machine the file's own totals stand in for it.
+    """
+    state = checkpoint.state
+    return check_start(state, default_state(state, machine), version=version, pod_level=verification.form == "V2")
+
+
+def default_state(state: State, machine: Machine | None) -> MachineState:
+    """The memory map without pods: of the machine, reserved as in the file, or of the file itself."""
+    if machine is None:
+        return without_assignments(state.machine)
+    return default_machine_state(machine, reserved_in(state.machine))
 
 
 def reserved_in(machine: MachineState) -> dict[int, dict[str, int]]:

@@ -21,7 +21,8 @@ from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology
 from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
-from numaudit.memorymanager.memory_start import memory_findings
+from numaudit.memorymanager.memory_start import memory_findings, replayed
+from numaudit.memorymanager.replay import Refusal
 from numaudit.memorymanager.spew import Verification
 from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
@@ -49,6 +50,10 @@ class Outlook:
     findings: tuple[StateFinding, ...]
     starts_now: Answer
     starts_after_reboot: Answer
+    refusal: Refusal | None = None
+    """What the kubelet says to the replay of the file's assignments: on the machine, or, where there is
+    none, on the file's own totals. None = it agrees, or nothing was replayed (see `is_replayed`)."""
+    is_replayed: bool = False
 
     @property
     def is_valid(self) -> bool:
@@ -59,7 +64,10 @@ def examine(checkpoint: Checkpoint, verification: Verification, machine: Machine
     """All findings of one checkpoint. `machine` None = the file stands alone."""
     findings = tuple(_findings(checkpoint, verification, machine, kubelet))
     now, later = outlook(findings, machine is not None or _needs_no_machine(checkpoint))
-    return Outlook(verification, findings, now, later)
+    if not (isinstance(checkpoint, MemoryCheckpoint) and verification.is_valid and checkpoint.policy_name == "Static"):
+        return Outlook(verification, findings, now, later)
+    refusal = replayed(checkpoint, verification, machine, version=kubelet.version)
+    return Outlook(verification, findings, now, later, refusal, is_replayed=True)
 
 
 def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answer, Answer]:

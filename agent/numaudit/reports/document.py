@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from numaudit.evaluation.report import Report
+from numaudit.reports import state_document
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 
@@ -75,7 +76,16 @@ def schema(kind: str) -> dict[str, Any]:
     }
 
 
-KINDS: dict[str, type] = {"Report": Report, "Topology": Topology, "Doctor": Doctor}
+KINDS: dict[str, type] = {
+    "Report": Report,
+    "Topology": Topology,
+    "Doctor": Doctor,
+    "State": state_document.State,
+    "StateList": state_document.StateList,
+    "StateVerification": state_document.StateVerification,
+    "StateVerificationList": state_document.StateVerificationList,
+    "StateDifference": state_document.StateDifference,
+}
 
 
 def topology(machine: Machine) -> Topology:

@@ -1,0 +1,246 @@
+"""`numaudit state`: the kubelet's checkpoints decoded, verified and compared."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from numaudit.cli import options
+from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.errors import InputError, ParseError, Unavailable
+from numaudit.kernel import state_files
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import read_machine
+from numaudit.memorymanager import checkpoint as checkpoints
+from numaudit.memorymanager.checkpoint import DEVICES, Checkpoint, Kind
+from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
+from numaudit.memorymanager.memory_start import default_state
+from numaudit.memorymanager.replay import MissingTarget, replay
+from numaudit.memorymanager.restart import Kubelet, Outlook, examine
+from numaudit.memorymanager.state import State
+from numaudit.memorymanager.state_findings import StateFinding
+from numaudit.memorymanager.strconv import GoSyntaxError, parse_bool
+from numaudit.memorymanager.versions import LATEST, parse_version
+from numaudit.reports import document, state_document
+from numaudit.reports.state_document import StateVerification
+from numaudit.topology.machine import Machine
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_GATE = "PodLevelResourceManagers"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """One file, looked into. `checkpoint` None = it could not be read."""
+
+    verification: StateVerification
+    checkpoint: Checkpoint | None
+
+
+def _kubelet_options(function: options.Function) -> options.Function:
+    version = click.option(
+        "--kubernetes-version",
+        default=f"{LATEST[0]}.{LATEST[1]}",
+        show_default=True,
+        metavar="V",
+        help="The kubelet that is to start with the file.",
+    )
+    gates = click.option(
+        "--feature-gates",
+        metavar=f"{_GATE}=BOOL",
+        help="The gate of that kubelet. Without it: as it was when the file was written.",
+    )
+    return version(gates(function))
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  numaudit state show
+  numaudit state verify /var/lib/kubelet/memory_manager_state
+  numaudit state verify -o json --root ./captured
+  numaudit state diff before/memory_manager_state after/memory_manager_state
+Exit codes: 0 fine, 1 not valid or not the same, 2 usage, 3 this host has no checkpoint or may not be read.
+"""
+)
+def command() -> None:
+    """The kubelet's checkpoints: what they say, whether they are sound, whether the kubelet will start."""
+
+
+@command.command()
+@click.argument("file", required=False, type=_FILE)
+@options.output("table", "json")
+@_kubelet_options
+@options.root
+def show(file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None) -> None:
+    """Decode FILE, or all checkpoints of the kubelet on this host."""
+    looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
+    if output == "json":
+        contents = [None if one.checkpoint is None else state_document.content(one.checkpoint) for one in looked]
+        states = tuple(
+            state_document.State(one.verification, content) for one, content in zip(looked, contents, strict=True)
+        )
+        _write_json("State", states[0]) if file else _write_json("StateList", state_document.StateList(states))
+    else:
+        _print(looked, with_content=True)
+    if any(one.checkpoint is None for one in looked):
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+@command.command()
+@click.argument("file", required=False, type=_FILE)
+@options.output("table", "json")
+@_kubelet_options
+@options.root
+def verify(
+    file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None
+) -> None:
+    """Verify FILE, or all checkpoints of the kubelet on this host: will the kubelet start with them?
+
+    A file of the kubelet's folder, or any file with --root, is also compared with the machine.
+    """
+    looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
+    found = tuple(one.verification for one in looked)
+    is_valid = all(one.valid for one in found)
+    if output == "json" and file is not None:
+        _write_json("StateVerification", found[0])
+    elif output == "json":
+        _write_json("StateVerificationList", state_document.StateVerificationList(is_valid, found))
+    else:
+        _print(looked, with_content=False)
+    if not is_valid:
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+@command.command()
+@click.argument("a", type=_FILE)
+@click.argument("b", required=False, type=_FILE)
+@options.output("table", "json")
+@options.root
+def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
+    """Show what differs between checkpoints A and B.
+
+    Without B, A is a memory_manager_state and is compared with what this machine would hold after a
+    replay of A's assignments.
+    """
+    left = _parse(a)
+    right = _replayed(left, read_machine(options.host(root))) if b is None else _parse(b)
+    if checkpoints.kind(left) != checkpoints.kind(right):
+        raise InputError(f"{a} is a {checkpoints.kind(left)}, {b} a {checkpoints.kind(right)}: give two of a kind")
+    found = state_document.StateDifference(
+        str(a),
+        "this machine" if b is None else str(b),
+        state_document.compare(state_document.content(left), state_document.content(right)),
+    )
+    if output == "json":
+        _write_json("StateDifference", found)
+    else:
+        from numaudit.reports import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        state_tables.print_difference(found, terminal.console())
+    if found.differences:
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+def _kubelet(version: str, gates: str | None) -> Kubelet:
+    pod_level: bool | None = None
+    for pair in gates.split(",") if gates else ():
+        name, _, value = pair.partition("=")
+        try:
+            is_on = parse_bool(value.strip())
+        except GoSyntaxError:
+            raise InputError(f"--feature-gates {pair!r}: write it as {_GATE}=true") from None
+        if name.strip() == _GATE:
+            pod_level = is_on
+    return Kubelet(parse_version(version), pod_level)
+
+
+def _look(file: Path | None, host: Host, is_captured: bool, kubelet: Kubelet) -> list[_Looked]:
+    """The given file, or all that are there. Raises Unavailable when there is none."""
+    if file is not None:
+        is_the_kubelets = is_captured or host.kubelet.resolve() in file.resolve().parents
+        machine = _machine(host) if is_the_kubelets else None
+        data = state_files.read(file)
+        if data is None:
+            raise InputError(f"{file} is gone")
+        return [_look_into(file, None, data, machine, kubelet)]
+    here = {kind: (path, state_files.read(path)) for kind, path in state_files.paths(host).items()}
+    found = [(kind, path, data) for kind, (path, data) in here.items() if data is not None]
+    if not found:
+        raise Unavailable(
+            f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
+            "give the file as an argument"
+        )
+    machine = _machine(host)
+    return [_look_into(path, kind, data, machine, kubelet) for kind, path, data in found]
+
+
+def _machine(host: Host) -> Machine:
+    machine = read_machine(host)
+    unknown = [node.id for node in machine.nodes if node.memory is None]
+    if unknown:
+        raise Unavailable(
+            f"cannot read MemTotal of nodes {unknown} in {host.nodes}, so nothing can be compared with it"
+        )
+    return machine
+
+
+def _look_into(path: Path, kind: Kind | None, data: bytes, machine: Machine | None, kubelet: Kubelet) -> _Looked:
+    try:
+        kind = kind or checkpoints.kind_of(path.name, data)
+        checkpoint = checkpoints.parse(kind, data)
+    except ParseError as error:
+        name = "devices-lost" if kind == DEVICES else "unreadable"
+        return _Looked(state_document.unreadable(str(path), kind, StateFinding(name, str(error))), None)
+    outlook: Outlook = examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
+    found = state_document.verification(str(path), checkpoint, outlook, with_machine=machine is not None)
+    return _Looked(found, checkpoint)
+
+
+def _parse(path: Path) -> Checkpoint:
+    data = state_files.read(path) or b""
+    try:
+        checkpoint = checkpoints.parse(checkpoints.kind_of(path.name, data), data)
+    except ParseError as error:
+        _refuse(path, str(error))
+    if not checkpoints.verify(checkpoint).is_valid:
+        print(f"numaudit: {path}: the checksum is wrong; compared all the same", file=sys.stderr)
+    return checkpoint
+
+
+def _refuse(path: Path, message: str) -> NoReturn:
+    print(f"numaudit: {path}: {message}", file=sys.stderr)
+    click.get_current_context().exit(EXIT_FINDINGS)
+
+
+def _replayed(left: Checkpoint, machine: Machine) -> MemoryCheckpoint:
+    """What the Memory Manager expects on this machine with the file's assignments."""
+    if not isinstance(left, MemoryCheckpoint):
+        raise InputError(f"a {checkpoints.kind(left)} can only be compared with a second file")
+    pod_level = checkpoints.verify(left).form == "V2"
+    state = left.state
+    try:
+        expected = replay(default_state(state, machine), state, pod_level=pod_level)
+    except MissingTarget as missing:
+        raise InputError(f"the assignments do not fit this machine: {missing}") from None
+    return MemoryCheckpoint.of(left.policy_name, State(expected, state.entries, state.pod_entries), pod_level=pod_level)
+
+
+def _write_json(kind: str, value: object) -> None:
+    sys.stdout.buffer.write(document.encode(kind, value))
+
+
+def _print(looked: list[_Looked], *, with_content: bool) -> None:
+    from numaudit.reports import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+    out = terminal.console()
+    for number, one in enumerate(looked):
+        if number:
+            out.print()
+        state_tables.print_verification(one.verification, out)
+        if with_content and one.checkpoint is not None:
+            state_tables.print_content(one.checkpoint, out)
