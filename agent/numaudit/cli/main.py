@@ -19,6 +19,8 @@ _VERBS = {
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
     "doctor": "What this host can measure, and why not.",
     "capture": "Copy what the readers read, for --root.",
+    "metrics": "Every metric of the agent.",
+    "config": "The agent's settings: those in force, and all there are.",
 }
 
 

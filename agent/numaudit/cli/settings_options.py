@@ -1,0 +1,52 @@
+"""The flags that give settings, shared by `agent` and `config`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from numaudit.config import Loaded, load
+from numaudit.errors import InputError
+
+Function = Callable[..., Any]
+
+CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
+
+
+def settings_options(function: Function) -> Function:
+    """--config, --listen, --interval and --set."""
+    for option in (
+        click.option(
+            "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as often as needed."
+        ),
+        click.option("--interval", metavar="DURATION", help="Time between two looks; setting `interval`."),
+        click.option("--listen", metavar="HOST:PORT", help="Where to serve HTTP; setting `listen`."),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help=f"Settings in YAML (docs/config.md); else the file that {CONFIG_VARIABLE} names.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def load_settings(
+    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+) -> Loaded:
+    """Settings of this command line, the environment and the file. Raises InputError."""
+    flags = [
+        (f"--{path}", path, value) for path, value in (("listen", listen), ("interval", interval)) if value is not None
+    ]
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        if not equals:
+            raise InputError(f"--set {assignment}: give KEY=VALUE, such as --set log.format=json")
+        flags.append(("--set", path, value))
+    named = os.environ.get(CONFIG_VARIABLE)
+    return load(config or (Path(named) if named else None), os.environ, flags)

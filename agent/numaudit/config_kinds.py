@@ -1,0 +1,157 @@
+"""Kinds of settings: what a value must look like. YAML gives typed values, flags and the environment give text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class KindOf:
+    """One kind: what a user is told, how a value is read (ValueError = it is wrong), and how it is shown."""
+
+    what: str
+    parse: Callable[[Any], object]
+    show: Callable[[Any], str] = str
+
+
+def text() -> KindOf:
+    """A text without line breaks; empty = unset."""
+
+    def parse(value: object) -> str | None:
+        if not isinstance(value, str) or "\n" in value or "\r" in value:
+            raise ValueError
+        return value or None
+
+    return KindOf("a text", parse, lambda value: value or "")
+
+
+def number(least: int, most: int) -> KindOf:
+    """A whole number."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError
+        return value
+
+    return KindOf(f"a whole number from {least} to {most}", parse)
+
+
+def boolean() -> KindOf:
+    """true or false."""
+
+    def parse(value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in _SWITCH:
+            return _SWITCH[value.lower()]
+        raise ValueError
+
+    return KindOf("true or false", parse, lambda value: "true" if value else "false")
+
+
+def choice(*allowed: str) -> KindOf:
+    """One of some words."""
+
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise ValueError
+        return str(value)
+
+    return KindOf(f"one of {', '.join(allowed)}", parse)
+
+
+def choices(*allowed: str) -> KindOf:
+    """Some of some words, each at most once."""
+
+    def parse(value: object) -> tuple[str, ...]:
+        words = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        if not isinstance(words, list) or len(set(map(str, words))) != len(words) or not set(words) <= set(allowed):
+            raise ValueError
+        return tuple(words)
+
+    return KindOf(f"a list of {', '.join(allowed)}", parse, ", ".join)
+
+
+def duration(least: float, most: float) -> KindOf:
+    """A time in seconds; a plain number is seconds."""
+
+    def parse(value: object) -> float:
+        match = None if isinstance(value, bool) else _DURATION.fullmatch(str(value))
+        if match is None:
+            raise ValueError
+        seconds = float(match[1]) * _SECONDS[match[2]]
+        if not math.isfinite(seconds) or not least <= seconds <= most:
+            raise ValueError
+        return seconds
+
+    return KindOf(f"a duration from {_seconds(least)} to {_seconds(most)}", parse, _seconds)
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:g}ms" if value < 1 else f"{value:g}s"
+
+
+def file() -> KindOf:
+    """A path; empty = unset."""
+
+    def parse(value: object) -> Path | None:
+        if not isinstance(value, str) or "\0" in value:
+            raise ValueError
+        return Path(value) if value else None
+
+    return KindOf("a path", parse, lambda value: "" if value is None else str(value))
+
+
+def address() -> KindOf:
+    """HOST:PORT to listen on; no host = all interfaces; an IPv6 host stands in brackets. Port 0 = any free one."""
+
+    def parse(value: object) -> tuple[str, int]:
+        if not isinstance(value, str):
+            raise ValueError
+        host, colon, port = value.rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise ValueError
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError
+        return host, int(port)
+
+    def show(value: tuple[str, int]) -> str:
+        host, port = value
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    return KindOf("HOST:PORT", parse, show)
+
+
+def mapping() -> KindOf:
+    """Names and texts; on one line as `name=text,name=text`."""
+
+    def parse(value: object) -> tuple[tuple[str, str], ...]:
+        if isinstance(value, str):
+            pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+            if not all(equals and name.strip() for name, equals, _ in pairs):
+                raise ValueError
+            return tuple((name.strip(), what.strip()) for name, _, what in pairs)
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
+            raise ValueError
+        if not all(isinstance(what, str | int | float) for what in value.values()):
+            raise ValueError
+        return tuple((name, str(what)) for name, what in value.items())
+
+    return KindOf(
+        "names and texts (`name: text`, or name=text,name=text)",
+        parse,
+        lambda value: ", ".join(f"{name}={what}" for name, what in value),
+    )
