@@ -65,6 +65,7 @@ def test_devices_on_other_nodes_are_taken_before_those_on_none() -> None:
 def test_the_plugin_ranks_devices_that_are_equally_near() -> None:
     assert given_to(FOUR, 1, "0", prefers=["b", "d"]) == {"b"}
     assert given_to(FOUR, 3, "0", prefers=["d"]) == {"a", "b", "d"}
+    assert given_to(FOUR, 2, "0", prefers=["c", "d"]) == {"a", "b"}
     assert given_to(FOUR, 2, None, prefers=["b", "d"]) == {"b", "d"}
 
 
