@@ -14,6 +14,7 @@ Cause = Literal["mempolicy", "cpuset", "full-node", "unknown"]
 
 def causes(
     wanted: NodeSet,
+    promised: bool,
     allowed: Allowed | None,
     mappings: Mappings | None,
     nodes: Sequence[NodeMemory],
@@ -21,18 +22,24 @@ def causes(
 ) -> tuple[tuple[Cause, str], ...]:
     """Each cause that the evidence supports, with the evidence in words; `unknown` when there is none.
 
-    `wanted` are the nodes where the bytes should be.
+    `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs.
     """
     found: list[tuple[Cause, str]] = []
     if mappings is not None:
         for policy, outside in _policies_outside(mappings, wanted).items():
             found.append(("mempolicy", f"the process's memory policy {policy} put {outside} bytes there"))
-    if allowed is not None and allowed.nodes is not None and allowed.nodes != wanted:
-        found.append(("cpuset", f"cpuset.mems is {allowed.nodes or 'none'}, not {wanted}"))
+    if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
+        what = "promised are" if promised else "its CPUs are on"
+        found.append(("cpuset", f"cpuset.mems is {allowed.nodes or 'none'}, {what} {wanted}"))
     full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
     for node in full:
         found.append(("full-node", f"node {node.node} has {node.free} of {node.total} bytes free"))
     return tuple(found) or (("unknown", "neither a memory policy, the cpuset nor a full node explains it"),)
+
+
+def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:
+    """Does the cpuset itself send bytes elsewhere? Without a promise it may allow more than the nearest nodes."""
+    return allowed != wanted if promised else allowed.isdisjoint(wanted)
 
 
 def _policies_outside(mappings: Mappings, wanted: NodeSet) -> dict[str, int]:

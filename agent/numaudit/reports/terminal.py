@@ -282,7 +282,8 @@ def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Con
     """Why a container is not aligned, what else was found, and which pods were refused."""
     for one in shown:
         if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
-            out.print(Text(f"{display_name(one)}: {one.verdict.name}: {printable(one.verdict.reason)}"))
+            said = f"{one.verdict.name}: {one.verdict.reason}" if one.verdict.name in MISALIGNED else None
+            out.print(Text(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}"))
             for cause in one.verdict.causes:
                 out.print(Text(f"    {cause.cause}: {printable(cause.evidence)}", "dim"))
     for finding in report.findings:

@@ -1,0 +1,188 @@
+"""Verdicts: every one, their order, and what is said when evidence is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from numaudit.evaluation.alignment import Judgements, RemoteShare, Verdict, judge
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Qos, Resident, Snapshot
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+MIB = 1 << 20
+DB = ContainerId(7)
+TWO_NODES = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
+
+
+def container(qos: Qos | None = "Guaranteed", kind: Kind = "container", pod_uid: str | None = "uid") -> Container:
+    return Container(DB, "/kubepods/poduid/c", kind, qos=qos, pod_uid=pod_uid, name="db")
+
+
+def intent(nodes: str | None = "0", policy: str = "Static") -> Intent:
+    """What was promised: 100 MiB on these nodes; `""` = nothing, None = not known."""
+    memory = None
+    if nodes is not None:
+        memory = (PromisedMemory("memory", 100 * MIB, NodeSet.parse(nodes)),) if nodes else ()
+    one = ContainerIntent("uid", "db", cgroups=(DB,), promise=Promise(memory=memory))
+    return Intent(containers=(one,), config=KubeletConfig(memory_manager_policy=policy))
+
+
+def snapshot(
+    promised: Intent | None = None,
+    mems: str | None = "0",
+    cpus: str | None = "0-3",
+    anon: Mapping[int, int] | None = None,
+    cpu_seconds: Mapping[int, float] | None = None,
+    who: Container | None = None,
+) -> Snapshot:
+    bytes_by_node = {0: 100 * MIB, 1: 0} if anon is None else anon
+    return Snapshot(
+        taken_at=1000.0,
+        machine=TWO_NODES,
+        cgroup_mode="v2",
+        containers=(who or container(),),
+        allowed={
+            DB: Allowed(None if mems is None else NodeSet.parse(mems), None if cpus is None else CpuSet.parse(cpus))
+        },
+        resident={DB: Resident(anon=bytes_by_node, shmem={}, file={0: 0, 1: 900 * MIB})},
+        intent=intent() if promised is None else promised,
+        cpu_seconds=None if cpu_seconds is None else {DB: cpu_seconds},
+    )
+
+
+def verdict(taken: Snapshot, earlier: Judgements | None = None, share: RemoteShare | None = None) -> Verdict:
+    shares = None if share is None else {DB: share}
+    return judge(taken, earlier=earlier, remote_shares=shares).verdicts[DB]
+
+
+def test_memory_on_the_promised_node_is_aligned_and_says_that_access_was_not_measured() -> None:
+    assert verdict(snapshot()) == Verdict("aligned", "access not measured")
+
+
+def test_page_cache_on_another_node_is_no_misalignment() -> None:
+    """kubernetes/kubernetes#138523: library pages stay where they were first read."""
+    assert verdict(snapshot()).name == "aligned"
+
+
+def test_measured_access_is_named_with_its_source() -> None:
+    assert verdict(snapshot(), share=RemoteShare("pmu", 0.0, 0.04)).reason == (
+        "at most 4% of the accesses are remote (pmu)"
+    )
+
+
+def test_the_lower_bound_of_remote_access_decides() -> None:
+    assert verdict(snapshot(), share=RemoteShare("pmu", 0.11, 0.5)).name == "remote-access"
+    assert verdict(snapshot(), share=RemoteShare("pmu", 0.10, 0.9)).name == "aligned"
+
+
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [
+        (snapshot(who=container(qos=None, kind="service", pod_uid=None)), "not a Kubernetes container"),
+        (snapshot(who=container(qos="Burstable")), "the pod is Burstable"),
+        (snapshot(who=container(qos="BestEffort")), "the pod is BestEffort"),
+        (snapshot(intent(policy="None")), "the kubelet's memory manager policy is None"),
+        (snapshot(intent("")), "the memory manager holds nothing for it"),
+    ],
+)
+def test_without_a_promise_nothing_is_managed(taken: Snapshot, reason: str) -> None:
+    assert verdict(taken) == Verdict("unmanaged", reason)
+
+
+def test_other_allowed_nodes_than_promised_are_a_drift() -> None:
+    assert verdict(snapshot(mems="0-1")).name == "drifted"
+    assert verdict(snapshot(mems="1")).reason == "allowed nodes are 1, promised are 0"
+    assert verdict(snapshot(mems="")).reason == "allowed nodes are none, promised are 0"
+
+
+def test_a_drift_needs_no_knowledge_of_where_bytes_are() -> None:
+    assert verdict(replace(snapshot(mems="1"), resident={})).name == "drifted"
+
+
+def test_cpu_time_on_other_nodes_is_remote_above_five_percent() -> None:
+    assert verdict(snapshot(cpus="0-7", cpu_seconds={0: 94.0, 1: 6.0})).name == "cpu-remote"
+    assert verdict(snapshot(cpus="0-7", cpu_seconds={0: 95.0, 1: 5.0})).name == "aligned"
+
+
+def test_an_idle_container_is_judged_by_its_allowed_cpus() -> None:
+    idle = verdict(snapshot(cpus="0-7", cpu_seconds={}))
+    assert idle == Verdict("cpu-remote", "50% of the allowed CPUs are on other nodes than 0 (idle)")
+    assert verdict(snapshot(cpus="0-3", cpu_seconds={})).name == "aligned"
+
+
+def test_without_measured_cpu_time_the_allowed_cpus_decide_and_the_verdict_says_so() -> None:
+    assert "CPU time was not measured" in verdict(snapshot(cpus="4-7")).reason
+
+
+def test_only_cpu_time_since_the_previous_look_counts() -> None:
+    before = snapshot(cpus="0-7", cpu_seconds={0: 0.0, 1: 100.0})
+    now = snapshot(cpus="0-7", cpu_seconds={0: 50.0, 1: 100.0})
+    assert judge(now, before=before).verdicts[DB].name == "aligned"
+
+
+def test_bytes_outside_are_a_spill_when_two_looks_in_a_row_see_them() -> None:
+    taken = snapshot(anon={0: 90 * MIB, 1: 10 * MIB})
+    first = judge(taken)
+    assert first.verdicts[DB].name == "unknown"
+    assert "second look" in first.verdicts[DB].reason
+    assert verdict(taken, first).name == "spilled"
+
+
+def test_a_spill_that_was_gone_in_between_counts_anew() -> None:
+    spilling = snapshot(anon={0: 90 * MIB, 1: 10 * MIB})
+    healed = judge(snapshot(), earlier=judge(spilling))
+    assert verdict(spilling, healed).name == "unknown"
+
+
+@pytest.mark.parametrize("outside", [MIB, 10 * MIB])
+def test_a_spill_is_more_than_a_mebibyte_and_more_than_one_percent(outside: int) -> None:
+    inside = 99 * outside if outside > MIB else MIB
+    taken = snapshot(anon={0: inside, 1: outside})
+    assert verdict(taken, judge(taken)).name == "aligned"
+
+
+def test_a_spill_outweighs_remote_cpus_since_the_memory_is_not_where_intended() -> None:
+    taken = snapshot(cpus="4-7", anon={0: 50 * MIB, 1: 50 * MIB})
+    assert verdict(taken, judge(taken)).name == "spilled"
+
+
+def test_a_promise_over_two_nodes_is_split() -> None:
+    taken = snapshot(intent("0-1"), mems="0-1", cpus="0-7", anon={0: 50 * MIB, 1: 50 * MIB})
+    assert verdict(taken).name == "split"
+
+
+@pytest.mark.parametrize(
+    ("taken", "missing"),
+    [
+        (snapshot(intent(None)), "what was promised is not known"),
+        (replace(snapshot(), intent=None), "what was promised is not known"),
+        (snapshot(Intent(containers=())), "what was promised is not known"),
+        (snapshot(mems=None), "allowed nodes are not known"),
+        (replace(snapshot(), resident={}), "where the bytes are is not known"),
+        (snapshot(cpus=None), "allowed CPUs are not known"),
+    ],
+)
+def test_missing_evidence_makes_the_verdict_unknown_and_is_named(taken: Snapshot, missing: str) -> None:
+    found = verdict(taken)
+    assert found.name == "unknown"
+    assert missing in found.reason
+
+
+def test_pause_sandboxes_and_remainders_of_pods_are_not_judged() -> None:
+    assert judge(snapshot(who=container(kind="sandbox"))).verdicts == {}
+    assert judge(snapshot(who=container(kind="pod"))).verdicts == {}
+    assert judge(snapshot(who=replace(container(kind="slice"), whole=False))).verdicts == {}
+
+
+def test_a_verdict_keeps_the_time_of_the_look_that_saw_it_first() -> None:
+    aligned = judge(snapshot())
+    drifted = judge(replace(snapshot(mems="1"), taken_at=2000.0), earlier=aligned)
+    later = judge(replace(snapshot(mems="1"), taken_at=3000.0), earlier=drifted)
+    healed = judge(replace(snapshot(), taken_at=4000.0), earlier=later)
+    assert aligned.verdicts[DB].since is None
+    assert drifted.verdicts[DB].since == later.verdicts[DB].since == 2000.0
+    assert healed.verdicts[DB].since == 4000.0
