@@ -10,12 +10,14 @@ from numaudit.errors import NumauditError
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.probes.loader import diagnose
+from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
 
 def examine(host: Host) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other."""
-    return tuple(_guarded(name, host, check) for name, check in _CHECKS.items())
+    return (*(_guarded(name, host, check) for name, check in _CHECKS.items()), *_probes(host))
 
 
 def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:
@@ -23,6 +25,13 @@ def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Chec
         return check(name, host)
     except (NumauditError, OSError, ValueError) as error:
         return Check(name, "missing", explain(error))
+
+
+def _probes(host: Host) -> tuple[Check, ...]:
+    """Each BPF program is tried: loaded, attached, and taken out again."""
+    with Session.open(host, cgroups=1, nodes=1) as session:
+        found = diagnose(session.outcomes)
+    return tuple(Check(f"bpf {one.probe}", "missing" if one.reason else "ok", one.text, one.hint) for one in found)
 
 
 def _kernel(name: str, host: Host) -> Check:
