@@ -11,6 +11,7 @@ from numaudit.collectors.allocation import Allocation
 from numaudit.collectors.allowed import AllowedNodes
 from numaudit.collectors.base import Run
 from numaudit.collectors.cpu_time import CpuTime
+from numaudit.collectors.intent import Collected, KubeletIntent
 from numaudit.collectors.mappings import ProcessMappings
 from numaudit.collectors.node import Nodes
 from numaudit.collectors.residency import Residency
@@ -26,6 +27,7 @@ from numaudit.topology.machine import Machine
 _NOTHING_ALLOWED: dict[ContainerId, Allowed] = {}
 _NOTHING_RESIDENT: tuple[dict[ContainerId, Resident], Resident | None] = ({}, None)
 _NO_NODES: tuple[NodeMemory, ...] = ()
+_NOTHING_INTENDED: Collected | None = None
 _NO_MAPPINGS: dict[ContainerId, Mappings] = {}
 _NO_CPU_TIME: Mapping[ContainerId, Mapping[int, float]] | None = None
 _NO_ALLOCATION: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
@@ -42,6 +44,7 @@ class Observer:
     hierarchies: Hierarchies
     inventory: Inventory
     reader: Reader
+    kubelet: KubeletIntent
 
     @classmethod
     def of(cls, host: Host) -> Observer:
@@ -50,7 +53,7 @@ class Observer:
         hierarchies = find_hierarchies(host)
         sizes = sorted({pages.page_size for node in machine.nodes for pages in node.huge_pages if pages.total})
         reader = Reader(hierarchies, tuple(sizes), machine.page_size)
-        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader)
+        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, KubeletIntent.of(host))
 
     def open_probes(self) -> Session:
         """Load the BPF programs, each as far as this host lets it. The session is the caller's to close."""
@@ -65,6 +68,8 @@ class Observer:
         allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
         resident, unattributed = run("residency", partial(Residency(self.reader).collect, census), _NOTHING_RESIDENT)
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
+        # After the census: whatever had a cgroup then was promised its memory before.
+        intended = run("intent", partial(self.kubelet.collect, census.containers), _NOTHING_INTENDED)
         cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
         if session is not None:
             cpu_seconds = run("cpu_time", partial(CpuTime(session, self.hierarchies).collect, census), _NO_CPU_TIME)
@@ -79,7 +84,7 @@ class Observer:
             taken_at=time.time(),
             machine=self.machine,
             cgroup_mode=self.hierarchies.mode,
-            containers=census.containers,
+            containers=census.containers if intended is None else intended.containers,
             allowed=allowed,
             resident=resident,
             mappings=mappings,
@@ -87,6 +92,7 @@ class Observer:
             unattributed=unattributed,
             cpu_seconds=cpu_seconds,
             allocated_bytes=allocated,
+            intent=None if intended is None else intended.intent,
             outcomes=tuple(run.outcomes),
         )
 

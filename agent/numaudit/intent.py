@@ -217,7 +217,7 @@ class KubeletConfig:
     """The KubeletConfiguration in force, drop-in files and flags folded in; `memorymanager.kubelet.read_kubelet`
     reads it. It has only the fields that were set somewhere."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Field of this class -> where it came from: `flag`, `file`, `configz`, `default`, `log`, `checkpoint`, `metrics`."""
+    """Field of this class -> `flag`, `file`, `configz`, `default`, `log`, `checkpoint` or `metrics`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic, time
 
@@ -36,6 +36,9 @@ from numaudit.snapshot import Container
 SELDOM = 60.0
 """Seconds between two looks at what changes only when the kubelet starts."""
 
+
+_AFTER_PODS = timedelta(days=180)
+"""A captured log goes on for less than this after its newest pod came, and began less than that before."""
 
 _Good = tuple[MemoryCheckpoint | None, CpuCheckpoint | None, DeviceCheckpoint | None]
 
@@ -76,13 +79,15 @@ class KubeletIntent:
         """The running kubelet of this host, or what a captured tree has of one."""
         if host.is_live:
             return cls(host, Live(host, podresources.Client(_socket(host))), JournalLog())
-        return cls(host, Recorded(host.answers), FileLog(host.answers / "kubelet.log"))
+        return cls(host, Recorded(host.answers), FileLog(host.answers / "kubelet.log", "numaudit/kubelet.log"))
 
     def collect(self, containers: Sequence[Container], _: Skipped) -> Collected:
         """Look at every source once. Raises Unavailable where there is no kubelet at all."""
         self._find_kubelet()
         if self._pid is None and not self.host.kubelet.is_dir() and not self.host.answers.is_dir():
-            raise Unavailable(f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet}")
+            raise Unavailable(
+                f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}"
+            )
         self._settings.ask(self._read_settings)
         # Checkpoints before pods: a pod that is in the older of the two and not in the newer one is gone.
         now = time()
@@ -164,7 +169,10 @@ class KubeletIntent:
                 self.answers.resources = podresources.Client(_socket(self.host))
 
     def _watch(self) -> None:
-        self._files = {kind: WatchedCheckpoint(kind, path) for kind, path in state_files.paths(self.host).items()}
+        self._files = {
+            kind: WatchedCheckpoint(kind, path, self.host.name_of(path))
+            for kind, path in state_files.paths(self.host).items()
+        }
         self._by_container = None
 
     def _read_pods(self) -> tuple[PodList, str | None]:
@@ -185,13 +193,12 @@ class KubeletIntent:
         return self._admissions, reason
 
     def _log_until(self) -> datetime:
-        """klog's text has no year: now for a live log, the file's own time for a captured one."""
-        if self.host.is_live or not isinstance(self.log, FileLog):
+        """klog's text has no year: a live log is of now, a captured one of the time of the captured pods."""
+        if self.host.is_live:
             return datetime.now().astimezone()
-        try:
-            return datetime.fromtimestamp(self.log.path.stat().st_mtime, UTC)
-        except OSError:
-            return datetime.now(UTC)
+        pods = {} if self._pods.value is None else self._pods.value.pods
+        newest = max((pod.created_at for pod in pods.values() if pod.created_at is not None), default=None)
+        return datetime.now(UTC) if newest is None else datetime.fromtimestamp(newest, UTC) + _AFTER_PODS
 
     def _good(self) -> _Good:
         memory, cpu, devices = (self._files[kind].good for kind in (MEMORY, CPU, DEVICES))

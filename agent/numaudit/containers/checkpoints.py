@@ -22,6 +22,8 @@ class WatchedCheckpoint:
 
     kind: Kind
     path: Path
+    shown: str
+    """The path as messages call it."""
     good: Checkpoint | None = None
     health: CheckpointHealth = field(init=False)
     _stamp: tuple[int, int, int] | None = None
@@ -39,10 +41,10 @@ class WatchedCheckpoint:
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            self._fail("absent", f"no file {self.path}")
+            self._fail("absent", f"no file {self.shown}")
             return
         except OSError as error:
-            self._fail("unreadable", f"cannot read {self.path}: {error.strerror or error}; run as root")
+            self._fail("unreadable", f"cannot read {self.shown}: {error.strerror or error}; run as root")
             return
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
         if stamp != self._stamp or self.health.problem == "unreadable":
@@ -58,12 +60,12 @@ class WatchedCheckpoint:
             self._fail("unreadable", str(error), written_at)
             return
         if data is None:
-            self._fail("absent", f"no file {self.path}")
+            self._fail("absent", f"no file {self.shown}")
             return
         try:
             found = checkpoints.parse(self.kind, data)
         except ParseError as error:
-            self._fail("not understood", f"{self.path}: {error}", written_at)
+            self._fail("not understood", f"{self.shown}: {error}", written_at)
             return
         verification = checkpoints.verify(found)
         policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
@@ -71,7 +73,7 @@ class WatchedCheckpoint:
             newer = f"; it has keys unknown here ({', '.join(found.unknown[:3])}), maybe of a newer kubelet"
             self._fail(
                 "checksum",
-                f"{self.path}: the checksum is {verification.stored}, its content gives {verification.computed}"
+                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}"
                 + (newer if found.unknown else ""),
                 written_at,
                 policy,

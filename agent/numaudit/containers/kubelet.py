@@ -69,7 +69,7 @@ class Recorded:
         except FileNotFoundError:
             raise Unavailable(f"the captured tree has no {self.folder.name}/{name}") from None
         except OSError as error:
-            raise Unavailable(f"cannot read {self.folder / name}: {error.strerror or error}") from None
+            raise Unavailable(f"cannot read {self.folder.name}/{name}: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,29 +46,30 @@ def read_settings(host: Host, pid: int | None) -> Settings:
 
     Raises Unavailable when there is neither, or a file cannot be read or is not understood.
     """
-    flags, reason = Flags(), None
-    if pid is not None:
-        flags = _flags(host, pid)
-    main = host.at(flags.config) if flags.config else None
-    if pid is None:
-        main = next((host.at(path) for path in _USUAL_FILES if host.at(path).exists()), None)
-        if main is None:
-            raise Unavailable("no kubelet process and no configuration file in a usual place is visible")
-        reason = f"flags are not known: no kubelet process is visible; only {main} was read"
-    files = [_read(path) for path in ([main] if main is not None else [])]
+    flags, unseen = _flags(host, pid)
+    paths = [host.at(flags.config)] if flags.config else []
+    if unseen is not None:
+        paths = [path for path in map(host.at, _USUAL_FILES) if path.exists()][:1]
+        if not paths:
+            raise Unavailable(f"{unseen}, and there is no configuration file in a usual place")
+        unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
     if flags.config_dir:
-        files.extend(_read(path) for path in _drop_ins(host.at(flags.config_dir)))
-    config = kubelet_config.settle(kubelet_config.merge(files, flags.fields), flags.fields, "file")
-    return Settings(config, flags.root_dir, reason)
+        paths.extend(_drop_ins(host.at(flags.config_dir)))
+    merged = kubelet_config.merge([_read(host, path) for path in paths], flags.fields)
+    return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen)
 
 
-def _flags(host: Host, pid: int) -> Flags:
+def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
+    """The flags, or why they cannot be seen."""
+    if pid is None:
+        return Flags(), "no kubelet process is visible"
     path = host.proc / str(pid) / "cmdline"
     try:
-        arguments = read_text(path).split("\0")[1:]
-        return kubelet_config.read_flags(arguments)
+        text = read_text(path)
     except OSError as error:
-        raise Unavailable(f"cannot read {path}: {error.strerror or error}") from None
+        return Flags(), f"cannot read {host.name_of(path)}: {error.strerror or error}"
+    try:
+        return kubelet_config.read_flags(text.removesuffix("\0").split("\0")[1:]), None
     except ParseError as error:
         raise Unavailable(f"the kubelet's command line is not understood: {error}") from None
 
@@ -78,10 +79,10 @@ def _drop_ins(folder: Path) -> Iterator[Path]:
     yield from sorted(path for path in folder.rglob("*.conf") if path.is_file())
 
 
-def _read(path: Path) -> Document:
+def _read(host: Host, path: Path) -> Document:
     try:
         return kubelet_config.parse_file(read_text(path))
     except OSError as error:
-        raise Unavailable(f"cannot read {path}: {error.strerror or error}") from None
+        raise Unavailable(f"cannot read {host.name_of(path)}: {error.strerror or error}") from None
     except ParseError as error:
-        raise Unavailable(f"{path}: {error}") from None
+        raise Unavailable(f"{host.name_of(path)}: {error}") from None

@@ -51,6 +51,8 @@ class FileLog:
     """Follows a file over renames and truncations. What a rotation left unread in the old file is read first."""
 
     path: Path
+    shown: str
+    """The path as messages call it."""
     at_once: int = AT_ONCE
     backlog: int = BACKLOG
     lost: int = 0
@@ -84,7 +86,7 @@ class FileLog:
         try:
             file = self.path.open("rb")
         except OSError as error:
-            raise Unavailable(f"cannot read {self.path}: {error.strerror or error}") from None
+            raise Unavailable(f"cannot read {self.shown}: {error.strerror or error}") from None
         self.close()
         self._file = file
         self._begin(0)

@@ -68,6 +68,10 @@ class Host:
         """A path the kernel names (a mount point, say) inside this root."""
         return self.root / absolute.lstrip("/")
 
+    def name_of(self, path: Path) -> str:
+        """A path inside this root as the host itself calls it, for messages."""
+        return f"/{path.relative_to(self.root)}" if path.is_relative_to(self.root) else str(path)
+
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes:
     """A whole file by plain system calls. Raises OSError, also when it is larger than `limit`."""
