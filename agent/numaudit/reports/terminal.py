@@ -20,13 +20,15 @@ _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _UNKNOWN = "?"
 _NODE_COLUMNS = 8
 _SMALL = 1 << 20
+_WIDER_THAN_ANY_PATH = 1 << 16
 _VERDICT_STYLE = {"aligned": "green", "unknown": "yellow", **dict.fromkeys(MISALIGNED, "red")}
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red", "partial": "yellow"}
 
 
 def console() -> Console:
     """Standard output: colour and line width only for a terminal; a pipe gets whole lines."""
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 1000)
+    width = None if sys.stdout.isatty() else _WIDER_THAN_ANY_PATH
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
 def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
@@ -96,12 +98,12 @@ def print_doctor(checks: Sequence[Check], out: Console) -> None:
 
 
 def size(value: int | None) -> str:
-    """Bytes in binary units with three digits at most: 1.5G, 50.1M, 4K, 0; `?` when not known."""
+    """Bytes in binary units, one decimal below 100: 1.5G, 50.1M, 4K, 0; `?` when not known."""
     if value is None:
         return _UNKNOWN
     for unit, letter in _UNITS:
         if abs(value) >= unit:
-            amount = value / unit
+            amount = round(value / unit, 1)
             return f"{amount:.1f}{letter}" if abs(amount) < 100 and value % unit else f"{amount:.0f}{letter}"
     return str(value)
 
@@ -196,7 +198,9 @@ def _node_cell(node: int, container: ContainerReport) -> str:
 
 
 def _by_node_cell(container: ContainerReport) -> str:
-    rows = [(row.numa_node, _judged(row)) for row in container.resident or ()]
+    if container.resident is None:
+        return _UNKNOWN
+    rows = [(row.numa_node, _judged(row)) for row in container.resident]
     return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
 
 

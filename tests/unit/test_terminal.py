@@ -1,0 +1,168 @@
+"""The tables: sizes, names from outside, unknown against zero, many nodes."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from numaudit.evaluation.build import build
+from numaudit.evaluation.report import Report
+from numaudit.reports import terminal
+from numaudit.reports.terminal import print_doctor, print_report, printable, size
+from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+MIB = 1 << 20
+
+
+def _report(path: str = "/a", nodes: int = 2, resident: Resident | None = None) -> Report:
+    """One group that holds 3 MiB on node 1, unless told otherwise."""
+    id_ = ContainerId(1)
+    return build(
+        Snapshot(
+            taken_at=0,
+            machine=Machine(tuple(Node(node, CpuSet.of(node)) for node in range(nodes))),
+            cgroup_mode="v2",
+            containers=(Container(id_, path, "group"),),
+            allowed={id_: Allowed(NodeSet.of(0, 1), CpuSet.of(0))},
+            resident={id_: Resident(anon={0: 0, 1: 3 * MIB}) if resident is None else resident},
+            nodes=tuple(NodeMemory(node, 1 << 30, 0, Resident()) for node in range(nodes)),
+            unattributed=Resident(anon={0: 0}),
+        )
+    )
+
+
+def _printed(report: Report, wide: bool = False) -> str:
+    """As a pipe gets it."""
+    file = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", file)
+        print_report(report, terminal.console(), wide=wide)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "?"),
+        (0, "0"),
+        (1, "1"),
+        (1023, "1023"),
+        (1024, "1K"),
+        (1536, "1.5K"),
+        (99 * 1024 + 1000, "100K"),
+        (100 * 1024, "100K"),
+        (4 * MIB, "4M"),
+        ((1 << 30) - 1, "1024M"),
+        (52 * MIB + MIB // 10, "52.1M"),
+        (3 << 40, "3T"),
+        (5000 << 40, "5000T"),
+        (-1536, "-1.5K"),
+        (-(4 << 30), "-4G"),
+    ],
+)
+def test_a_size_is_short(value: int | None, text: str) -> None:
+    assert size(value) == text
+
+
+@given(st.integers(-(1 << 50), 1 << 50))
+def test_any_size_is_within_five_percent_and_short(value: int) -> None:
+    match = re.fullmatch(r"(-?\d{1,4}(?:\.\d)?)([KMGT]?)", size(value))
+    assert match is not None
+    shown = float(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
+    assert abs(shown - value) <= abs(value) * 0.05
+    assert len(match[1].lstrip("-")) <= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain name", "plain name"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x7f\x9b\u2028\u202e", "\\x7f\\x9b\\u2028\\u202e"),
+        ("über/数", "über/数"),
+        ("\udcff", "\\udcff"),
+        ("\xa0", "\\xa0"),
+    ],
+)
+def test_control_characters_and_broken_utf8_are_shown_as_escapes(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_any_name_is_one_printable_line(text: str) -> None:
+    assert printable(text).isprintable()
+    printable(text).encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["[red]x[/red]", "[/nothing]", "[b]", ":smile:", "a[link=http://x]y", "\x1b]0;title\x07", "x" * 1500, "two\nlines"],
+)
+def test_a_name_is_shown_as_it_is_whatever_it_holds(name: str) -> None:
+    report = _report(f"/{name}")
+    for wide in (False, True):
+        text = _printed(report, wide)
+        assert printable(f"/{name}") in text
+        assert text.splitlines()[1].startswith(printable(f"/{name}"))
+        assert "\x1b" not in text
+
+
+def test_a_hint_is_shown_as_it_is() -> None:
+    file = io.StringIO()
+    check = Check("cgroup", "missing", "no [memory] controller", "add [/etc/x]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", file)
+        print_doctor([check], terminal.console())
+    assert "no [memory] controller" in file.getvalue()
+    assert "-> add [/etc/x]" in file.getvalue()
+
+
+def test_a_terminal_gets_colour_and_a_pipe_does_not() -> None:
+    colour = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=200)
+    print_report(_report(), colour)
+    assert isinstance(colour.file, io.StringIO)
+    assert "\x1b[31m" in colour.file.getvalue()
+    assert "\x1b" not in _printed(_report())
+
+
+@pytest.mark.parametrize("nodes", [2, 8, 9, 12])
+def test_bytes_by_node_are_shown_for_any_number_of_nodes(nodes: int) -> None:
+    row = _printed(_report(nodes=nodes)).splitlines()[1]
+    assert ("N1:3M" in row) == (nodes > 8)
+    assert "3M" in row.split()
+
+
+@pytest.mark.parametrize("nodes", [2, 12])
+def test_bytes_that_are_not_known_are_a_question_mark_for_any_number_of_nodes(nodes: int) -> None:
+    report = _report(nodes=nodes)
+    (container,) = report.containers
+    unread = replace(container, resident=None, judged_bytes=None, remote_bytes=None)
+    row = _printed(replace(report, containers=(unread,))).splitlines()[1].split()
+    assert "-" not in row
+    assert "0" not in row[3:]
+    assert row.count("?") == 4 + (nodes if nodes == 2 else 1)
+
+
+def test_types_that_the_kernel_does_not_show_are_a_question_mark() -> None:
+    header, row = _printed(_report(resident=Resident(anon={0: 3 * MIB, 1: 0})), wide=True).splitlines()[:2]
+    at = header.index("SHMEM") + len("SHMEM") - 1
+    assert row[at] == "?"
+
+
+def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
+    report = _report(resident=Resident(anon={0: 1}, file={0: 2}))
+    (container,) = report.containers
+    parent = replace(report, containers=(replace(container, whole=False),))
+    assert "1 cgroups that hold less than 1 MiB" in _printed(parent)
+    assert "/a " not in _printed(parent)
+    assert "/a " in _printed(parent, wide=True)
+    assert "/a " in _printed(report)
