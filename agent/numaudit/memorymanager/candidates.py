@@ -12,14 +12,11 @@ from functools import lru_cache
 from typing import Literal
 
 from numaudit.errors import InputError
-from numaudit.memorymanager.hints import TopologyHint
+from numaudit.memorymanager.hints import TopologyHint, candidate_masks
 from numaudit.memorymanager.machine_state import UINT64
 from numaudit.memorymanager.requests import Requests
 from numaudit.memorymanager.state import MachineState
 from numaudit.topology.nodeset import NodeSet
-
-MOST_NODES = 16
-"""The kubelet tries every set of nodes, 2^n of them; beyond 16 nodes neither it nor we would end."""
 
 Reusable = Mapping[NodeSet, Mapping[str, int]]
 """What a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
@@ -249,11 +246,9 @@ def _check_resources(machine: MachineState, requests: Requests) -> None:
 @lru_cache(maxsize=8)
 def _candidates(nodes: NodeSet) -> tuple[_Candidate, ...]:
     """All sets of one or more nodes, by size and then in order. Computed once for each machine."""
-    if len(nodes) > MOST_NODES:
-        raise InputError(f"{len(nodes)} NUMA nodes have 2^{len(nodes)} candidate sets; at most {MOST_NODES} are tried")
     index_of: dict[int, int] = {0: -1}
     candidates: list[_Candidate] = []
-    for mask in nodes.subsets():
+    for mask in candidate_masks(nodes):
         last = mask.mask.bit_length() - 1
         candidates.append(
             _Candidate(
