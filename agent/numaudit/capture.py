@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from numaudit.containers import kubelet_process, recording
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
@@ -56,6 +57,7 @@ def _into(host: Host, tree: Path) -> Summary:
         _copy_cgroups(host, tree, summary)
         for folder in _pod_log_folders(host):
             _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
+        _record(host, tree, summary)
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename or tree}: {error.strerror}") from error
     return summary
@@ -97,6 +99,27 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
+def _record(host: Host, tree: Path, summary: Summary) -> None:
+    """The kubelet's settings, and its answers when it can be asked."""
+    pid = kubelet_process.find(host)
+    files: tuple[Path, ...] = ()
+    flags = None
+    try:
+        files = kubelet_process.config_files(host)
+        flags = None if pid is None else kubelet_process.command_line(host, pid)
+    except (Unavailable, OSError):
+        summary.skipped += 1
+    for file in files:
+        _copy(host, file, tree, summary)
+    if flags is not None:
+        _write(tree / f"proc/{pid}/cmdline", flags, summary)
+    for name, content in recording.record(host):
+        if content is None:
+            summary.skipped += 1
+        else:
+            _write(tree / "numaudit" / name, content, summary)
+
+
 def _pod_log_folders(host: Host) -> list[Path]:
     folder = host.at("/var/log/pods")
     return sorted(folder.iterdir()) if folder.is_dir() else []
@@ -108,7 +131,10 @@ def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
     except OSError:
         summary.skipped += 1
         return
-    target = _at(host, file, tree)
+    _write(_at(host, file, tree), content, summary)
+
+
+def _write(target: Path, content: bytes, summary: Summary) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     summary.files += 1

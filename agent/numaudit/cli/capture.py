@@ -22,7 +22,8 @@ def command(target: Path) -> None:
     """Copy what the readers read into a folder or an archive, for use with --root.
 
     It holds figures, cgroup paths, process names and mounts, but no memory content, environment
-    or command line.
+    or command line. Of a kubelet it holds the settings, and answers without the pods' commands
+    and environments.
     """
     summary = capture(Host(), target)
     click.echo(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from time import monotonic, time
 
 from numaudit.collectors.base import Skipped
@@ -78,7 +77,7 @@ class KubeletIntent:
     def of(cls, host: Host) -> KubeletIntent:
         """The running kubelet of this host, or what a captured tree has of one."""
         if host.is_live:
-            return cls(host, Live(host, podresources.Client(_socket(host))), JournalLog())
+            return cls(host, Live(host, podresources.Client(podresources.socket(host))), JournalLog())
         return cls(host, Recorded(host.answers), FileLog(host.answers / "kubelet.log", "numaudit/kubelet.log"))
 
     def collect(self, containers: Sequence[Container], _: Skipped) -> Collected:
@@ -166,7 +165,7 @@ class KubeletIntent:
             self.host = replace(self.host, kubelet_root=settings.root_dir)
             self._watch()
             if isinstance(self.answers, Live):
-                self.answers.resources = podresources.Client(_socket(self.host))
+                self.answers.resources = podresources.Client(podresources.socket(self.host))
 
     def _watch(self) -> None:
         self._files = {
@@ -253,7 +252,3 @@ def _state_of(name: SourceName, file: WatchedCheckpoint) -> SourceState:
     if file.is_current:
         return SourceState(name, "ok", None, file.health.last_good_at)
     return SourceState(name, "missing" if file.good is None else "old", file.health.detail, file.health.last_good_at)
-
-
-def _socket(host: Host) -> Path:
-    return host.kubelet / "pod-resources/kubelet.sock"

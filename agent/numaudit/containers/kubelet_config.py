@@ -89,6 +89,11 @@ def read_flags(arguments: Sequence[str]) -> Flags:
     return Flags(fields, config, config_dir, root_dir)
 
 
+def known_flags(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Only those flags of a command line that `read_flags` reads, as --name=value."""
+    return tuple(f"--{name}={value}" for name, values in _collect(arguments).items() for value in values)
+
+
 def _collect(arguments: Sequence[str]) -> dict[str, list[str]]:
     given: dict[str, list[str]] = {}
     left = iter(arguments)

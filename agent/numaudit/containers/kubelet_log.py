@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from numaudit.errors import ParseError
@@ -194,6 +194,15 @@ def parse(line: str, *, until: datetime, at: float | None = None) -> Event | Non
         return None
     when = _time(match, until) if at is None else at
     return build(when, _fields(match["fields"]))
+
+
+def in_utc(line: str, event: Event) -> str:
+    """The line that gave this event, with klog's time in UTC, as a captured log has it."""
+    match = _TEXT.match(line)
+    if match is None or event.at is None:
+        return line
+    when = datetime.fromtimestamp(event.at, UTC)
+    return f"{line[: match.start('month')]}{when:%m%d %H:%M:%S.%f}{line[match.end('time') :]}"
 
 
 def _parse_json(line: str, at: float | None) -> Event | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,14 +46,11 @@ def read_settings(host: Host, pid: int | None) -> Settings:
     Raises Unavailable when there is neither, or a file cannot be read or is not understood.
     """
     flags, unseen = _flags(host, pid)
-    paths = [host.at(flags.config)] if flags.config else []
+    paths = _config_files(host, flags, unseen)
     if unseen is not None:
-        paths = [path for path in map(host.at, _USUAL_FILES) if path.exists()][:1]
         if not paths:
             raise Unavailable(f"{unseen}, and there is no configuration file in a usual place")
         unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
-    if flags.config_dir:
-        paths.extend(_drop_ins(host.at(flags.config_dir)))
     merged = kubelet_config.merge([_read(host, path) for path in paths], flags.fields)
     return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen)
 
@@ -63,20 +59,36 @@ def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
     """The flags, or why they cannot be seen."""
     if pid is None:
         return Flags(), "no kubelet process is visible"
-    path = host.proc / str(pid) / "cmdline"
     try:
-        text = read_text(path)
+        return kubelet_config.read_flags(_arguments(host, pid)), None
     except OSError as error:
-        return Flags(), f"cannot read {host.name_of(path)}: {error.strerror or error}"
-    try:
-        return kubelet_config.read_flags(text.removesuffix("\0").split("\0")[1:]), None
+        return Flags(), f"cannot read /proc/{pid}/cmdline: {error.strerror or error}"
     except ParseError as error:
         raise Unavailable(f"the kubelet's command line is not understood: {error}") from None
 
 
-def _drop_ins(folder: Path) -> Iterator[Path]:
-    """All *.conf files in and below the folder, in the order of their paths."""
-    yield from sorted(path for path in folder.rglob("*.conf") if path.is_file())
+def config_files(host: Host) -> tuple[Path, ...]:
+    """The configuration files that `read_settings` reads. Raises Unavailable as it does."""
+    return tuple(_config_files(host, *_flags(host, find(host))))
+
+
+def command_line(host: Host, pid: int) -> bytes:
+    """The kubelet's /proc/PID/cmdline with only the flags that are read here. Raises OSError."""
+    return "\0".join(["kubelet", *kubelet_config.known_flags(_arguments(host, pid)), ""]).encode()
+
+
+def _arguments(host: Host, pid: int) -> list[str]:
+    return read_text(host.proc / str(pid) / "cmdline").removesuffix("\0").split("\0")[1:]
+
+
+def _config_files(host: Host, flags: Flags, unseen: str | None) -> list[Path]:
+    """The file and the drop-in files that the flags name, else one in a usual place."""
+    if unseen is not None:
+        return [path for path in map(host.at, _USUAL_FILES) if path.exists()][:1]
+    paths = [host.at(flags.config)] if flags.config else []
+    if flags.config_dir:
+        paths.extend(sorted(path for path in host.at(flags.config_dir).rglob("*.conf") if path.is_file()))
+    return paths
 
 
 def _read(host: Host, path: Path) -> Document:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices, PromisedMemory
+from numaudit.kernel.host import Host
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ def _cpus(ids: Iterable[int], where: str) -> CpuSet:
         return CpuSet.from_ids(ids)
     except ValueError as error:
         raise ParseError(f"{where}: {error}") from None
+
+
+def socket(host: Host) -> Path:
+    """Where the kubelet of this host answers."""
+    return host.kubelet / "pod-resources/kubelet.sock"
 
 
 @dataclass(slots=True)

@@ -187,6 +187,60 @@ def _seconds(value: object) -> float | None:
     return None if when.tzinfo is None else when.timestamp()
 
 
+def without_secrets(body: bytes) -> bytes:
+    """The same list with only the fields that are read here: commands and environments hold secrets.
+
+    Raises ParseError when it is no list of pods.
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not a list of pods: {error}") from None
+    return msgspec.json.format(msgspec.json.encode(_kept(document, _READ)), indent=1)
+
+
+def _kept(value: object, fields: object) -> object:
+    """What of a document a tree of fields names; None in the tree = all below."""
+    if not isinstance(fields, dict):
+        return value
+    if isinstance(value, list):
+        return [_kept(one, fields) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _kept(item, fields[key]) for key, item in value.items() if key in fields}
+
+
+_RESOURCES = {"requests": None, "limits": None}
+_CONTAINER = {"name": None, "restartPolicy": None, "resources": _RESOURCES}
+_STATE: dict[str, object] = {one: {"startedAt": None, "containerID": None, "exitCode": None} for one in _RUN_STATES}
+_STATUS = {
+    "name": None,
+    "containerID": None,
+    "restartCount": None,
+    "allocatedResources": None,
+    "state": _STATE,
+    "lastState": _STATE,
+}
+_READ: dict[str, object] = {
+    "kind": None,
+    "apiVersion": None,
+    "items": {
+        "metadata": {
+            "name": None,
+            "namespace": None,
+            "uid": None,
+            "creationTimestamp": None,
+            "annotations": {_SOURCE: None, _SEEN: None, _MIRROR: None},
+        },
+        "spec": {"resources": _RESOURCES, **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS}},
+        "status": {
+            **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime")),
+            **{in_status: _STATUS for _, in_status, _ in _LISTS},
+        },
+    },
+}
+
+
 def _mapping(value: object, where: str) -> Fields:
     if not isinstance(value, Mapping):
         raise ParseError(f"{where}: expected an object")
