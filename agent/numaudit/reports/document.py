@@ -55,10 +55,25 @@ class Doctor:
 
 
 def encode(kind: str, value: object) -> bytes:
-    """One document, two spaces deep, with a newline at its end."""
+    """One document, two spaces deep, with a newline at its end.
+
+    A name with bytes that are no UTF-8 (a cgroup may have one) gets them as escapes: \\udcff for 0xff.
+    """
     body = msgspec.to_builtins(value, str_keys=True)
     document = {"apiVersion": API_VERSION, "kind": kind, **body}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    try:
+        text = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_well_formed(document))
+    return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def _well_formed(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+    return [_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def schema(kind: str) -> dict[str, Any]:
