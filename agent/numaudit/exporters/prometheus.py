@@ -38,10 +38,11 @@ def negotiate(accept: str, accept_encoding: str) -> tuple[Form, str]:
     """The form for a request's headers, and its Content-Type."""
     _, content_type = choose_encoder(accept)
     format_: Format = "openmetrics" if content_type.startswith("application/openmetrics-text") else "text"
-    return Form(format_, _accepts_gzip(accept_encoding)), content_type
+    return Form(format_, accepts_gzip(accept_encoding)), content_type
 
 
-def _accepts_gzip(accept_encoding: str) -> bool:
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether the header's sender takes gzip."""
     for part in accept_encoding.lower().split(","):
         coding, _, weight = part.strip().partition(";")
         if coding.strip() in ("gzip", "*"):
