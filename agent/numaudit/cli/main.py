@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,6 +14,7 @@ from numaudit import __version__
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
 from numaudit.errors import InputError, NumauditError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _VERBS = {
     "report": "Where the memory of every container on this host really is.",
     "topology": "Nodes, CPUs, distances, memory and huge pages.",
@@ -54,7 +56,16 @@ def main() -> None:
 
 def run() -> NoReturn:
     """The console script."""
+    _open_outputs()
     sys.exit(call(sys.argv[1:]))
+
+
+def _open_outputs() -> None:
+    """What is written to a closed output (`>&-`) is dropped; a letter it cannot show becomes an escape."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 (for as long as the process lives)
+        getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 def call(arguments: list[str]) -> int:
@@ -62,8 +73,9 @@ def call(arguments: list[str]) -> int:
     try:
         result = main.main(args=arguments, prog_name="numaudit", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`). Python would complain once more while closing stdout.
+    except (BrokenPipeError, SystemExit):
+        # The reader has seen enough (`| head`); click and rich make a SystemExit of that, and no verb raises one.
+        # Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
@@ -86,6 +98,9 @@ def _exit_code(error: BaseException) -> int:
         case NumauditError():
             print(f"numaudit: {error}", file=sys.stderr)
             return EXIT_USAGE if isinstance(error, InputError) else EXIT_CANNOT_ANSWER
+        case OSError() if error.errno in _NO_ROOM:
+            print(f"numaudit: cannot write the result: {error.strerror}", file=sys.stderr)
+            return EXIT_CANNOT_ANSWER
     kind = type(error).__name__
     print(f"numaudit: internal error: {kind}: {error}; NUMAUDIT_DEBUG=1 shows where", file=sys.stderr)
     return EXIT_INTERNAL

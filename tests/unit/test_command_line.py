@@ -1,0 +1,214 @@
+"""The command itself: wrong words, closed outputs, interruption, and its exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from numaudit import __version__
+from numaudit.agent import Observer
+from numaudit.cli.main import call
+from numaudit.errors import InputError, Unavailable
+
+COMMAND = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
+LARGE = ("report", "-o", "json")
+SMALL = ("--version",)
+
+
+@pytest.fixture(autouse=True)
+def _without_debug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMAUDIT_DEBUG", raising=False)
+
+
+@pytest.fixture
+def root(fixtures: Path) -> tuple[str, str]:
+    return ("--root", str(fixtures / "systemd-crio"))
+
+
+def _run(
+    arguments: Sequence[str], stdout: int = subprocess.PIPE, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True, timeout=60, check=False
+    )
+
+
+# Wrong words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["--nope"], "No such option '--nope'"),
+        (["report", "--nope"], "No such option '--nope'"),
+        (["report", "one", "two"], "unexpected extra argument"),
+        (["report", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json'"),
+        (["report", "--numa-maps-budget", "-1"], "-1.0 is not in the range x>=0"),
+        (["report", "--numa-maps-budget", "soon"], "'soon' is not a valid float range"),
+        (["topology", "now"], "unexpected extra argument"),
+        (["capture"], "Missing argument 'DIR|FILE.tar.xz'"),
+        (["report", "--root"], "requires an argument"),
+        (["report", "--root", "/nonexistent/tree"], "--root /nonexistent/tree: no such folder"),
+        (["report", "--root", ""], "captured tree"),
+    ],
+)
+def test_wrong_words_are_refused_with_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert call(arguments) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_no_words_at_all_show_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([]) == 2
+    assert "Verbs:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor"])
+def test_a_root_that_is_a_file_or_no_tree_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    assert call([verb, "--root", str(tmp_path / "file")]) == 2
+    assert "numaudit capture" in capsys.readouterr().err
+    assert call([verb, "--root", str(tmp_path)]) == 2
+    assert "holds neither proc nor sys" in capsys.readouterr().err
+
+
+def test_a_name_that_matches_nothing_is_refused(capsys: pytest.CaptureFixture[str], root: tuple[str, str]) -> None:
+    assert call(["report", "nobody", *root]) == 2
+    assert capsys.readouterr().err.startswith("numaudit: no container matches 'nobody'; ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["report", "--help"], ["capture", "-h"]])
+def test_help_goes_to_standard_output_and_is_fine(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert call(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Usage: numaudit")
+    assert err == ""
+
+
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor", "capture"])
+def test_the_help_of_a_verb_ends_with_examples(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert call([verb, "--help"]) == 0
+    last = capsys.readouterr().out.strip().split("Examples:")[1]
+    assert all(line.strip().startswith(f"numaudit {verb}") for line in last.strip().splitlines())
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out == f"numaudit, version {__version__}\n"
+
+
+# Errors and interruption
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (InputError("the scenario is wrong"), 2, "numaudit: the scenario is wrong\n"),
+        (Unavailable("no PMU on this host"), 3, "numaudit: no PMU on this host\n"),
+        (
+            RuntimeError("surprise"),
+            4,
+            "numaudit: internal error: RuntimeError: surprise; NUMAUDIT_DEBUG=1 shows where\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code_and_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    root: tuple[str, str],
+    error: BaseException,
+    code: int,
+    message: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Observer, "look", fail)
+    assert call(["report", *root]) == code
+    out, err = capsys.readouterr()
+    assert (out, err.strip("\n")) == ("", message.strip("\n"))
+
+
+def test_debugging_shows_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMAUDIT_DEBUG", "1")
+    with pytest.raises(InputError):
+        call(["report", "--root", "/nonexistent"])
+
+
+def test_ctrl_c_ends_a_real_process_quietly(root: tuple[str, str]) -> None:
+    program = (
+        "import os, signal, time\n"
+        "from numaudit.agent import Observer\n"
+        "from numaudit.cli.main import run\n"
+        f"Observer.look = lambda *_, **__: (os.kill(os.getpid(), {int(signal.SIGINT)}), time.sleep(60))\n"
+        "run()"
+    )
+    done = _run([sys.executable, "-c", program, "report", *root])
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
+
+
+# Outputs that are closed, full or narrow
+
+
+@pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report", "-o", "wide"), ("topology",), ("--help",)])
+def test_a_reader_that_has_gone_is_no_error(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        extra = () if arguments[0].startswith("-") else root
+        done = _run([*COMMAND, *arguments, *extra], stdout=write_end)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",), ("doctor", "-o", "json")])
+def test_a_closed_standard_output_is_no_error(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    extra = () if arguments[0].startswith("-") else root
+    done = _run(["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments, *extra])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",)])
+def test_a_full_disk_is_said_as_such(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    extra = () if arguments[0].startswith("-") else root
+    with Path("/dev/full").open("w") as full:
+        done = _run([*COMMAND, *arguments, *extra], stdout=full.fileno())
+    assert done.returncode == 3
+    assert done.stderr == "numaudit: cannot write the result: No space left on device\n"
+
+
+def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, str]) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = _run([*COMMAND, "report", "-o", "wide", *root], environment=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/name with spaces \\xe9" in done.stdout
+
+
+# A quick start
+
+
+def test_help_imports_neither_tables_nor_documents() -> None:
+    program = (
+        "import sys\nfrom numaudit.cli.main import call\nassert call(['--help']) == 0\n"
+        "heavy = {'rich', 'grpc', 'google', 'msgspec', 'psutil', 'yaml', 'bcc', 'asyncio', 'numaudit.agent'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "[]\n"
