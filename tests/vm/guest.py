@@ -239,8 +239,9 @@ def _ending_with_us(command: Sequence[str], log: Path | None) -> Iterator[subpro
 
 @contextlib.contextmanager
 def _virtiofsd(socket: Path, folder: Path) -> Iterator[None]:
+    # Without the time-out a file edited here during a run is cut, in the guest, at its old length.
     log = folder / "virtiofsd.log"
-    command = [str(VIRTIOFSD), f"--socket-path={socket}", "-o", "source=/", "-o", "cache=always"]
+    command = [str(VIRTIOFSD), f"--socket-path={socket}", "-o", "source=/", "-o", "cache=always,timeout=1"]
     command += ["-o", "sandbox=chroot", "-o", "log_level=err", "-f"]
     with _ending_with_us(command, log) as child:
         deadline = time.monotonic() + 10

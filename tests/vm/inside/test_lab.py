@@ -105,6 +105,18 @@ def test_a_refill_allocates_the_same_bytes_again(group_on_node_0: Cgroup) -> Non
         assert _allocations(3) - before >= SIZE // PAGE
 
 
+def test_balancing_brings_memory_home_once_the_cpuset_lets_it() -> None:
+    with cgroup("numaudit-lab/away", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+        assert running.bytes_by_node() == {1: SIZE}
+        group.write("cpuset.mems", "0-1")
+        running.order("touch")
+
+        def is_home() -> None:
+            assert running.bytes_by_node().get(0, 0) > SIZE * 0.9
+
+        eventually(is_home, timeout=30)
+
+
 def test_a_worker_with_threads_uses_its_cpu_only_when_told(group_on_node_0: Cgroup) -> None:
     with worker(group_on_node_0, SIZE, threads=3) as running:
         assert len(list(Path(f"/proc/{running.pid}/task").iterdir())) == 3
