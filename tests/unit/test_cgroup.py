@@ -229,7 +229,7 @@ def test_a_file_that_is_empty_or_cut_short_is_refused_rather_than_read_as_zero(t
 
 @pytest.mark.parametrize(
     "line",
-    ["anon N0=", "anon N0", "anon M0=1", "anon =1", "anon N=1", "anon N-1=4", "anon N0=-4", "anon N0=4 x",
+    ["anon", "anon N0=", "anon N0", "anon M0=1", "anon =1", "anon N=1", "anon N-1=4", "anon N0=-4", "anon N0=4 x",
      "anon N0=1_0", "anon N٣=4", "anon N0=٣", "anon N0=" + "9" * 5000, "\ufffd N0=1", "anon N0=1 N0"],
 )  # fmt: skip
 def test_a_line_of_another_form_is_refused_and_shown(line: str) -> None:

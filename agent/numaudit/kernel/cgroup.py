@@ -21,7 +21,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 Mode = Literal["v1", "v2", "hybrid"]
 _OCTAL = re.compile(r"\\([0-7]{3})")
 # A row's name (v1 and hugetlb: with its total) and its values by node.
-_ROW = re.compile(r"([\w.]+)(?:=\d{1,19})?((?: N\d{1,4}=\d{1,19})*) ?", re.ASCII)
+_ROW = re.compile(r"([\w.]+)(?:=\d{1,19})?((?: N\d{1,4}=\d{1,19})+) ?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
