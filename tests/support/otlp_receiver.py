@@ -1,0 +1,113 @@
+"""An OTLP receiver for tests that can misbehave in every way the protocol knows."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self, cast
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How one request is answered."""
+
+    status: int = 200
+    retry_after: str | None = None
+    reset: bool = False
+    """End the connection without an answer."""
+    delay: float = 0.0
+    rejected: int = 0
+    """Points of a partial success."""
+
+
+class OtlpReceiver(ThreadingHTTPServer):
+    """Takes pushes on a free port of the loopback interface."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: list[Answer] = []
+        """For the next requests; then all are taken."""
+        self.requests: list[ExportMetricsServiceRequest] = []
+        self.headers: list[dict[str, str]] = []
+        self.got_one = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1/metrics"
+
+    def points(self, request: int = -1) -> dict[tuple[str, frozenset[tuple[str, object]]], float]:
+        """(instrument, attributes) -> value of one request."""
+        found: dict[tuple[str, frozenset[tuple[str, object]]], float] = {}
+        for metric in self.requests[request].resource_metrics[0].scope_metrics[0].metrics:
+            data = metric.sum if metric.HasField("sum") else metric.gauge
+            for point in data.data_points:
+                labels = frozenset(
+                    (one.key, one.value.int_value if one.value.HasField("int_value") else one.value.string_value)
+                    for one in point.attributes
+                )
+                found[metric.name, labels] = point.as_int if point.HasField("as_int") else point.as_double
+        return found
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        receiver = cast("OtlpReceiver", self.server)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        answer = receiver.answers.pop(0) if receiver.answers else Answer()
+        receiver.requests.append(ExportMetricsServiceRequest.FromString(body))
+        receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
+        receiver.got_one.set()
+        time.sleep(answer.delay)
+        if answer.reset:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.close_connection = True
+            return
+        self._reply(answer)
+
+    def _reply(self, answer: Answer) -> None:
+        response = ExportMetricsServiceResponse()
+        response.partial_success.rejected_data_points = answer.rejected
+        body = response.SerializeToString()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", str(len(body)))
+        if answer.retry_after is not None:
+            self.send_header("Retry-After", answer.retry_after)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the client has gone
+            super().handle()
