@@ -31,7 +31,7 @@ def _of_otel(data: MetricsData) -> set[Point]:
             metric.name,
             frozenset((point.attributes or {}).items()),
             point.value,
-            point.start_time_unix_nano / 1e9 or None,
+            round(point.start_time_unix_nano / 1e9, 3) or None,
         )
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
         for point in metric.data.data_points
