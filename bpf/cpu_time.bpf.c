@@ -5,13 +5,13 @@
  *        raw tracepoint sched_switch where that event is refused. At both, the current task is the one going
  *        out, so the time since the CPU's last event belongs to its cgroup.
  *        A read-out runs cpu_time_charge on each CPU, and so closes the interval of a task that never leaves.
- * Maps:  cpu_time_ns      {cgroup, node} -> nanoseconds since load
- *        cpu_time_since   when this CPU's open interval began; 0 = not known yet
- *        cpu_time_dropped intervals that found the map full
+ *        Raw tracepoint cgroup_attach_task, because a task that moves itself begins a new interval.
+ * Maps:  cpu_time_ns  {cgroup, node} -> nanoseconds since load
+ *        cpu_time_cpu what we know of each CPU
  * Cost:  one per-CPU hash look-up for each switch between cgroups.
  *
  * The root cgroup is left out: the idle task lives there, and a switch from it to a kernel thread is no cgroup
- * switch. A task that is moved to another cgroup takes its open interval along.
+ * switch. A task that another one moves while it runs takes the open interval of its CPU along.
  */
 #define CPU_TIME_ROOT_CGROUP 1
 
@@ -20,56 +20,84 @@ struct cpu_time_key {
 	u64 node;
 };
 BPF_PERCPU_HASH(cpu_time_ns, struct cpu_time_key, u64, CPU_TIME_ENTRIES);
-BPF_PERCPU_ARRAY(cpu_time_since, u64, 1);
-BPF_PERCPU_ARRAY(cpu_time_dropped, u64, 1);
 
-static __always_inline int cpu_time_charge_current(void)
+struct cpu_time_cpu {
+	u64 since; /* when the open interval began; 0 = not known yet */
+	u64 switches; /* cgroup-switches that ran our program: the event itself counts all */
+	u64 dropped; /* intervals that found the map full */
+};
+BPF_PERCPU_ARRAY(cpu_time_cpu, struct cpu_time_cpu, 1);
+
+static __always_inline struct cpu_time_cpu *cpu_time_this_cpu(void)
 {
-	struct cpu_time_key key = {};
-	u64 now = bpf_ktime_get_ns();
 	int first = 0;
-	u64 *since = cpu_time_since.lookup(&first);
-	u64 *dropped, *sum, start, elapsed;
 
-	if (!since)
-		return 0;
-	start = *since;
-	*since = now;
-	key.cgroup_id = bpf_get_current_cgroup_id();
+	return cpu_time_cpu.lookup(&first);
+}
+
+static __always_inline void cpu_time_charge_current(struct cpu_time_cpu *cpu)
+{
+	u64 now = bpf_ktime_get_ns();
+	u64 start = cpu->since;
+	struct cpu_time_key key = {
+		.cgroup_id = bpf_get_current_cgroup_id(),
+		.node = bpf_get_numa_node_id(),
+	};
+	u64 elapsed = now - start;
+	u64 *sum;
+
+	cpu->since = now;
 	if (!start || key.cgroup_id == CPU_TIME_ROOT_CGROUP)
-		return 0;
-	key.node = bpf_get_numa_node_id();
-	elapsed = now - start;
+		return;
 	sum = cpu_time_ns.lookup(&key);
-	if (sum) {
+	if (sum)
 		*sum += elapsed;
-		return 0;
-	}
-	if (cpu_time_ns.update(&key, &elapsed)) {
-		dropped = cpu_time_dropped.lookup(&first);
-		if (dropped)
-			*dropped += 1;
-	}
-	return 0;
+	else if (cpu_time_ns.update(&key, &elapsed))
+		cpu->dropped += 1;
 }
 
 int cpu_time_on_cgroup_switch(void *ctx)
 {
-	return cpu_time_charge_current();
+	struct cpu_time_cpu *cpu = cpu_time_this_cpu();
+
+	if (cpu) {
+		cpu->switches += 1;
+		cpu_time_charge_current(cpu);
+	}
+	return 0;
 }
 
 int cpu_time_charge(void *ctx)
 {
-	return cpu_time_charge_current();
+	struct cpu_time_cpu *cpu = cpu_time_this_cpu();
+
+	if (cpu)
+		cpu_time_charge_current(cpu);
+	return 0;
 }
 
 /* Before a CPU's event is switched on, so that time nobody watched is charged to nobody. */
 int cpu_time_restart(void *ctx)
 {
-	int first = 0;
-	u64 *since = cpu_time_since.lookup(&first);
+	struct cpu_time_cpu *cpu = cpu_time_this_cpu();
 
-	if (since)
-		*since = bpf_ktime_get_ns();
+	if (cpu)
+		cpu->since = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* Arguments: cgroup, its path, the moved task, all threads or one. The task is in its new cgroup already, so
+ * an interval that it spent in its old one (from the root cgroup: with idle time) can only be dropped.
+ */
+int cpu_time_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct cpu_time_cpu *cpu = cpu_time_this_cpu();
+
+	if (!cpu)
+		return 0;
+	if (ctx->args[2] == bpf_get_current_task())
+		cpu->since = bpf_ktime_get_ns();
+	else
+		cpu_time_charge_current(cpu);
 	return 0;
 }

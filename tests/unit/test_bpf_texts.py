@@ -43,7 +43,7 @@ def test_every_text_for_the_kernel_carries_both_licences(path: Path) -> None:
 def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
     text = _text(request_)
     declared = re.findall(r"^BPF_\w+\((\w+),", text, re.MULTILINE)
-    assert set(declared) == set(request_.maps) | ({"cpu_time_since"} & set(declared))
+    assert set(declared) == set(request_.maps)
     assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == {one.function for one in request_.programs}
 
 

@@ -6,6 +6,7 @@ Source: include/uapi/linux/perf_event.h (struct perf_event_attr, ioctls), kernel
 from __future__ import annotations
 
 import fcntl
+import os
 import struct
 from dataclasses import dataclass
 
@@ -71,6 +72,15 @@ def open_event(event: Event, *, cpu: int, pid: int = -1, group: int = -1, cgroup
 def set_program(descriptor: int, program: int) -> None:
     """Run a BPF program at the event; it stays for as long as the event's descriptor is open. Raises OSError."""
     fcntl.ioctl(descriptor, _SET_BPF, program)
+
+
+def read_count(descriptor: int) -> int:
+    """How often the event happened while it was switched on, for an event opened with `read_format` 0.
+
+    Raises OSError. An event whose CPU is offline keeps its count.
+    """
+    count: int = struct.unpack("=Q", os.read(descriptor, 8))[0]
+    return count
 
 
 def enable(descriptor: int) -> None:

@@ -19,12 +19,14 @@ from numaudit.kernel.bpf_map import Entries, Map, sum_per_cpu
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes import counters, reasons
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.reasons import Refusal
 from numaudit.topology.nodeset import CpuSet
 
 NAME = "cpu_time"
 _ON_CGROUP_SWITCH = "cpu_time_on_cgroup_switch"
 _CHARGE = "cpu_time_charge"
 _RESTART = "cpu_time_restart"
+_ON_ATTACH_TASK = "cpu_time_on_attach_task"
 _KEY = "=QQ"  # struct cpu_time_key
 
 Hook = Literal["cgroup-switches", "sched_switch"]
@@ -38,10 +40,17 @@ class CpuTimeByNode:
     """Nanoseconds by node."""
     dropped: int = 0
     """Intervals not counted because the map was full."""
+    missed: int = 0
+    """Switches for which the kernel did not run the program: their time went to the cgroup that ran next on that CPU,
+    and with the hook cgroup-switches any idle time before it too."""
 
     def since(self, earlier: CpuTimeByNode) -> CpuTimeByNode:
         """What came between two reads. A cgroup without news is left out."""
-        return CpuTimeByNode(counters.added(self.by_node, earlier.by_node), self.dropped - earlier.dropped)
+        return CpuTimeByNode(
+            counters.added(self.by_node, earlier.by_node),
+            self.dropped - earlier.dropped,
+            self.missed - earlier.missed,
+        )
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
@@ -52,8 +61,9 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
             Program(_ON_CGROUP_SWITCH, ProgramType.PERF_EVENT),
             Program(_CHARGE, ProgramType.RAW_TRACEPOINT),
             Program(_RESTART, ProgramType.RAW_TRACEPOINT),
+            Program(_ON_ATTACH_TASK, ProgramType.RAW_TRACEPOINT),
         ),
-        maps=("cpu_time_ns", "cpu_time_since", "cpu_time_dropped"),
+        maps=("cpu_time_ns", "cpu_time_cpu"),
         defines={"CPU_TIME_ENTRIES": cgroups * nodes},
     )
 
@@ -66,20 +76,18 @@ class CpuTime:
         self._host = host
         self._loaded = loaded
         self._time = Map.of(loaded.maps["cpu_time_ns"], host)
-        self._dropped = Map.of(loaded.maps["cpu_time_dropped"], host)
+        self._cpus = Map.of(loaded.maps["cpu_time_cpu"], host)
         self._events: dict[int, int] = {}
-        self._raw_tracepoint: int | None = None
-        self.hook = hook or choose_hook(read_text(host.proc / "cgroups"))
-        if self.hook == "cgroup-switches":
-            try:
-                self._follow_online_cpus()
-            except OSError as error:
-                self._close_events()
-                if hook is not None:
-                    raise reasons.of_error("cannot attach to the event cgroup-switches", error) from error
-                self.hook = "sched_switch"
-        if self.hook == "sched_switch":
-            self._attach_to_sched_switch()
+        """CPU -> its event cgroup-switches."""
+        self._past_switches = 0
+        """What events counted that are closed because their CPU went offline."""
+        self._raw_tracepoints: list[int] = []
+        try:
+            self.hook = self._attach(hook or choose_hook(read_text(host.proc / "cgroups")), may_fall_back=hook is None)
+            self._attach_raw("cgroup_attach_task", _ON_ATTACH_TASK)
+        except (Refusal, OSError):
+            self._detach()
+            raise
 
     def read(self) -> CpuTimeByNode:
         """All time since load, the interval that is open on each CPU included."""
@@ -87,8 +95,14 @@ class CpuTime:
             self._follow_online_cpus()
         for cpu in self._online():
             self._run(_CHARGE, cpu)
-        dropped = [sum(sum_per_cpu(entries.values, self._dropped.cpus)) for entries in self._dropped.read()]
-        return decode(self._time.read(), self._time.cpus, sum(dropped))
+        fired = self._past_switches + sum(perf_event.read_count(event) for event in self._events.values())
+        cpus = self._cpus.lookup(bytes(4)) or b""
+        _, (seen,), (dropped,) = (sum_per_cpu(cpus, self._cpus.cpus, field, fields=3) for field in range(3))
+        if self.hook == "cgroup-switches":
+            missed = max(0, fired - seen)
+        else:
+            missed = bpf.read_program_info(self._loaded.programs[_CHARGE]).misses
+        return decode(self._time.read(), self._time.cpus, dropped, missed)
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the map; how many went."""
@@ -97,16 +111,31 @@ class CpuTime:
         )
 
     def close(self) -> None:
-        self._close_events()
-        if self._raw_tracepoint is not None:
-            os.close(self._raw_tracepoint)
+        self._detach()
         self._loaded.close()
+
+    def _attach(self, hook: Hook, may_fall_back: bool) -> Hook:
+        if hook == "cgroup-switches":
+            try:
+                self._follow_online_cpus()
+            except OSError as error:
+                self._detach()
+                if not may_fall_back:
+                    raise reasons.of_error("cannot attach to the event cgroup-switches", error) from error
+            else:
+                return hook
+        for cpu in self._online():
+            self._run(_RESTART, cpu)
+        self._attach_raw("sched_switch", _CHARGE)
+        return "sched_switch"
 
     def _follow_online_cpus(self) -> None:
         """Have one event on each CPU that is online. Raises OSError."""
         online = self._online()
         for cpu in [cpu for cpu in self._events if cpu not in online]:
-            os.close(self._events.pop(cpu))
+            event = self._events.pop(cpu)
+            self._past_switches += perf_event.read_count(event)
+            os.close(event)
         for cpu in online:
             if cpu not in self._events:
                 self._watch(cpu)
@@ -123,13 +152,11 @@ class CpuTime:
         perf_event.set_program(event, self._loaded.programs[_ON_CGROUP_SWITCH])
         perf_event.enable(event)
 
-    def _attach_to_sched_switch(self) -> None:
+    def _attach_raw(self, tracepoint: str, program: str) -> None:
         try:
-            for cpu in self._online():
-                self._run(_RESTART, cpu)
-            self._raw_tracepoint = bpf.open_raw_tracepoint("sched_switch", self._loaded.programs[_CHARGE])
+            self._raw_tracepoints.append(bpf.open_raw_tracepoint(tracepoint, self._loaded.programs[program]))
         except OSError as error:
-            raise reasons.of_error("cannot attach to the raw tracepoint sched_switch", error) from error
+            raise reasons.of_error(f"cannot attach to the raw tracepoint {tracepoint}", error) from error
 
     def _run(self, program: str, cpu: int) -> None:
         try:
@@ -141,20 +168,21 @@ class CpuTime:
     def _online(self) -> CpuSet:
         return CpuSet.parse(read_text(self._host.cpus / "online"))
 
-    def _close_events(self) -> None:
-        for event in self._events.values():
-            os.close(event)
+    def _detach(self) -> None:
+        for descriptor in (*self._events.values(), *self._raw_tracepoints):
+            os.close(descriptor)
         self._events.clear()
+        self._raw_tracepoints.clear()
 
 
-def decode(entries: Iterable[Entries], cpus: int, dropped: int = 0) -> CpuTimeByNode:
+def decode(entries: Iterable[Entries], cpus: int, dropped: int = 0, missed: int = 0) -> CpuTimeByNode:
     """Map entries as the kernel packs them, per-CPU values of `cpus` u64, into sums by cgroup and node."""
     by_node: dict[int, dict[int, int]] = {}
     for chunk in entries:
         keys = struct.iter_unpack(_KEY, chunk.keys)
         for (cgroup, node), nanoseconds in zip(keys, sum_per_cpu(chunk.values, cpus), strict=True):
             by_node.setdefault(cgroup, {})[node] = nanoseconds
-    return CpuTimeByNode(by_node, dropped)
+    return CpuTimeByNode(by_node, dropped, missed)
 
 
 def choose_hook(cgroups: str) -> Hook:

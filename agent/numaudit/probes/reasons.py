@@ -35,6 +35,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     CGROUP_V1 = "cgroup-v1"
     NO_MEMORY_BLOCKS = "no-memory-blocks"
     NOT_LIVE = "not-live"
+    SWITCHED_OFF = "switched-off"
 
     @property
     def hint(self) -> str:
@@ -60,6 +61,7 @@ _HINTS = {
     Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
     Reason.NO_MEMORY_BLOCKS: "use a kernel with CONFIG_MEMORY_HOTPLUG (every distribution's has it) and mount sysfs",
     Reason.NOT_LIVE: "leave out --root: a captured tree has no kernel to ask",
+    Reason.SWITCHED_OFF: "name it in the agent's setting `probes`",
 }
 
 

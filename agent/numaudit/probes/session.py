@@ -17,6 +17,7 @@ from numaudit.probes.loader import LoadedProbe, Outcome
 from numaudit.probes.page_alloc import AllocationsByNode, PageAlloc
 from numaudit.probes.reasons import Reason, Refusal
 
+PROBES = (page_alloc.NAME, cpu_time.NAME)
 Probe = TypeVar("Probe", PageAlloc, CpuTime)
 
 
@@ -34,10 +35,11 @@ class Session:
         *,
         cgroups: int,
         nodes: int,
+        probes: Collection[str] = PROBES,
         deadline: float = 60.0,
         pythons: Sequence[str | Path] | None = None,
     ) -> Self:
-        """Load and attach all probes, each as far as this host lets it.
+        """Load and attach the probes of these names, each as far as this host lets it.
 
         The maps get room for `cgroups` cgroups of which each uses `nodes` pairs of CPU's and page's node.
         Raises InputError when a BPF text of ours is missing.
@@ -48,6 +50,9 @@ class Session:
         outcomes: dict[str, Outcome] = {}
         requests = []
         for probe in (page_alloc, cpu_time):
+            if probe.NAME not in probes:
+                outcomes[probe.NAME] = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
+                continue
             try:
                 requests.append(probe.request(host, cgroups, nodes))
             except Refusal as error:
