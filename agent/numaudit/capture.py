@@ -6,7 +6,8 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numaudit.containers import kubelet_process, recording
@@ -80,21 +81,23 @@ def _files(host: Host) -> Iterator[Path]:
 
 def _copy_cgroups(host: Host, tree: Path, summary: Summary) -> None:
     hierarchies = find_hierarchies(host)
-    lines = []
-    for group in walk(hierarchies, read_inodes(host)):
-        path = group.path.rstrip("/")
-        for root in _roots(hierarchies):
-            folder = Path(f"{root}{path}")
+    inodes = read_inodes(host)
+    for root in _roots(hierarchies):
+        for group in walk(replace(hierarchies, memory=root), inodes):
+            folder = Path(f"{root}{group.path}")
             _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
             for pattern in _CGROUP:
                 for file in sorted(folder.glob(pattern)):
                     _copy(host, file, tree, summary)
-        absolute = "/" + str(Path(f"{hierarchies.memory}{path}").relative_to(host.root))
+    lines = []
+    for group in walk(hierarchies, inodes):
+        absolute = "/" + str(Path(f"{hierarchies.memory}{group.path}").relative_to(host.root))
         lines.append(f"{group.id} {escape(absolute)}\n")
     (tree / "cgroup-inodes.txt").write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
 
 
 def _roots(hierarchies: Hierarchies) -> list[Path]:
+    """With cgroup v1 each may be cut another way."""
     found = [hierarchies.memory, hierarchies.cpuset, hierarchies.hugetlb]
     return list(dict.fromkeys(root for root in found if root is not None))
 
@@ -152,5 +155,6 @@ def _pack(tree: Path, target: Path) -> None:
             archive.add(tree, arcname=tree.name)
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise Unavailable(f"cannot write {target}: {error.strerror}") from error

@@ -1,0 +1,160 @@
+"""A captured tree gives the same report as the host did."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaudit.capture import Summary, capture
+from numaudit.cli.main import call
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.host import Host
+
+CapturedHost = Callable[[str], Host]
+HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures").glob("*/sys"))
+
+
+def _report(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:
+    assert call(["report", "--root", str(root), "-o", "json"]) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out.replace(str(root), "ROOT"))
+    report["taken_at"] = 0
+    for source in report["sources"]:
+        source["seconds"] = None
+    return report
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_report_of_the_copy_is_that_of_the_host(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, tmp_path: Path, name: str
+) -> None:
+    summary = capture(Host.under(fixtures / name), tmp_path / "copy")
+    files = [file for file in (tmp_path / "copy").rglob("*") if file.is_file()]
+    assert summary.files == len(files) - 1  # cgroup-inodes.txt is written, not copied
+    assert summary.bytes == sum(file.stat().st_size for file in files if file.name != "cgroup-inodes.txt")
+    assert _report(capsys, tmp_path / "copy") == _report(capsys, fixtures / name)
+
+
+def test_a_cpuset_hierarchy_with_groups_of_its_own_is_copied_too(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, tmp_path: Path
+) -> None:
+    host = shutil.copytree(fixtures / "cgroup-v1", tmp_path / "host")
+    narrow = host / "sys/fs/cgroup/cpuset/shield/narrow"
+    narrow.mkdir(parents=True)
+    (narrow / "cpuset.effective_mems").write_text("1\n")
+    (narrow / "cpuset.effective_cpus").write_text("3\n")
+    (host / "proc/702/cgroup").write_text("3:cpuset:/shield/narrow\n2:memory:/system.slice/cron.service\n")
+    capture(Host.under(host), tmp_path / "copy")
+    before, after = _report(capsys, host), _report(capsys, tmp_path / "copy")
+    (cron,) = [one for one in before["containers"] if one["path"] == "/system.slice/cron.service"]
+    assert (cron["allowed_memory_nodes"], cron["allowed_cpus"]) == ("1", "3")
+    assert after == before
+
+
+def test_the_topology_of_the_copy_is_that_of_the_host(
+    capsys: pytest.CaptureFixture[str], captured: CapturedHost, tmp_path: Path
+) -> None:
+    host = captured("memory-only-node")
+    capture(host, tmp_path / "copy")
+    outputs = []
+    for root in (host.root, tmp_path / "copy"):
+        assert call(["topology", "--root", str(root), "-o", "json"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+
+
+def test_a_copy_keeps_cgroup_ids_and_nobodys_environment(captured: CapturedHost, tmp_path: Path) -> None:
+    host = captured("kubernetes-four-nodes")
+    capture(host, tmp_path)
+    ids = [(root / "cgroup-inodes.txt").read_text().splitlines() for root in (host.root, tmp_path)]
+    assert sorted(ids[0]) == sorted(ids[1])
+    assert not list(tmp_path.rglob("environ"))
+
+
+def test_an_archive_holds_one_folder_with_the_same_report(
+    capsys: pytest.CaptureFixture[str], captured: CapturedHost, tmp_path: Path
+) -> None:
+    host = captured("systemd-crio")
+    capture(host, tmp_path / "node-a.tar.xz")
+    with tarfile.open(tmp_path / "node-a.tar.xz") as archive:
+        assert {name.partition("/")[0] for name in archive.getnames()} == {"node-a"}
+        archive.extractall(tmp_path)
+    assert _report(capsys, tmp_path / "node-a") == _report(capsys, host.root)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["node-a", "node-a.tar.xz"]
+
+
+def test_files_that_vanish_meanwhile_are_skipped_and_counted(captured: CapturedHost, tmp_path: Path) -> None:
+    host = captured("eight-nodes")
+    summary = capture(host, tmp_path)
+    assert isinstance(summary, Summary)
+    assert summary.skipped > 0
+    missing = [name for name in ("meminfo", "vmstat") if not (host.proc / name).exists()]
+    assert missing
+    assert not any((tmp_path / "proc" / name).exists() for name in missing)
+
+
+def test_the_command_says_what_it_copied_on_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
+) -> None:
+    tree = captured("memory-only-node")
+    monkeypatch.setattr("numaudit.cli.capture.Host", lambda: tree)
+    assert call(["capture", str(tmp_path / "copy")]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert " files, " in err
+    assert str(tmp_path / "copy") in err
+    assert "could not be read" in err
+
+
+# Targets that are refused
+
+
+def test_an_empty_folder_is_filled_and_a_full_one_refused(captured: CapturedHost, tmp_path: Path) -> None:
+    host = captured("memory-only-node")
+    (tmp_path / "new").mkdir()
+    capture(host, tmp_path / "new")
+    with pytest.raises(InputError, match=r"is not an empty folder; give a new one"):
+        capture(host, tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", ["there.tar.xz", "there"])
+def test_a_file_that_exists_is_never_overwritten(captured: CapturedHost, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(InputError):
+        capture(captured("memory-only-node"), tmp_path / name)
+    assert (tmp_path / name).read_text() == "precious"
+
+
+@pytest.mark.parametrize("target", ["file/below", "file/below.tar.xz", "none/a.tar.xz"])
+def test_a_target_that_cannot_be_written_is_said_and_leaves_nothing(
+    captured: CapturedHost, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Unavailable, match=r"cannot write .*(Not a directory|No such file)"):
+        capture(captured("memory-only-node"), tmp_path / target)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_leaves_no_half_archive(
+    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(tarfile.TarFile, "add", full)
+    with pytest.raises(Unavailable, match=r"cannot write .*a\.tar\.xz: No space left"):
+        capture(captured("memory-only-node"), tmp_path / "a.tar.xz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_host_without_cgroups_leaves_its_reason(captured: CapturedHost, tmp_path: Path) -> None:
+    (tmp_path / "host/proc").mkdir(parents=True)
+    (tmp_path / "host/proc/mounts").write_text("")
+    with pytest.raises(Unavailable, match="no cgroup file system"):
+        capture(Host.under(tmp_path / "host"), tmp_path / "copy")
