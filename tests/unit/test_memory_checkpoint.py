@@ -284,12 +284,10 @@ def test_any_bytes_in_place_of_a_value_are_read_or_refused(path: Path, data: st.
     while isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
         place = place[key]
         key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-    unchanged = place[key]
     place[key] = other
     try:
         checkpoint = parse(json.dumps(document).encode())
     except ParseError as refused:
         assert str(refused)
         return
-    if other != unchanged and key != "checksum":
-        assert parse(write(checkpoint)) == replace(checkpoint, unknown=())
+    assert parse(write(checkpoint)).state == checkpoint.state

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from numaudit.memorymanager import go_json
@@ -51,7 +52,7 @@ class MemoryCheckpoint:
     def of(cls, policy_name: str, state: State, *, pod_level: bool = False) -> MemoryCheckpoint:
         """What a kubelet would write for this state, checksum included."""
         unsealed = cls(policy_name, state.machine, state.entries, dict(state.pod_entries) if pod_level else {}, 0)
-        return replace(unsealed, checksum=checksum(_render(unsealed, "V2" if pod_level else "V1")))
+        return replace(unsealed, checksum=checksum(render(unsealed, "V2" if pod_level else "V1")))
 
     @property
     def state(self) -> State:
@@ -105,10 +106,27 @@ def write(checkpoint: MemoryCheckpoint) -> bytes:
 def verify(checkpoint: MemoryCheckpoint) -> Verification:
     """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
     if checkpoint.checksum == 0:
-        return Verification("no checksum", 0, checksum(_render(checkpoint, "V1")))
+        return Verification("no checksum", 0, checksum(render(checkpoint, "V1")))
     looks_like_v2 = bool(checkpoint.pod_entries)
     forms: tuple[Form, ...] = ("V2", "V1") if looks_like_v2 else ("V1", "V2")
-    return identify(checkpoint.checksum, ((form, _render(checkpoint, form)) for form in (*forms, "V1 (new type name)")))
+    return identify(checkpoint.checksum, ((form, render(checkpoint, form)) for form in (*forms, "V1 (new type name)")))
+
+
+def render(checkpoint: MemoryCheckpoint, form: Form) -> str:
+    """The text that the checksum of that format is taken over."""
+    name = "MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint"
+    machine = None if checkpoint.machine is None else _render_nodes(checkpoint.machine)
+    entries = None if checkpoint.entries is None else _render_containers(checkpoint.entries)
+    pods = ""
+    if form == "V2":
+        pod_entries = None if checkpoint.pod_entries is None else _render_pods(checkpoint.pod_entries)
+        pods = f" PodEntries:(state.PodMemoryAssignments){render_map(pod_entries)}"
+    return (
+        f"(*state.{name}){{PolicyName:(string){checkpoint.policy_name}"
+        f" MachineState:(state.NUMANodeMap){render_map(machine)}"
+        f" Entries:(state.ContainerMemoryAssignments){render_map(entries)}{pods}"
+        " Checksum:(checksum.Checksum)0}"
+    )
 
 
 def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level: bool = False) -> bool:
@@ -142,7 +160,7 @@ def _parse_node(walk: Walk, value: object) -> NUMANodeState:
     walk.below("memoryMap")
     tables = {resource: _parse_table(walk, item) for resource, item in walk.items(node.get("memoryMap"))}
     walk.up()
-    return NUMANodeState(assignments, tables, _parse_nodes(walk, node, "cells"))
+    return NUMANodeState(assignments, tables, walk.numbers(node, "cells", _LARGEST_NODE))
 
 
 def _parse_table(walk: Walk, value: object) -> MemoryTable:
@@ -154,16 +172,6 @@ def _parse_table(walk: Walk, value: object) -> MemoryTable:
         walk.number(table, "reserved"),
         walk.number(table, "free"),
     )
-
-
-def _parse_nodes(walk: Walk, fields: Mapping[str, object], name: str) -> tuple[int, ...] | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    walk.below(name)
-    nodes = walk.numbers(value, _LARGEST_NODE)
-    walk.up()
-    return nodes
 
 
 def _parse_entries(walk: Walk, top: Mapping[str, object]) -> Entries | None:
@@ -205,7 +213,8 @@ def _parse_blocks(walk: Walk, value: object) -> tuple[Block, ...]:
 
 def _parse_block(walk: Walk, value: object) -> Block:
     block = walk.struct(value, _BLOCK)
-    return Block(_parse_nodes(walk, block, "numaAffinity"), walk.text(block, "type"), walk.number(block, "size"))
+    affinity = walk.numbers(block, "numaAffinity", _LARGEST_NODE)
+    return Block(affinity, walk.text(block, "type"), walk.number(block, "size"))
 
 
 def _plain_machine(machine: MachineState) -> dict[str, object]:
@@ -234,22 +243,6 @@ def _plain_machine(machine: MachineState) -> dict[str, object]:
 
 def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]]:
     return [{"numaAffinity": block.numa_affinity, "type": block.type, "size": block.size} for block in blocks]
-
-
-def _render(checkpoint: MemoryCheckpoint, form: Form) -> str:
-    name = "MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint"
-    machine = None if checkpoint.machine is None else _render_nodes(checkpoint.machine)
-    entries = None if checkpoint.entries is None else _render_containers(checkpoint.entries)
-    pods = ""
-    if form == "V2":
-        pod_entries = None if checkpoint.pod_entries is None else _render_pods(checkpoint.pod_entries)
-        pods = f" PodEntries:(state.PodMemoryAssignments){render_map(pod_entries)}"
-    return (
-        f"(*state.{name}){{PolicyName:(string){checkpoint.policy_name}"
-        f" MachineState:(state.NUMANodeMap){render_map(machine)}"
-        f" Entries:(state.ContainerMemoryAssignments){render_map(entries)}{pods}"
-        " Checksum:(checksum.Checksum)0}"
-    )
 
 
 def _render_nodes(machine: MachineState) -> Iterator[tuple[int, str]]:
@@ -281,10 +274,15 @@ def _render_pods(pod_entries: PodEntries) -> Iterator[tuple[str, str]]:
 
 
 def _render_blocks(blocks: tuple[Block, ...]) -> str:
-    return render_list(
-        [
-            f"{{NUMAAffinity:([]int){render_list(block.numa_affinity)}"
-            f" Type:(v1.ResourceName){block.type} Size:(uint64){block.size}}}"
-            for block in blocks
-        ]
-    )
+    parts = [
+        f"{{NUMAAffinity:([]int){_render_ids(block.numa_affinity)} Type:(v1.ResourceName){block.type}"
+        f" Size:(uint64){block.size}}}"
+        for block in blocks
+    ]
+    return f"[{' '.join(parts)}]"
+
+
+@lru_cache(maxsize=256)
+def _render_ids(ids: tuple[int, ...] | None) -> str:
+    """Few affinities occur, but each of them often."""
+    return render_list(ids)
