@@ -368,6 +368,60 @@ class TestLife:
         assert refusal.value.memory is None
 
 
+NIC = "vendor.example/nic"
+
+
+class TestDevices:
+    """The Device Manager's part in an admission; how it chooses is tested with it."""
+
+    def nics(self, *nodes: int) -> DeviceState:
+        """One NIC per entry, on that node."""
+        return DeviceState({NIC: {f"n{index}": Device(f"n{index}", NodeSet.of(on)) for index, on in enumerate(nodes)}})
+
+    def asking(self, uid: str, *, init: bool = False) -> Pod:
+        app = container("app", more={NIC: "1"})
+        return pod(uid, app, init=(container("init", more={NIC: "1"}),) if init else ())
+
+    def test_a_device_draws_the_memory_to_its_node(self) -> None:
+        node = kubelet(policy="single-numa-node")
+        done = admit(node, fresh_state(node, self.nics(2)), self.asking("a"))
+        assert done.placements[0].memory_nodes == NodeSet.of(2)
+        assert done.state.devices.entries == {"a": {"app": {NIC: frozenset({"n0"})}}}
+
+    def test_a_device_comes_back_with_the_next_admission(self) -> None:
+        node = kubelet()
+        state = admit(node, fresh_state(node, self.nics(2)), self.asking("a")).state
+        refused = admit(node, state, self.asking("b"))
+        assert why(refused) == (
+            "UnexpectedAdmissionError",
+            f"Allocate failed due to requested number of devices unavailable for {NIC}. Requested: 1, Available: 0, "
+            "which is unexpected",
+        )
+        assert admit(node, remove(state, "a"), self.asking("b")).admitted
+
+    def test_an_app_container_takes_over_its_init_containers_device(self) -> None:
+        node = kubelet()
+        done = admit(node, fresh_state(node, self.nics(2)), self.asking("a", init=True))
+        assert done.admitted
+        entries = done.state.devices.entries["a"]
+        assert entries["init"] == entries["app"]
+
+    def test_what_init_containers_left_is_forgotten_at_a_restart(self) -> None:
+        node = kubelet()
+        state = replace(fresh_state(node), devices=replace(self.nics(2), reusable={"a": {NIC: frozenset({"n0"})}}))
+        assert restart(node, state)[0].devices.reusable == {}
+
+    def test_a_running_pod_keeps_its_device_although_its_plugin_is_gone(self) -> None:
+        node = kubelet()
+        state = admit(node, fresh_state(node, self.nics(2)), self.asking("a")).state
+        gone = replace(state, devices=replace(state.devices, plugins={}))
+        _, (again,) = restart(node, gone)
+        assert again.admitted
+        assert why(admit(node, gone, self.asking("a")))[1].startswith(
+            "Allocate failed due to cannot allocate unregistered"
+        )
+
+
 class TestConfiguration:
     @pytest.mark.parametrize(
         ("more", "message"),
@@ -394,6 +448,42 @@ class TestConfiguration:
     def test_a_bad_setting_is_refused(self, more: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError, match=message.replace("(", r"\(")):
             kubelet(**more)
+
+    def test_options_of_the_topology_manager_are_in_force(self) -> None:
+        """Nodes 0 and 3 are near each other, so two devices there win over the narrower mask of nodes 0 and 1."""
+        far = {(a, b): 10 if a == b else 11 if {a, b} == {0, 3} else 30 for a in range(4) for b in range(4)}
+        slit = tuple(
+            Node(a, cpus=CpuSet.of(2 * a, 2 * a + 1), memory=11 * GI, distances={b: far[a, b] for b in range(4)})
+            for a in range(4)
+        )
+        big = pod("a", container("app", "15Gi"))
+        closest = {"prefer-closest-numa-nodes": "true"}
+        (near,) = run(kubelet(Machine(slit, TWO_CPUS_A_NODE), topologyManagerPolicyOptions=closest), big)
+        assert near.placements[0].memory_nodes == NodeSet.of(0, 3)
+        (narrow,) = run(kubelet(Machine(slit, TWO_CPUS_A_NODE)), big)
+        assert narrow.placements[0].memory_nodes == NodeSet.of(0, 1)
+
+    def test_gates_open_options(self) -> None:
+        closest = {"prefer-closest-numa-nodes": "true"}
+        near = Machine((Node(0, cpus=CpuSet.of(0, 1), memory=11 * GI, distances={0: 10}),), TWO_CPUS_A_NODE[:2])
+        shut = {"TopologyManagerPolicyBetaOptions": False}
+        kubelet(near, version="1.28", topologyManagerPolicyOptions=closest)
+        with pytest.raises(InputError, match="Beta-level Options not enabled"):
+            kubelet(near, version="1.28", topologyManagerPolicyOptions=closest, featureGates=shut)
+        socket, alpha = {"align-by-socket": "true"}, {"CPUManagerPolicyAlphaOptions": True}
+        with pytest.raises(InputError, match="Alpha-level Options not enabled"):
+            kubelet(near, cpus=True, cpuManagerPolicyOptions=socket)
+        opened = kubelet(near, cpus=True, cpuManagerPolicyOptions=socket, featureGates=alpha)
+        assert opened.cpu is not None
+        assert opened.cpu.options.align_by_socket
+
+    def test_the_version_decides_how_hints_are_merged(self) -> None:
+        """Before 1.24 a merged hint could be preferred although the masks differ: then restricted admits."""
+        asking = pod("a", container("app", "5Gi", more={NIC: "2"}))
+        nics = DeviceState({NIC: {"n0": Device("n0", NodeSet.of(0)), "n1": Device("n1", NodeSet.of(1))}})
+        for version, admitted in (("1.23", True), ("1.28", False)):
+            node = kubelet(machine(11, 10), policy="restricted", version=version)
+            assert admit(node, fresh_state(node, nics), asking).admitted is admitted
 
     def test_more_than_a_node_has_is_not_reserved(self) -> None:
         with pytest.raises(InputError, match="NUMA node 0 has 1073741824 bytes of memory but 2147483648 are reserved"):

@@ -168,6 +168,10 @@ class TestRequests:
         assert [container_requests(one, each, POD_LEVEL) for each in one.containers] == [{"memory": GI}, {}]
         assert pod_requests(one, POD_LEVEL) == {"memory": 4 * GI}
 
+    def test_a_container_that_asks_for_no_cpu_is_not_guaranteed_itself(self) -> None:
+        one = pod("a", container("none", cpu="0"), resources={"cpu": "4", "memory": "4Gi"})
+        assert container_requests(one, one.containers[0], POD_LEVEL) == {}
+
     def test_old_kubelets_with_in_place_resize_take_what_the_status_says(self) -> None:
         read = read_pod(
             {
@@ -193,6 +197,8 @@ class TestFeatures:
         assert is_unsupported(one, LATEST_FEATURES)
         assert not is_unsupported(one, POD_LEVEL)
         assert not is_unsupported(pod("a", resources={"vendor.example/nic": "1"}), LATEST_FEATURES)
+        limited = replace(pod("a"), resources=Resources(limits=quantities({"cpu": "1"})))
+        assert is_unsupported(limited, LATEST_FEATURES)
 
     def test_a_container_is_found_by_name_or_the_names_are_told(self) -> None:
         assert pod("a").container("app").name == "app"

@@ -135,6 +135,12 @@ class TestHints:
         assert short(pod_hints(policy, two)) == ["0!", "1!", "0-1"]
         assert pod_hints(admit(policy, two), two) is None
 
+    def test_a_guaranteed_pod_without_memory_has_no_preference(self) -> None:
+        """The two scopes say so in different shapes."""
+        one = replace(pod("a", bare("app")), status_qos="Guaranteed")
+        assert pod_hints(node(10), one) is None
+        assert container_hints(node(10), one, "app") == {}
+
     def test_an_amount_that_is_no_int64_gives_no_hints_and_is_refused_later(self) -> None:
         odd = pod("a", container("app", "1500m"))
         assert container_hints(node(10), odd, "app") is None
@@ -308,6 +314,20 @@ class TestInitContainers:
         one = pod("a", container("app", "8Gi"), init=(container("init", "8Gi"),))
         policy = allocate(node(10, 10), one, "init", on(0)).policy
         assert short(container_hints(MemoryPolicy(policy.state), one, "app")) == ["1!"]
+
+    def test_only_init_containers_before_the_new_one_hand_memory_on(self) -> None:
+        one = pod("a", container("app"), init=(container("i", "2Gi"), container("j", "3Gi")))
+        policy = allocate(node(20), one, "j", on(0)).policy
+        policy = allocate(policy, one, "i", on(0)).policy
+        assert [held[0].size // GI for held in policy.state.entries["a"].values()] == [3, 2]
+
+    def test_a_starting_init_container_ends_only_those_before_it(self) -> None:
+        one = pod("a", container("app"), init=(container("i", "2Gi"), container("j", "3Gi")))
+        policy = node(20)
+        for name in ("i", "j"):
+            policy = allocate(MemoryPolicy(policy.state), one, name, on(0)).policy
+        assert list(add_container(policy, one, "i").state.entries["a"]) == ["i", "j"]
+        assert list(add_container(policy, one, "j").state.entries["a"]) == ["j"]
 
 
 class TestRelease:
