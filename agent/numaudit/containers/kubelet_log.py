@@ -221,7 +221,7 @@ def _parse_json(line: str, at: float | None) -> Event | None:
 
 
 def _time(match: re.Match[str], until: datetime) -> float | None:
-    for year in (until.year + 1, until.year, until.year - 1, until.year - 4):
+    for year in range(until.year + 1, until.year - 9, -1):  # a leap day may be eight years ago
         text = f"{year}-{match['month']}-{match['day']}T{match['time']}"
         try:
             when = datetime.fromisoformat(text).replace(tzinfo=until.tzinfo)

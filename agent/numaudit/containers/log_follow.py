@@ -56,12 +56,12 @@ class FileLog:
     at_once: int = AT_ONCE
     backlog: int = BACKLOG
     lost: int = 0
-    _file: BinaryIO | None = field(default=None, repr=False)
-    _offset: int = 0
-    _head: bytes = b""
-    _rest: bytes = b""
+    _file: BinaryIO | None = field(default=None, init=False, repr=False)
+    _offset: int = field(default=0, init=False)
+    _head: bytes = field(default=b"", init=False)
+    _rest: bytes = field(default=b"", init=False)
     """The beginning of a line whose end is not written yet."""
-    _skipping: bool = False
+    _skipping: bool = field(default=False, init=False)
     """The line at hand is longer than any we want: pass over it to its end."""
 
     def read(self) -> Iterator[Line]:
@@ -154,7 +154,7 @@ class JournalLog:
     at_once: int = AT_ONCE
     program: str = "journalctl"
     lost: int = 0
-    _cursor: str | None = None
+    _cursor: str | None = field(default=None, init=False)
 
     def read(self) -> Iterator[Line]:
         first = self._cursor is None
