@@ -53,7 +53,8 @@ def _lab(series: str, keep: float, shell: bool) -> int:
     print(INTRODUCTION.format(release=kernel.release), flush=True)
     if shell:
         print("A shell follows: `exit` powers the guest off, Ctrl-A X pulls its plug.\n", flush=True)
-    beside = ["/bin/bash"] if shell else [str(CHECKOUT / ".venv/bin/numaudit"), "report"]
+    report = [str(CHECKOUT / ".venv/bin/numaudit"), "report", "--duration", "5s"]
+    beside = ["/bin/bash"] if shell else report
     program = str(Path(__file__).parent / "inside/three_workloads.py")
     with tempfile.TemporaryDirectory(prefix="numaudit-lab-") as folder:
         job = Job(
