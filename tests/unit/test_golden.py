@@ -20,6 +20,8 @@ def _output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert call(list(arguments)) == 0
     out, err = capsys.readouterr()
     assert err == ""
+    if "--root" in arguments:  # where the checkout is, is no part of the output
+        out = out.replace(arguments[arguments.index("--root") + 1], "ROOT")
     return out
 
 

@@ -15,12 +15,13 @@ from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPT
 from numaudit.errors import InputError, NumauditError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_VERBS = {
+VERBS = {
     "report": "Where the memory of every container on this host really is.",
     "topology": "Nodes, CPUs, distances, memory and huge pages.",
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
     "doctor": "What this host can measure, and why not.",
     "capture": "Copy what the readers read, for --root.",
+    "agent": "Look again and again, for Prometheus and OpenTelemetry.",
     "metrics": "Every metric of the agent.",
     "config": "The agent's settings: those in force, and all there are.",
 }
@@ -30,10 +31,10 @@ class _Verbs(click.Group):
     """Imports a verb's module only when that verb is used, so that --help stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in VERBS:
             return None
         command = importlib.import_module(f"numaudit.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
@@ -41,7 +42,7 @@ class _Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl(list(_VERBS.items()))
+            formatter.write_dl(list(VERBS.items()))
 
 
 @click.group(
