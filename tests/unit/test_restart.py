@@ -18,7 +18,7 @@ from numaudit.memorymanager.machine_state import charge, default_machine_state
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.memory_start import machine_changes, reserved_in
 from numaudit.memorymanager.replay import check_start
-from numaudit.memorymanager.restart import Kubelet, Outlook, examine
+from numaudit.memorymanager.restart import Outlook, StartingKubelet, examine
 from numaudit.memorymanager.state import Block, MemoryTable, NUMANodeState, State
 from numaudit.memorymanager.state_findings import MEANINGS, StateFinding
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
@@ -32,8 +32,8 @@ MI = 2**20
 
 ONE_RUNNING = KUBELET / "standalone-single-numa-node/1-running"
 POD_LEVEL = KUBELET / "standalone-pod-level-resources/1"
-PODS_ON = Kubelet(pod_level=True)
-PODS_OFF = Kubelet(pod_level=False)
+PODS_ON = StartingKubelet(pod_level=True)
+PODS_OFF = StartingKubelet(pod_level=False)
 
 
 def read(path: Path) -> Checkpoint:
@@ -41,7 +41,9 @@ def read(path: Path) -> Checkpoint:
     return checkpoints.parse(checkpoints.kind_of(path.name, data), data)
 
 
-def look(checkpoint: Checkpoint, machine: Machine | None = None, kubelet: Kubelet = Kubelet()) -> Outlook:  # noqa: B008
+def look(
+    checkpoint: Checkpoint, machine: Machine | None = None, kubelet: StartingKubelet = StartingKubelet()
+) -> Outlook:  # noqa: B008
     return examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
 
 
@@ -131,7 +133,7 @@ def test_memory_that_came_or_went_is_not_called_drift() -> None:
 def test_a_split_that_drifted_is_fine_since_1_32_and_fatal_before() -> None:
     """kubernetes/kubernetes#113130."""
     file = read(TROUBLE / "cross-node-release/memory_manager_state")
-    now, before = look(file), look(file, kubelet=Kubelet(version=(1, 31)))
+    now, before = look(file), look(file, kubelet=StartingKubelet(version=(1, 31)))
     assert names(now) == names(before) == ["cross-node-release-drift"]
     assert now.findings[0].message == "node 0: memory reserved is 225485783040 in the file, 236223201280 by replay"
     assert (now.is_valid, now.starts_now) == (True, "unknown")
@@ -188,7 +190,10 @@ def test_blocks_of_a_container_lie_within_those_of_its_pod(
 def test_a_pod_level_file_is_corrupt_for_a_kubelet_without_the_gate(name: str) -> None:
     file = read(POD_LEVEL / name)
     assert look(file).findings == look(file, kubelet=PODS_ON).findings == ()
-    for kubelet, on in ((PODS_OFF, "1.36 with PodLevelResourceManagers off"), (Kubelet((1, 35), True), "1.35 with")):
+    for kubelet, on in (
+        (PODS_OFF, "1.36 with PodLevelResourceManagers off"),
+        (StartingKubelet((1, 35), True), "1.35 with"),
+    ):
         outlook = look(file, kubelet=kubelet)
         assert names(outlook) == ["format-not-accepted"]
         assert on in outlook.findings[0].message
@@ -207,7 +212,7 @@ def test_a_wrong_checksum_stops_the_start_and_all_further_judgement() -> None:
 def test_a_checksum_of_0_is_taken_by_1_36_alone() -> None:
     file = replace(read(ONE_RUNNING / "memory_manager_state"), checksum=0)
     assert names(look(file)) == ["checksum-missing"]
-    assert names(look(file, kubelet=Kubelet((1, 35)))) == ["checksum-missing", "format-not-accepted"]
+    assert names(look(file, kubelet=StartingKubelet((1, 35)))) == ["checksum-missing", "format-not-accepted"]
 
 
 def test_changed_huge_pages_are_named() -> None:
@@ -300,7 +305,7 @@ def test_the_cpu_state_is_judged_with_the_kubelets_words(file: CpuCheckpoint, ex
 
 def test_cpus_in_no_set_are_refused_before_strict_reservation_existed() -> None:
     file = cpus("2-7", {"app": "1"})
-    assert names(look(file, guest(*FIRST_BOOT), Kubelet((1, 31)))) == ["cpu-state-refused"]
+    assert names(look(file, guest(*FIRST_BOOT), StartingKubelet((1, 31)))) == ["cpu-state-refused"]
     assert names(look(file)) == []
 
 
@@ -357,7 +362,7 @@ def test_starts_now_is_no_exactly_when_a_kubelet_refuses(
     entries = {f"pod-{index}": {"app": (block,)} for index, block in enumerate(wanted)}
     file = MemoryCheckpoint.of("Static", State({**state, 0: node}, entries))
     machine = Machine(tuple(Node(id_, memory=total) for id_, total in enumerate(live)))
-    outlook = look(file, machine, Kubelet(version))
+    outlook = look(file, machine, StartingKubelet(version))
     live_default = default_machine_state(machine, reserved_in(file.state.machine))
     refused = check_start(file.state, live_default, version=version)
     if outlook.starts_now == "at risk":

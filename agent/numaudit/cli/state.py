@@ -20,7 +20,7 @@ from numaudit.memorymanager.checkpoint import DEVICES, Checkpoint, Kind
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.memory_start import default_state
 from numaudit.memorymanager.replay import MissingTarget, replay
-from numaudit.memorymanager.restart import Kubelet, Outlook, examine
+from numaudit.memorymanager.restart import Outlook, StartingKubelet, examine
 from numaudit.memorymanager.state import State
 from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.memorymanager.strconv import GoSyntaxError, parse_bool
@@ -146,7 +146,7 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _kubelet(version: str, gates: str | None) -> Kubelet:
+def _kubelet(version: str, gates: str | None) -> StartingKubelet:
     pod_level: bool | None = None
     for pair in gates.split(",") if gates else ():
         name, _, value = pair.partition("=")
@@ -156,10 +156,10 @@ def _kubelet(version: str, gates: str | None) -> Kubelet:
             raise InputError(f"--feature-gates {pair!r}: write it as {_GATE}=true") from None
         if name.strip() == _GATE:
             pod_level = is_on
-    return Kubelet(parse_version(version), pod_level)
+    return StartingKubelet(parse_version(version), pod_level)
 
 
-def _look(file: Path | None, host: Host, is_captured: bool, kubelet: Kubelet) -> list[_Looked]:
+def _look(file: Path | None, host: Host, is_captured: bool, kubelet: StartingKubelet) -> list[_Looked]:
     """The given file, or all that are there. Raises Unavailable when there is none."""
     if file is not None:
         is_the_kubelets = is_captured or host.kubelet.resolve() in file.resolve().parents
@@ -189,7 +189,9 @@ def _machine(host: Host) -> Machine:
     return machine
 
 
-def _look_into(path: Path, kind: Kind | None, data: bytes, machine: Machine | None, kubelet: Kubelet) -> _Looked:
+def _look_into(
+    path: Path, kind: Kind | None, data: bytes, machine: Machine | None, kubelet: StartingKubelet
+) -> _Looked:
     try:
         kind = kind or checkpoints.kind_of(path.name, data)
         checkpoint = checkpoints.parse(kind, data)

@@ -34,7 +34,7 @@ Answer = Literal["yes", "no", "at risk", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kubelet:
+class StartingKubelet:
     """The kubelet that is to start."""
 
     version: KubernetesVersion = LATEST
@@ -60,7 +60,9 @@ class Outlook:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-def examine(checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: Kubelet) -> Outlook:
+def examine(
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
+) -> Outlook:
     """All findings of one checkpoint. `machine` None = the file stands alone."""
     findings = tuple(_findings(checkpoint, verification, machine, kubelet))
     now, later = outlook(findings, machine is not None or _needs_no_machine(checkpoint))
@@ -82,7 +84,7 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
     return "yes", "at risk" if "reboot" in stops else "yes"
 
 
-def pod_level_gate(verification: Verification, kubelet: Kubelet) -> bool:
+def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
     """Is the gate PodLevelResourceManagers on? When nobody says, it is as it was for this file's format."""
     return verification.form in ("V2", "V3") if kubelet.pod_level is None else kubelet.pod_level
 
@@ -93,7 +95,7 @@ def _needs_no_machine(checkpoint: Checkpoint) -> bool:
 
 
 def _findings(
-    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: Kubelet
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
 ) -> Iterator[StateFinding]:
     for path in checkpoint.unknown:
         yield StateFinding("unknown-key", f"{path} is no key of this format", path)
@@ -121,7 +123,7 @@ def _findings(
 
 
 def _format_findings(
-    verification: Verification, accepted: bool, kubelet: Kubelet, pod_level: bool
+    verification: Verification, accepted: bool, kubelet: StartingKubelet, pod_level: bool
 ) -> Iterator[StateFinding]:
     if not accepted:
         yield StateFinding(
