@@ -32,6 +32,7 @@ MI = 2**20
 
 ONE_RUNNING = KUBELET / "standalone-single-numa-node/1-running"
 POD_LEVEL = KUBELET / "standalone-pod-level-resources/1"
+NEWEST = StartingKubelet()
 PODS_ON = StartingKubelet(pod_level=True)
 PODS_OFF = StartingKubelet(pod_level=False)
 
@@ -41,9 +42,7 @@ def read(path: Path) -> Checkpoint:
     return checkpoints.parse(checkpoints.kind_of(path.name, data), data)
 
 
-def look(
-    checkpoint: Checkpoint, machine: Machine | None = None, kubelet: StartingKubelet = StartingKubelet()
-) -> Outlook:  # noqa: B008
+def look(checkpoint: Checkpoint, machine: Machine | None = None, kubelet: StartingKubelet = NEWEST) -> Outlook:
     return examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
 
 

@@ -71,13 +71,20 @@ def command() -> None:
     """The kubelet's checkpoints: what they say, whether they are sound, whether the kubelet will start."""
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  numaudit state show
+  numaudit state show /var/lib/kubelet/cpu_manager_state
+  numaudit state show --root ./captured -o json
+"""
+)
 @click.argument("file", required=False, type=_FILE)
 @options.output("table", "json")
 @_kubelet_options
 @options.root
 def show(file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None) -> None:
-    """Decode FILE, or all checkpoints of the kubelet on this host."""
+    """Decode FILE, or all checkpoints on this host."""
     looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
     if output == "json":
         contents = [None if one.checkpoint is None else state_document.content(one.checkpoint) for one in looked]
@@ -91,7 +98,14 @@ def show(file: Path | None, output: str, kubernetes_version: str, feature_gates:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  numaudit state verify
+  numaudit state verify ./memory_manager_state -o json
+  numaudit state verify --kubernetes-version 1.31
+"""
+)
 @click.argument("file", required=False, type=_FILE)
 @options.output("table", "json")
 @_kubelet_options
@@ -99,9 +113,9 @@ def show(file: Path | None, output: str, kubernetes_version: str, feature_gates:
 def verify(
     file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None
 ) -> None:
-    """Verify FILE, or all checkpoints of the kubelet on this host: will the kubelet start with them?
+    """Verify FILE, or all checkpoints on this host.
 
-    A file of the kubelet's folder, or any file with --root, is also compared with the machine.
+    Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also compared with the machine.
     """
     looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
     found = tuple(one.verification for one in looked)
@@ -116,7 +130,13 @@ def verify(
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  numaudit state diff before/memory_manager_state after/memory_manager_state
+  numaudit state diff /var/lib/kubelet/memory_manager_state
+"""
+)
 @click.argument("a", type=_FILE)
 @click.argument("b", required=False, type=_FILE)
 @options.output("table", "json")
