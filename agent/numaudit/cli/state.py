@@ -115,7 +115,8 @@ def verify(
 ) -> None:
     """Verify FILE, or all checkpoints on this host.
 
-    Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also compared with the machine.
+    Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also
+    compared with the machine.
     """
     looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
     found = tuple(one.verification for one in looked)
