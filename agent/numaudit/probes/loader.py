@@ -204,9 +204,12 @@ def _receive(channel: socket.socket, count: int, end: float, outcomes: dict[str,
     """Collect answers until there are `count`. True when the process ended before; raises TimeoutError."""
     while len(outcomes) < count:
         channel.settimeout(max(0.001, end - time.monotonic()))
-        message, descriptors, flags, _ = socket.recv_fds(
-            channel, _LARGEST_ANSWER, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-        )
+        try:
+            message, descriptors, flags, _ = socket.recv_fds(
+                channel, _LARGEST_ANSWER, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionResetError:  # it ended before it read our requests
+            return True
         if not message:
             return True
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):

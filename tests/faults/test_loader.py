@@ -1,0 +1,381 @@
+"""What goes wrong when BPF programs are loaded: each time a reason with a hint, never a traceback or a leak."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+import numaudit
+from numaudit.kernel import bpf
+from numaudit.kernel.bpf import ProgramType
+from numaudit.kernel.host import Host
+from numaudit.probes import cpu_time, loader, page_alloc
+from numaudit.probes.loader import LoadedProbe, Outcome, ProbeRequest, Program
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+
+pytestmark = pytest.mark.root
+
+NewGroup = Callable[[str], Path]
+RunIn = Callable[[Path, Sequence[str]], subprocess.Popen[str]]
+Script = Callable[[str], Path]
+
+PACKAGE_PARENT = str(Path(numaudit.__file__).parents[1])
+AGENT = """
+import json, sys
+from numaudit.kernel.host import Host
+from numaudit.probes import loader
+from numaudit.probes.reasons import Refusal
+from numaudit.probes.session import Session
+session = Session.open(Host(), cgroups=100, nodes=4)
+for probe in session.outcomes.values():
+    if not isinstance(probe, Refusal):
+        probe.read()
+print(json.dumps([[one.probe, one.reason, one.text, one.hint] for one in loader.diagnose(session.outcomes)]))
+"""
+"""A small agent: opens all probes, reads each that runs, and says how each fared."""
+
+MOUNT_TRACEFS = "mount -t tracefs tracefs /sys/kernel/tracing"
+NO_TRACEFS = "umount -a -t tracefs; umount -l /sys/kernel/debug 2>/dev/null; ! test -d /sys/kernel/tracing/events"
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Writes a shell script that stands in for the loader's Python; `"$@"` are its arguments."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / f"python-{len(list(tmp_path.iterdir()))}"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """No test leaves a descriptor open or a child running."""
+    before = _descriptors()
+    yield
+    assert _descriptors() == before
+    assert [child for child in psutil.Process().children() if "loader_child" in " ".join(child.cmdline())] == []
+
+
+def test_the_real_thing_loads_and_closes() -> None:
+    outcomes = _load()
+    assert all(isinstance(one, LoadedProbe) for one in outcomes.values())
+
+
+def test_programs_are_gone_when_their_descriptors_are_closed() -> None:
+    loaded = loader.load(_requests())
+    ids = _program_ids(loaded.outcomes)
+    assert len(ids) == 5
+    assert ids <= set(bpf.program_ids())
+    loaded.close()
+    assert _eventually_unloaded(ids)
+
+
+def test_programs_are_gone_when_the_agent_is_killed() -> None:
+    text = AGENT + (
+        "from numaudit.kernel import bpf\n"
+        "probes = [probe for probe in session.outcomes.values() if not isinstance(probe, Refusal)]\n"
+        "fds = [fd for probe in probes for fd in probe._loaded.programs.values()]\n"
+        "print(json.dumps([bpf.read_program_info(fd).id for fd in fds]), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    agent = subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
+    )
+    with agent:
+        assert agent.stdout
+        _, ids = json.loads(agent.stdout.readline()), set(json.loads(agent.stdout.readline()))
+        assert len(ids) == 5
+        assert ids <= set(bpf.program_ids())
+        agent.kill()
+    assert _eventually_unloaded(ids)
+
+
+def test_the_loader_ends_soon_after_an_agent_that_is_killed_while_it_loads() -> None:
+    agent = subprocess.Popen([sys.executable, "-c", AGENT], stdout=subprocess.DEVNULL, env=_environment())
+    with agent:
+        child = _wait_for_loader(agent.pid)
+        agent.kill()
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_without_bcc_the_next_python_is_tried(script: Script) -> None:
+    without = script(f'exec {sys.executable} -S "$@"')
+    assert _reasons(_load(pythons=[without])) == {page_alloc.NAME: Reason.NO_BCC, cpu_time.NAME: Reason.NO_BCC}
+    assert _reasons(_load(pythons=[without, sys.executable])) == {page_alloc.NAME: None, cpu_time.NAME: None}
+
+
+def test_without_any_python_bcc_is_missing() -> None:
+    assert set(_reasons(_load(pythons=[])).values()) == {Reason.NO_BCC}
+
+
+def test_bcc_without_its_llvm_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = next(Path("/usr/lib").rglob("libbcc.so.0"))
+    needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
+    name = next(word for word in needed.split() if word.startswith("libLLVM"))
+    (tmp_path / name).touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    outcomes = _load()
+    assert set(_reasons(outcomes).values()) == {Reason.BCC_BROKEN}
+    assert name in str(outcomes[cpu_time.NAME])
+
+
+def test_a_strangers_module_called_bcc_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bcc.py").write_text("lattice = 3\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    outcomes = _load()
+    assert set(_reasons(outcomes).values()) == {Reason.NO_BCC}
+    assert "another project" in str(outcomes[cpu_time.NAME])
+
+
+def test_kernel_headers_that_are_none_are_refused_before_bcc_looks_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BCC_KERNEL_SOURCE", str(tmp_path))
+    outcomes = _load()
+    assert set(_reasons(outcomes).values()) == {Reason.NO_HEADERS}
+    assert str(tmp_path) in str(outcomes[cpu_time.NAME])
+
+
+def test_without_tracefs_only_the_tracepoint_is_lost() -> None:
+    """And without the privilege to mount it; the other probe needs none."""
+    fared = _agent(f"{NO_TRACEFS} && exec {_with('bpf,perfmon')}")
+    assert fared[page_alloc.NAME][0] == Reason.NO_TRACEFS
+    assert "mount -t tracefs" in fared[page_alloc.NAME][1]
+    assert fared[cpu_time.NAME][0] is None
+
+
+def test_without_tracefs_the_loader_mounts_it_for_itself_alone() -> None:
+    mounts = Path("/proc/self/mounts").read_text()
+    fared = _agent(f"{NO_TRACEFS} && exec")
+    assert fared[page_alloc.NAME][0] is None
+    assert Path("/proc/self/mounts").read_text() == mounts
+
+
+@pytest.mark.parametrize("capabilities", ["", "bpf", "perfmon"])
+def test_too_few_capabilities_are_named(capabilities: str) -> None:
+    fared = _agent(f"{MOUNT_TRACEFS}; exec {_with(capabilities)}")
+    assert {reason for reason, _ in fared.values()} == {Reason.NO_PERMISSION}
+    assert all("BPF and PERFMON" in hint and "super-user" not in hint for _, hint in fared.values())
+
+
+@pytest.mark.parametrize("capabilities", ["bpf,perfmon", "sys_admin"])
+def test_enough_capabilities_are_enough(capabilities: str) -> None:
+    fared = _agent(f"{MOUNT_TRACEFS}; exec {_with(capabilities)}")
+    assert {reason for reason, _ in fared.values()} == {None}
+
+
+def test_a_limit_of_locked_memory_does_not_matter() -> None:
+    """Since Linux 5.11 BPF maps are charged to the memory cgroup; 5.14 is the oldest kernel we support."""
+    assert {reason for reason, _ in _agent("ulimit -l 0; exec").values()} == {None}
+
+
+def test_a_host_with_cgroups_of_version_1_only_is_told_so() -> None:
+    fared = _agent("umount -a -l -t cgroup2; exec")
+    assert {reason for reason, _ in fared.values()} == {Reason.CGROUP_V1}
+    assert "unified_cgroup_hierarchy" in fared[cpu_time.NAME][1]
+
+
+def test_a_captured_tree_has_no_kernel_to_ask(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    with Session.open(Host.under(tmp_path), cgroups=1, nodes=1) as session:
+        with pytest.raises(Refusal, match="captured tree"):
+            session.read_cpu_time()
+        with pytest.raises(Refusal, match="captured tree"):
+            session.read_page_alloc()
+
+
+def test_one_text_that_does_not_compile_leaves_the_others_alone(tmp_path: Path) -> None:
+    broken = _request(tmp_path, "broken", "int broken_run(void *ctx) { return nonsense; }")
+    outcomes = _load([*_requests(), broken])
+    assert _reasons(outcomes) == {page_alloc.NAME: None, cpu_time.NAME: None, "broken": Reason.COMPILE_ERROR}
+    assert "broken.bpf.c:1:36: error: use of undeclared identifier 'nonsense'" in str(outcomes["broken"])
+
+
+def test_one_program_that_the_verifier_refuses_leaves_the_others_alone(tmp_path: Path) -> None:
+    text = "BPF_HASH(wild_map, u64, u64, 1);\nint wild_run(void *c) { u64 k = 1, *v = wild_map.lookup(&k); return *v; }"
+    outcomes = _load([_request(tmp_path, "wild", text), *_requests()])
+    assert _reasons(outcomes) == {"wild": Reason.REFUSED_BY_VERIFIER, page_alloc.NAME: None, cpu_time.NAME: None}
+    assert "map_value_or_null" in str(outcomes["wild"])
+
+
+def test_one_map_that_is_too_large_leaves_the_others_alone(tmp_path: Path) -> None:
+    text = "BPF_HASH(huge_map, u64, u64, 2000000000);\nint huge_run(void *ctx) { return 0; }"
+    outcomes = _load([_request(tmp_path, "huge", text), *_requests()])
+    assert _reasons(outcomes) == {"huge": Reason.NO_MEMORY, page_alloc.NAME: None, cpu_time.NAME: None}
+
+
+def test_a_tracepoint_that_the_kernel_lacks_is_named(tmp_path: Path) -> None:
+    request = _request(tmp_path, "lost", "int lost_run(void *ctx) { return 0; }", "sched:nothing_of_the_kind")
+    outcomes = _load([request, *_requests()])
+    assert _reasons(outcomes) == {"lost": Reason.NO_TRACEPOINT, page_alloc.NAME: None, cpu_time.NAME: None}
+    assert "sched:nothing_of_the_kind" in str(outcomes["lost"])
+
+
+def test_a_loader_that_is_killed_is_reported_with_the_signal() -> None:
+    result: dict[str, Outcome] = {}
+    thread = threading.Thread(target=lambda: result.update(_load()))
+    thread.start()
+    _wait_for_loader(os.getpid()).kill()
+    thread.join(timeout=20)
+    assert set(_reasons(result).values()) == {Reason.LOADER_DIED}
+    assert "SIGKILL" in str(result[cpu_time.NAME])
+
+
+def test_a_loader_that_fails_is_reported_with_its_last_words(script: Script) -> None:
+    outcomes = _load(pythons=[script("echo out of cheese >&2; exit 7")])
+    assert set(_reasons(outcomes).values()) == {Reason.LOADER_DIED}
+    assert "exit code 7" in str(outcomes[cpu_time.NAME])
+    assert "out of cheese" in str(outcomes[cpu_time.NAME])
+
+
+def test_a_python_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    outcomes = _load(pythons=[tmp_path / "no-such-python"])
+    assert set(_reasons(outcomes).values()) == {Reason.LOADER_DIED}
+    assert "no-such-python" in str(outcomes[cpu_time.NAME])
+
+
+def test_a_loader_that_hangs_is_killed_at_the_deadline_with_all_it_started(script: Script, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    begin = time.monotonic()
+    outcomes = _load(deadline=0.5, pythons=[script(f"sleep 300 & echo $! >{mark}; wait")])
+    assert time.monotonic() - begin < 5
+    assert set(_reasons(outcomes).values()) == {Reason.LOADER_TIMEOUT}
+    grandchild = int(mark.read_text())
+    assert not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
+
+
+def test_answers_that_came_before_the_loader_hangs_are_kept(script: Script) -> None:
+    """The second probe's answer never comes: a program of an unknown type makes this stand-in stop."""
+    stand_in = f"""exec {sys.executable} -c '
+import json, os, socket, sys, time
+channel = socket.socket(fileno=int(sys.argv[3]))
+first = json.loads(channel.recv(1 << 20))[0]["name"]
+channel.send(json.dumps({{"name": first, "reason": "no-event", "text": "as arranged"}}).encode())
+time.sleep(300)' "$@" """
+    outcomes = _load(deadline=2, pythons=[script(stand_in)])
+    assert _reasons(outcomes) == {page_alloc.NAME: Reason.NO_EVENT, cpu_time.NAME: Reason.LOADER_TIMEOUT}
+
+
+def test_a_full_map_is_counted_and_what_is_in_it_stays_right(new_group: NewGroup, run_in: RunIn) -> None:
+    with Session.open(Host(), cgroups=1, nodes=1) as session:
+        _skip_if_refused(session)
+        groups = [new_group(name) for name in ("one", "two", "three", "four", "five", "six")]
+        for group in groups:
+            run_in(group, [sys.executable, "-I", "-S", "-c", "bytearray(1 << 20)"]).communicate()
+        assert session.read_page_alloc().dropped > 0
+        assert session.read_cpu_time().dropped > 0
+        assert len(session.read_cpu_time().by_node) == 1
+        assert sum(len(orders) for orders in session.read_page_alloc().by_order.values()) <= 4
+        first = groups[0].stat().st_ino
+        counted = session.read_cpu_time().by_node.get(first)
+        if counted:
+            assert sum(counted.values()) < 2e9
+        session.forget_all_but([])
+        run_in(groups[5], [sys.executable, "-I", "-S", "-c", "bytearray(1 << 20)"]).communicate()
+        assert groups[5].stat().st_ino in session.read_cpu_time().by_node
+
+
+def _load(
+    requests: Sequence[ProbeRequest] | None = None,
+    deadline: float = loader.DEADLINE,
+    pythons: Sequence[str | Path] | None = None,
+) -> Mapping[str, Outcome]:
+    """What became of the probes; what was loaded is closed again."""
+    loaded = loader.load(_requests() if requests is None else requests, deadline=deadline, pythons=pythons)
+    loaded.close()
+    return loaded.outcomes
+
+
+def _requests() -> list[ProbeRequest]:
+    return [page_alloc.request(Host(), 100, 4), cpu_time.request(Host(), 100, 4)]
+
+
+def _request(folder: Path, name: str, text: str, tracepoint: str | None = None) -> ProbeRequest:
+    source = folder / f"{name}.bpf.c"
+    source.write_text(text)
+    kind = ProgramType.TRACEPOINT if tracepoint else ProgramType.RAW_TRACEPOINT
+    return ProbeRequest(name, (Program(f"{name}_run", kind, tracepoint),), (), source=source)
+
+
+def _reasons(outcomes: Mapping[str, Outcome]) -> dict[str, Reason | None]:
+    return {name: one.reason if isinstance(one, Refusal) else None for name, one in outcomes.items()}
+
+
+def _agent(prefix: str) -> dict[str, tuple[Reason | None, str]]:
+    """Run the small agent behind a shell prefix in a mount namespace of its own: probe -> reason and hint."""
+    command = f'{prefix} "$0" "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "/bin/sh", "-c", command, sys.executable, "-c", AGENT],
+        capture_output=True,
+        text=True,
+        env=_environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    fared = json.loads(done.stdout)
+    return {probe: (None if reason is None else Reason(reason), hint or "") for probe, reason, _, hint in fared}
+
+
+def _with(capabilities: str) -> str:
+    """A shell prefix that leaves a root process nothing but these capabilities."""
+    kept = "".join(f",+{name}" for name in capabilities.split(",") if name)
+    setpriv = shutil.which("setpriv")
+    assert setpriv
+    return f"{setpriv} --bounding-set=-all{kept} --inh-caps=-all{kept}"
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": PACKAGE_PARENT}
+
+
+def _descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))  # noqa: PTH208 (the order of a set of names is no matter)
+
+
+def _program_ids(outcomes: Mapping[str, Outcome]) -> set[int]:
+    probes = [one for one in outcomes.values() if isinstance(one, LoadedProbe)]
+    return {bpf.read_program_info(fd).id for probe in probes for fd in probe.programs.values()}
+
+
+def _eventually_unloaded(ids: set[int]) -> bool:
+    """The kernel frees programs a moment after their last descriptor."""
+    deadline = time.monotonic() + 5
+    while ids & set(bpf.program_ids()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not ids & set(bpf.program_ids())
+
+
+def _wait_for_loader(parent: int) -> psutil.Process:
+    """The loader process of a parent, once it has begun to load bcc."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for child in psutil.Process(parent).children():
+            try:
+                if "libbcc" in Path(f"/proc/{child.pid}/maps").read_text():
+                    return child
+            except OSError:
+                continue
+        time.sleep(0.001)
+    raise AssertionError("no loader process was seen")
+
+
+def _skip_if_refused(session: Session) -> None:
+    for refused in (one for one in session.outcomes.values() if isinstance(one, Refusal)):
+        pytest.skip(str(refused))
