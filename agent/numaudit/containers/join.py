@@ -88,7 +88,7 @@ def join(
     living = {one.pod_uid for one in containers if one.pod_uid is not None}
     in_checkpoint = checkpoints.keys
     keys = dict.fromkeys([*spec, *cgroups, *sorted(in_checkpoint), *given])
-    names = {one.pod_uid: (one.namespace, one.pod) for one in containers if one.pod_uid is not None and one.pod}
+    names = _names_by_uid(containers, hints)
     found: list[ContainerIntent] = []
     conflicts: list[str] = []
     for key in keys:
@@ -125,6 +125,15 @@ def rejections(pods: Pods | None, from_log: Mapping[str, Rejection]) -> tuple[Re
         if other is not None and (known is None or (known.at or 0.0) + _CLOCK_STEP < (other.at or 0.0)):
             found[pod.uid] = other
     return tuple(found.values())
+
+
+def _names_by_uid(containers: Sequence[Container], hints: Iterable[HintRecord]) -> dict[str, _PodName]:
+    """Pod UID -> namespace and name where the pods are not listed: by the log, and by what names the cgroups have."""
+    names = {one.pod_uid: (one.namespace, one.pod) for one in hints if one.pod_uid is not None}
+    for one in containers:
+        if one.pod_uid is not None and one.namespace is not None and one.pod is not None:
+            names[one.pod_uid] = (one.namespace, one.pod)
+    return names
 
 
 def _uids_by_name(pods: Pods, containers: Sequence[Container]) -> dict[_PodName, str | None]:
