@@ -14,7 +14,9 @@ from rich.console import Console
 from numaudit.evaluation.build import build
 from numaudit.evaluation.report import Report
 from numaudit.reports import terminal
-from numaudit.reports.terminal import print_doctor, print_report, printable, size
+from numaudit.reports.machine_tables import print_doctor
+from numaudit.reports.report_tables import print_report
+from numaudit.reports.terminal import printable, size
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

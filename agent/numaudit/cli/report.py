@@ -80,12 +80,12 @@ def command(
     if output == "json":
         sys.stdout.buffer.write(document.encode("Report", report))
     else:
-        from numaudit.reports import terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.reports import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         out = terminal.console()
-        terminal.print_report(report, out, wide=output == "wide")
+        report_tables.print_report(report, out, wide=output == "wide")
         if matrix:
-            terminal.print_matrix(report, out)
+            report_tables.print_matrix(report, out)
     return EXIT_FINDINGS if fail_below is not None and _below(report, fail_below) else 0
 
 

@@ -27,6 +27,6 @@ def command(output: str, root: Path | None) -> None:
     if output == "json":
         sys.stdout.buffer.write(document.encode("Topology", topology))
         return
-    from numaudit.reports import terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
-    terminal.print_topology(topology, terminal.console())
+    machine_tables.print_topology(topology, terminal.console())

@@ -15,7 +15,7 @@ from numaudit.memorymanager.device_checkpoint import NO_NODE, DeviceCheckpoint, 
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.state import Block
 from numaudit.reports.state_document import Finding, StateDifference, StateVerification
-from numaudit.reports.terminal import printable, size
+from numaudit.reports.terminal import new_table, print_table, printable, size
 from numaudit.topology.nodeset import NodeSet
 
 _STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
@@ -41,7 +41,7 @@ def print_content(checkpoint: Checkpoint, out: Console) -> None:
     for table in tables:
         if table.row_count:
             _line(out)
-            _print(table, out)
+            print_table(table, out)
         else:
             _line(out, Text("  no assignments"))
 
@@ -54,10 +54,10 @@ def print_difference(difference: StateDifference, out: Console) -> None:
     _line(out, Text(printable(f"A: {difference.left}")))
     _line(out, Text(printable(f"B: {difference.right}")))
     _line(out)
-    table = _table("WHERE", "A", "B")
+    table = new_table("WHERE", "A", "B")
     for change in difference.differences:
         table.add_row(printable(change.where), _value(change.left), _value(change.right))
-    _print(table, out)
+    print_table(table, out)
 
 
 def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
@@ -90,7 +90,9 @@ def _print_finding(finding: Finding, out: Console) -> None:
 
 
 def _node_table(checkpoint: MemoryCheckpoint) -> Table:
-    table = _table("NODE", "GROUP", ">ASSIGNMENTS", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">RESERVED", ">FREE")
+    table = new_table(
+        "NODE", "GROUP", ">ASSIGNMENTS", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">RESERVED", ">FREE"
+    )
     for id_, node in sorted((checkpoint.machine or {}).items()):
         for resource, row in sorted(node.memory_map.items()):
             sizes = (row.total, row.system_reserved, row.allocatable, row.reserved, row.free)
@@ -100,7 +102,7 @@ def _node_table(checkpoint: MemoryCheckpoint) -> Table:
 
 
 def _block_table(checkpoint: MemoryCheckpoint) -> Table:
-    table = _table("POD", "CONTAINER", "TYPE", "NODES", ">SIZE")
+    table = new_table("POD", "CONTAINER", "TYPE", "NODES", ">SIZE")
     for uid, containers in sorted((checkpoint.entries or {}).items()):
         for name, blocks in sorted(containers.items()):
             _add_blocks(table, uid, printable(name), blocks)
@@ -117,7 +119,7 @@ def _add_blocks(table: Table, uid: str, name: str, blocks: tuple[Block, ...]) ->
 
 
 def _cpu_table(checkpoint: CpuCheckpoint) -> Table:
-    table = _table("POD", "CONTAINER", "CPUS")
+    table = new_table("POD", "CONTAINER", "CPUS")
     table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
     for name, cpus in sorted((checkpoint.entries_by_id or {}).items()):
         table.add_row("", printable(name), cpus)
@@ -130,7 +132,7 @@ def _cpu_table(checkpoint: CpuCheckpoint) -> Table:
 
 
 def _device_table(checkpoint: DeviceCheckpoint) -> Table:
-    table = _table("POD", "CONTAINER", "RESOURCE", "NODE", "DEVICES")
+    table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "DEVICES")
     for entry in checkpoint.entries or ():
         for where, ids in _devices(entry):
             names = (entry.pod_uid, entry.container_name, entry.resource_name)
@@ -156,22 +158,5 @@ def _value(value: object) -> str:
     return "absent" if value is None else printable(msgspec.json.encode(value).decode())
 
 
-def _table(*columns: str) -> Table:
-    """A plain table; `>` in front of a name aligns its column right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    for name in columns:
-        right = name.startswith(">")
-        table.add_column(Text(name.removeprefix(">"), "bold"), justify="right" if right else "left", no_wrap=True)
-    return table
-
-
 def _line(out: Console, *parts: Text) -> None:
     out.print(Text.assemble(*parts), soft_wrap=True)
-
-
-def _print(table: Table, out: Console) -> None:
-    """Print without the blanks that fill the last column."""
-    with out.capture() as captured:
-        out.print(table)
-    for line in captured.get().splitlines():
-        out.file.write(line.rstrip() + "\n")

@@ -1,0 +1,144 @@
+"""The table of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.evaluation.alignment import MISALIGNED
+from numaudit.evaluation.report import ContainerReport, NodeBytes, Report
+from numaudit.reports.terminal import UNKNOWN, new_table, printable, share, size
+
+_NODE_COLUMNS = 8
+_VERDICT_STYLE = {"aligned": "green", "unknown": "yellow", **dict.fromkeys(MISALIGNED, "red")}
+
+
+def container_table(report: Report, shown: Sequence[ContainerReport], wide: bool) -> Table:
+    nodes = [node.numa_node for node in report.nodes]
+    columns = _container_columns(nodes, wide, any(one.pod_uid for one in shown), has_cpu_time(report))
+    table = new_table(*(column.title for column in columns))
+    for one in shown:
+        table.add_row(*(cell for column in columns for cell in column.cells(one)))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the containers' table; `>` in front of its title aligns it right."""
+
+    title: str
+    cell: Callable[[ContainerReport], str | Text]
+
+    def cells(self, container: ContainerReport) -> tuple[str | Text]:
+        return (self.cell(container),)
+
+
+def _container_columns(nodes: Sequence[int], wide: bool, kubernetes: bool, cpu_time: bool) -> list[_Column]:
+    columns = [_Column("CONTAINER", display_name)]
+    if kubernetes:
+        columns += [
+            _Column("QOS", lambda one: one.qos or ""),
+            _Column("PROMISED", _promised),
+        ]
+    columns += [
+        _Column("MEMS", lambda one: _set(one.allowed_memory_nodes)),
+        _Column("CPUS ON", lambda one: _set(one.allowed_cpu_nodes)),
+        _Column(">JUDGED", lambda one: size(one.judged_bytes)),
+        *_node_columns(nodes),
+    ]
+    if wide:
+        columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
+    columns += [
+        _Column(">FILE", partial(_type_cell, "file")),
+        _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes))),
+        _Column(">REMOTE%", lambda one: _remote(one, share(one.remote_bytes, one.judged_bytes))),
+    ]
+    if cpu_time:
+        columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio)))
+    if kubernetes:
+        columns.append(_Column("VERDICT", _verdict))
+    if wide:
+        columns += [
+            _Column("HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else ""),
+            _Column("KIND", lambda one: one.kind),
+            _Column("RUNTIME", lambda one: one.runtime or ""),
+            _Column("CGROUP", lambda one: printable(one.path)),
+        ]
+    return columns
+
+
+def _node_columns(nodes: Sequence[int]) -> list[_Column]:
+    if len(nodes) > _NODE_COLUMNS:
+        return [_Column("BY NODE", _by_node_cell)]
+    return [_Column(f">N{node}", partial(_node_cell, node)) for node in nodes]
+
+
+def _node_cell(node: int, container: ContainerReport) -> str:
+    if container.resident is None:
+        return UNKNOWN
+    return size(sum(judged_bytes(row) for row in container.resident if row.numa_node == node))
+
+
+def _by_node_cell(container: ContainerReport) -> str:
+    if container.resident is None:
+        return UNKNOWN
+    rows = [(row.numa_node, judged_bytes(row)) for row in container.resident]
+    return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
+
+
+def _type_cell(kind: str, container: ContainerReport) -> str:
+    return size(_total(container.resident, kind))
+
+
+def _promised(container: ContainerReport) -> str:
+    if container.intended is None:
+        return ""
+    nodes = container.intended.memory_nodes
+    return UNKNOWN if nodes is None else nodes or "-"
+
+
+def _remote(container: ContainerReport, text: str) -> Text:
+    return Text(text, "red" if container.remote_bytes else "")
+
+
+def _verdict(container: ContainerReport) -> Text:
+    if container.verdict is None:
+        return Text("")
+    name = container.verdict.name
+    return Text(name, _VERDICT_STYLE.get(name, ""))
+
+
+def has_cpu_time(report: Report) -> bool:
+    return any(one.cpu_seconds is not None for one in report.containers)
+
+
+def _percent(ratio: float | None) -> str:
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"
+
+
+def display_name(container: ContainerReport) -> str:
+    """namespace/pod/container as far as known, else the pod's UID, else the cgroup path."""
+    if container.pod_uid is None:
+        return printable(container.path)
+    pod = f"{container.namespace}/{container.pod}" if container.pod else f"pod {container.pod_uid}"
+    if container.kind == "container":
+        return printable(f"{pod}/{container.container or (container.container_id or '')[:12]}")
+    return printable(f"{pod} ({container.kind})")
+
+
+def judged_bytes(row: NodeBytes) -> int:
+    """anon + shmem + hugetlb of one node; what is not known adds nothing."""
+    return (row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0)
+
+
+def _total(rows: Sequence[NodeBytes] | None, kind: str) -> int | None:
+    values = [getattr(row, kind) for row in rows or ()]
+    return None if not values or None in values else sum(values)
+
+
+def _set(text: str | None) -> str:
+    return UNKNOWN if text is None else text or "none"

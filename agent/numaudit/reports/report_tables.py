@@ -1,0 +1,130 @@
+"""The report for people: containers, nodes, and all that is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.evaluation.alignment import MISALIGNED
+from numaudit.evaluation.report import ContainerReport, Report
+from numaudit.reports.container_table import container_table, display_name, has_cpu_time, judged_bytes
+from numaudit.reports.terminal import UNKNOWN, new_table, print_table, printable, share, size
+
+_SMALL = 1 << 20
+
+
+def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
+    """The table of containers, the table of nodes, and what is not known."""
+    shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
+    print_table(container_table(report, shown, wide), out)
+    hidden = len(report.containers) - len(shown)
+    if hidden:
+        out.print(Text(f"{hidden} cgroups that hold less than 1 MiB of their own are left out; -o wide shows them"))
+    out.print()
+    print_table(_node_table(report), out)
+    out.print()
+    _print_notes(report, shown, out)
+
+
+def print_matrix(report: Report, out: Console) -> None:
+    """Pages given to each container: from the CPU's node (rows) to the page's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.allocated:
+            continue
+        given = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated}
+        unknown = any(page is None for _, page in given)
+        out.print()
+        out.print(Text(f"given to {display_name(one)}, by CPU's node and page's node", "bold"))
+        table = new_table("CPU ON", *(f">N{node}" for node in nodes), *([">UNKNOWN"] if unknown else []))
+        columns = [*nodes, None] if unknown else [*nodes]
+        for cpu in sorted({cpu for cpu, _ in given}):
+            table.add_row(f"N{cpu}", *(size(given.get((cpu, page), 0)) for page in columns))
+        print_table(table, out)
+
+
+def _node_table(report: Report) -> Table:
+    table = new_table("NODE", "CPU LIST", ">TOTAL", ">FREE", ">CONTAINERS", ">UNATTRIBUTED", ">RESIDUAL", ">OF NODE")
+    residual = {row.numa_node: row for row in report.residual}
+    for node in report.nodes:
+        row = residual.get(node.numa_node)
+        table.add_row(
+            str(node.numa_node),
+            node.cpus or "none",
+            size(node.total_bytes),
+            size(node.free_bytes),
+            size(row.container_bytes if row else None),
+            size(row.unattributed_bytes if row else None),
+            _signed(row.residual_bytes) if row else UNKNOWN,
+            share(row.residual_bytes, node.total_bytes) if row else UNKNOWN,
+        )
+    return table
+
+
+def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+    out.print(
+        Text(
+            "Sizes are binary (M = 2^20). JUDGED = anon + shmem + hugetlb. REMOTE = judged bytes on nodes that have "
+            "none of the allowed CPUs.\nRESIDUAL = the node's own count - containers - unattributed (anon, shmem, "
+            "file, hugetlb), each read on its own.",
+            "dim",
+        )
+    )
+    if has_cpu_time(report):
+        out.print(
+            Text(
+                "EXPECTED = share of accesses that would be remote if every judged byte were used equally from "
+                "wherever the CPUs ran (residence x CPU time).",
+                "dim",
+            )
+        )
+    _print_judgements(report, shown, out)
+    for unknown in report.unknown:
+        out.print(Text(f"not known: {unknown.what}: {printable(unknown.reason)}", "yellow"))
+    for reason, names in _unknown_by_reason(shown).items():
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        out.print(Text(f"not known: {printable(reason)} ({some})", "yellow"))
+    for source in report.sources:
+        if source.state != "ok":
+            out.print(Text(f"{source.source}: {source.state}: {printable(source.reason or '')}", "yellow"))
+    timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
+    out.print(Text(f"Read in: {timings}", "dim"))
+
+
+def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+    """Why a container is not aligned, what else was found, and which pods were refused."""
+    for one in shown:
+        if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
+            said = f"{one.verdict.name}: {one.verdict.reason}" if one.verdict.name in MISALIGNED else None
+            out.print(Text(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}"))
+            for cause in one.verdict.causes:
+                out.print(Text(f"    {cause.cause}: {printable(cause.evidence)}", "dim"))
+    for finding in report.findings:
+        subject = f"{finding.pod_uid}/{finding.container}: " if finding.pod_uid else ""
+        out.print(Text(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", "yellow"))
+        out.print(Text(f"    {finding.remedy}", "dim"))
+    for refused in report.rejections:
+        name = printable(f"{refused.namespace}/{refused.pod}")
+        out.print(Text(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", "yellow"))
+
+
+def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in containers:
+        for unknown in one.unknown:
+            found.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
+    return found
+
+
+def _is_small_remainder(container: ContainerReport) -> bool:
+    """A parent group or a pause sandbox that holds next to nothing itself."""
+    if container.resident is None or (container.whole and container.kind not in ("sandbox", "pod")):
+        return False
+    return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
+
+
+def _signed(value: int) -> str:
+    return f"+{size(value)}" if value > 0 else size(value)
