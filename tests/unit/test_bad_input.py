@@ -154,8 +154,8 @@ def test_a_container_whose_memory_cannot_be_read_has_no_figure_and_is_counted(
 @pytest.mark.parametrize(
     ("file", "source", "reason"),
     [
-        (f"sys/fs/cgroup{DPDK}/memory.numa_stat", "residency", "not a numa_stat line"),
-        (f"sys/fs/cgroup{DPDK}/hugetlb.1GB.numa_stat", "residency", "not a numa_stat line"),
+        (f"sys/fs/cgroup{DPDK}/memory.numa_stat", "residency", "has no row"),
+        (f"sys/fs/cgroup{DPDK}/hugetlb.1GB.numa_stat", "residency", "has no row"),
         (f"sys/fs/cgroup{DPDK}/cpuset.mems.effective", "allowed", "not a list of nodes"),
         (f"sys/fs/cgroup{DPDK}/cpuset.cpus.effective", "allowed", "not a list of CPUs"),
         ("proc/301/numa_maps", "numa_maps", "not a numa_maps line"),
@@ -169,6 +169,7 @@ def test_text_of_another_form_is_shown_as_the_reason(
     assert found["state"] == "partial"
     assert reason in found["reason"]
     assert "nonsense" in found["reason"]
+    assert Path(file).name in found["reason"]
     _, out, _ = _call(capsys, "report", "--root", str(tree))
     assert f"{source}: partial: " in out
 

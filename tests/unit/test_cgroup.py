@@ -17,16 +17,13 @@ from numaudit.kernel.cgroup import (
     escape,
     find_hierarchies,
     huge_page_label,
-    parse_numa_stat,
     parse_process_cgroups,
     read_inodes,
-    resident_v1,
-    resident_v2,
     unescape,
     walk,
 )
 from numaudit.kernel.host import Host
-from numaudit.snapshot import RESIDENT_TYPES, Allowed
+from numaudit.snapshot import Allowed
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
@@ -168,99 +165,6 @@ def test_a_hierarchy_that_is_not_there_cannot_answer(tmp_path: Path) -> None:
         list(walk(Hierarchies("v2", tmp_path / "none", None, None, None), {}))
 
 
-# What a group's memory.numa_stat says
-
-
-def test_v2_is_in_bytes_and_each_byte_is_in_one_type(captured: CapturedHost) -> None:
-    host = captured("kubernetes-four-nodes")
-    reader = Reader(find_hierarchies(host), (2 * MIB,))
-    system = reader.resident("/system")
-    text = (host.root / "sys/fs/cgroup/system/memory.numa_stat").read_text()
-    rows = {line.split()[0]: [int(field.partition("=")[2]) for field in line.split()[1:]] for line in text.splitlines()}
-    assert system.anon == dict(enumerate(rows["anon"]))
-    assert system.shmem is not None and system.file is not None
-    assert sum(system.shmem.values()) == sum(rows["shmem"]) > 0
-    assert sum(system.shmem.values()) + sum(system.file.values()) == sum(rows["file"])
-    assert system.unevictable is None
-
-
-def test_kernel_memory_is_the_sum_of_its_rows() -> None:
-    text = (
-        "anon N0=1\nfile N0=10\nshmem N0=4\nkernel_stack N0=100\npagetables N0=200\nslab_unreclaimable N0=400\n"
-        "vmalloc N0=9\n"
-    )
-    resident = resident_v2(parse_numa_stat(text), None)
-    assert {kind: getattr(resident, kind) for kind in RESIDENT_TYPES} == {
-        "anon": {0: 1},
-        "shmem": {0: 4},
-        "file": {0: 6},
-        "hugetlb": None,
-        "kernel": {0: 700},
-        "unevictable": None,
-    }
-
-
-def test_huge_pages_charged_to_memory_too_are_counted_once() -> None:
-    rows = parse_numa_stat("anon N0=0\nfile N0=0\nshmem N0=0\nhugetlb N0=2097152")
-    assert resident_v2(rows, None).hugetlb == {0: 2 * MIB}
-    assert resident_v2(rows, {0: 4 * MIB}).hugetlb == {0: 4 * MIB}
-
-
-def test_v1_counts_pages_with_or_without_the_groups_below() -> None:
-    text = (
-        "total=6 N0=1 N1=5\nfile=1 N0=1 N1=0\nanon=3 N0=0 N1=3\nunevictable=2 N0=0 N1=2\n"
-        "hierarchical_total=60 N0=10 N1=50\nhierarchical_file=10 N0=10 N1=0\n"
-        "hierarchical_anon=30 N0=0 N1=30\nhierarchical_unevictable=20 N0=0 N1=20\n"
-    )
-    own = resident_v1(parse_numa_stat(text), None, 4096, own=True)
-    whole = resident_v1(parse_numa_stat(text), None, 4096, own=False)
-    assert (own.anon, own.file, own.unevictable) == ({0: 0, 1: 3 << 12}, {0: 1 << 12, 1: 0}, {0: 0, 1: 2 << 12})
-    assert whole.anon == {0: 0, 1: 30 << 12}
-    assert (own.shmem, own.kernel, own.hugetlb) == (None, None, None)
-
-
-@pytest.mark.parametrize("text", ["", "file N0=1\n", "anon N0=1\n", "anon N0=1\nfile N0=1\n"])
-def test_a_file_that_is_empty_or_cut_short_is_refused_rather_than_read_as_zero(text: str) -> None:
-    with pytest.raises(ParseError, match="empty or cut short"):
-        resident_v2(parse_numa_stat(text), None)
-    with pytest.raises(ParseError, match="empty or cut short"):
-        resident_v1(parse_numa_stat(text), None, 4096, own=False)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["anon", "anon N0=", "anon N0", "anon M0=1", "anon =1", "anon N=1", "anon N-1=4", "anon N0=-4", "anon N0=4 x",
-     "anon N0=1_0", "anon N٣=4", "anon N0=٣", "anon N0=" + "9" * 5000, "\ufffd N0=1", "anon N0=1 N0"],
-)  # fmt: skip
-def test_a_line_of_another_form_is_refused_and_shown(line: str) -> None:
-    with pytest.raises(ParseError, match="not a numa_stat line: "):
-        parse_numa_stat(f"file N0=1\n{line}\n")
-
-
-@given(st.text(max_size=100) | st.text(alphabet="anoNfil e=0123456789-\n", max_size=100))
-def test_any_numa_stat_text_is_read_or_refused(text: str) -> None:
-    try:
-        rows = parse_numa_stat(text)
-    except ParseError:
-        return
-    assert all(node >= 0 and value >= 0 for by_node in rows.values() for node, value in by_node.items())
-
-
-_keys = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)
-_by_node = st.dictionaries(st.integers(0, 1023), st.integers(0, 1 << 62), min_size=1, max_size=8)
-
-
-@given(st.dictionaries(_keys, _by_node, max_size=6))
-def test_any_numa_stat_values_come_back(rows: dict[str, dict[int, int]]) -> None:
-    def text(of: Callable[[str, dict[int, int]], str]) -> str:
-        return "".join(
-            of(key, by_node) + "".join(f" N{n}={v}" for n, v in by_node.items()) + "\n" for key, by_node in rows.items()
-        )
-
-    assert parse_numa_stat(text(lambda key, _: key)) == rows
-    assert parse_numa_stat(text(lambda key, by_node: f"{key}={sum(by_node.values())}")) == rows
-
-
 # Huge pages
 
 
@@ -285,7 +189,7 @@ def test_v1_huge_pages_are_read_with_or_without_the_groups_below(tmp_path: Path)
 
 def test_a_huge_page_file_that_is_empty_is_refused_rather_than_read_as_zero(tmp_path: Path) -> None:
     reader = _reader(tmp_path, sizes=(2 * MIB,), hugetlb__2MB__numa_stat="")
-    with pytest.raises(ParseError, match=r"hugetlb\.2MB\.numa_stat.*total"):
+    with pytest.raises(ParseError, match=r"/a/hugetlb\.2MB\.numa_stat: .*total"):
         reader.hugetlb("/a")
 
 

@@ -1,7 +1,6 @@
 """The cgroup file systems: where they are, which groups exist, what each says of memory and CPUs.
 
-Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,cpusets,hugetlb}.rst,
-mm/memcontrol.c, mm/memcontrol-v1.c, mm/hugetlb_cgroup.c.
+Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,cpusets,hugetlb}.rst.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import numa_stat
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 Mode = Literal["v1", "v2", "hybrid"]
 _OCTAL = re.compile(r"\\([0-7]{3})")
-# A row's name (v1 and hugetlb: with its total) and its values by node.
-_ROW = re.compile(r"([\w.]+)(?:=\d{1,19})?((?: N\d{1,4}=\d{1,19})+) ?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,57 +115,6 @@ def read_inodes(host: Host) -> dict[str, int]:
     return inodes
 
 
-def parse_numa_stat(text: str) -> dict[str, BytesByNode]:
-    """cgroup v2 `memory.numa_stat` and `hugetlb.*.numa_stat`: key -> node -> value as printed.
-
-    v2: `anon N0=4096 N1=0` in bytes; v1 and hugetlb: `total=1 N0=1 N1=0`, v1's memory in pages.
-    Raises ParseError on a line of another form.
-    """
-    rows: dict[str, BytesByNode] = {}
-    for line in text.splitlines():
-        row = _ROW.fullmatch(line)
-        if row is None:
-            raise ParseError(f"not a numa_stat line: {line[:120]!r}")
-        pairs = [field.split("=") for field in row[2].split(" N")[1:]]
-        rows[row[1]] = {int(node): int(value) for node, value in pairs}
-    return rows
-
-
-def resident_v2(rows: Mapping[str, BytesByNode], hugetlb: BytesByNode | None) -> Resident:
-    """Sort the rows of v2's memory.numa_stat so that each byte is in one type.
-
-    `file` includes shmem (it is taken out), `anon` includes transparent huge pages. Kernels that
-    charge huge pages to memory too have a row `hugetlb`; the hugetlb controller's figure wins.
-    Raises ParseError when a row is missing that every kernel prints.
-    """
-    anon, file, shmem = (_row(rows, key) for key in ("anon", "file", "shmem"))
-    return Resident(
-        anon=anon,
-        shmem=shmem,
-        file=_less(file, shmem),
-        hugetlb=hugetlb if hugetlb is not None else rows.get("hugetlb"),
-        kernel=_sum_rows(rows, _KERNEL_ROWS),
-    )
-
-
-_KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
-
-
-def resident_v1(rows: Mapping[str, BytesByNode], hugetlb: BytesByNode | None, page_size: int, own: bool) -> Resident:
-    """Sort the rows of v1's memory.numa_stat, which counts pages on the LRU lists.
-
-    `anon` includes shmem there, and nothing tells what the unevictable pages are. Kernel memory
-    is not split by node. `own` takes the group's own rows instead of those with its descendants.
-    Raises ParseError when a row is missing that every kernel prints.
-    """
-
-    def of(key: str) -> BytesByNode:
-        row = _row(rows, key if own else f"hierarchical_{key}")
-        return {node: pages * page_size for node, pages in row.items()}
-
-    return Resident(anon=of("anon"), file=of("file"), hugetlb=hugetlb, unevictable=of("unevictable"))
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads the files of single groups. Raises OSError when the group is gone, ParseError on foreign text."""
@@ -178,10 +126,15 @@ class Reader:
 
     def resident(self, path: str, own: bool = False) -> Resident:
         """Bytes by node and type, descendants included. `own` (v1 only): without them."""
-        text = _decode(read_bytes(f"{self.hierarchies.memory}{path}/memory.numa_stat"))
-        if self.hierarchies.is_v2:
-            return resident_v2(parse_numa_stat(text), self.hugetlb(path))
-        return resident_v1(parse_numa_stat(text), self.hugetlb(path, own), self.page_size, own)
+        file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
+        text = _text(file)
+        hugetlb = self.hugetlb(path, own)
+        try:
+            if self.hierarchies.is_v2:
+                return numa_stat.resident_v2(text, hugetlb)
+            return numa_stat.resident_v1(text, hugetlb, self.page_size, own)
+        except ParseError as error:
+            raise _in(file, error) from None
 
     def hugetlb(self, path: str, own: bool = False) -> BytesByNode | None:
         """Bytes in huge pages by node; None when the controller is absent.
@@ -191,14 +144,15 @@ class Reader:
         if self.hierarchies.hugetlb is None:
             return None
         sums: dict[int, int] = {}
-        row = "total" if own or self.hierarchies.is_v2 else "hierarchical_total"
         for size in self.huge_page_sizes:
             file = f"{self.hierarchies.hugetlb}{path}/hugetlb.{huge_page_label(size)}.numa_stat"
             try:
-                rows = parse_numa_stat(_decode(read_bytes(file)))
+                by_node = numa_stat.hugetlb(_text(file), own or self.hierarchies.is_v2)
             except FileNotFoundError:
                 return None
-            for node, value in _row(rows, row, file).items():
+            except ParseError as error:
+                raise _in(file, error) from None
+            for node, value in by_node.items():
                 sums[node] = sums.get(node, 0) + value
         return sums
 
@@ -211,19 +165,23 @@ class Reader:
         else:
             mems, cpus = "cpuset.effective_mems", "cpuset.effective_cpus"
         base = f"{self.hierarchies.cpuset}{path}"
-        return Allowed(NodeSet.parse(_line(f"{base}/{mems}")), CpuSet.parse(_line(f"{base}/{cpus}")))
+        texts = _text(f"{base}/{mems}"), _text(f"{base}/{cpus}")
+        try:
+            return Allowed(_nodes(texts[0]), _cpus(texts[1]))
+        except ParseError as error:
+            raise _in(f"{base}/{mems} or {cpus}", error) from None
 
     def current(self, path: str) -> int | None:
         """All memory charged to the group in bytes; None where the file is not there (the v2 root)."""
         name = "memory.current" if self.hierarchies.is_v2 else "memory.usage_in_bytes"
         try:
-            return int(_line(f"{self.hierarchies.memory}{path}/{name}"))
+            return int(_text(f"{self.hierarchies.memory}{path}/{name}"))
         except (FileNotFoundError, ValueError):
             return None
 
     def processes(self, path: str) -> tuple[int, ...]:
         """Ids of the processes in this very group. 0 stands for one in another PID namespace: left out."""
-        text = _line(f"{self.hierarchies.memory}{path}/cgroup.procs")
+        text = _text(f"{self.hierarchies.memory}{path}/cgroup.procs")
         return tuple(pid for word in text.split() if word.isascii() and word.isdigit() and (pid := int(word[:9])))
 
 
@@ -292,27 +250,14 @@ def _children(folder: str) -> list[tuple[str, os.stat_result]]:
     return children
 
 
-def _row(rows: Mapping[str, BytesByNode], key: str, file: str = "memory.numa_stat") -> BytesByNode:
-    try:
-        return rows[key]
-    except KeyError:
-        raise ParseError(f"{file} has no row {key!r}: it is empty or cut short") from None
+def _text(path: str) -> str:
+    return read_bytes(path).decode("ascii", "replace")
 
 
-def _less(whole: BytesByNode, part: BytesByNode) -> dict[int, int]:
-    return {node: max(0, value - part.get(node, 0)) for node, value in whole.items()}
+def _in(file: str, error: ParseError) -> ParseError:
+    return ParseError(f"{file}: {error}")
 
 
-def _sum_rows(rows: Mapping[str, BytesByNode], keys: tuple[str, ...]) -> dict[int, int] | None:
-    found = [rows[key] for key in keys if key in rows]
-    if not found:
-        return None
-    return {node: sum(row.get(node, 0) for row in found) for node in found[0]}
-
-
-def _decode(text: bytes) -> str:
-    return text.decode("ascii", "replace")
-
-
-def _line(path: str) -> str:
-    return _decode(read_bytes(path))
+# Few sets are in use, and each by many groups.
+_nodes = lru_cache(NodeSet.parse)
+_cpus = lru_cache(CpuSet.parse)

@@ -55,8 +55,12 @@ class Mapping:
 
 def read(host: Host, pid: int) -> MappedBytes:
     """All mappings of one process. Raises OSError (gone, not permitted) or ParseError."""
-    text = read_text(host.proc / str(pid) / "numa_maps", limit=64 << 20)
-    return parse(line for line in text.split("\n") if line)
+    file = host.proc / str(pid) / "numa_maps"
+    text = read_text(file, limit=64 << 20)
+    try:
+        return parse(line for line in text.split("\n") if line)
+    except ParseError as error:
+        raise ParseError(f"{file}: {error}") from None
 
 
 def parse(lines: Iterable[str]) -> MappedBytes:

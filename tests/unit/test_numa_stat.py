@@ -1,0 +1,137 @@
+"""What a group's memory.numa_stat and hugetlb.*.numa_stat say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.errors import ParseError
+from numaudit.kernel.host import Host
+from numaudit.kernel.numa_stat import hugetlb, parse, resident_v1, resident_v2
+from numaudit.snapshot import RESIDENT_TYPES
+
+CapturedHost = Callable[[str], Host]
+MIB = 1 << 20
+V2 = "anon N0=1\nfile N0=10\nshmem N0=4\n"
+V1 = (
+    "total=6 N0=1 N1=5\nfile=1 N0=1 N1=0\nanon=3 N0=0 N1=3\nunevictable=2 N0=0 N1=2\n"
+    "hierarchical_total=60 N0=10 N1=50\nhierarchical_file=10 N0=10 N1=0\n"
+    "hierarchical_anon=30 N0=0 N1=30\nhierarchical_unevictable=20 N0=0 N1=20\n"
+)
+
+
+def test_v2_is_in_bytes_and_each_byte_is_in_one_type(captured: CapturedHost) -> None:
+    text = (captured("kubernetes-four-nodes").root / "sys/fs/cgroup/system/memory.numa_stat").read_text()
+    rows = {line.split()[0]: [int(field.partition("=")[2]) for field in line.split()[1:]] for line in text.splitlines()}
+    system = resident_v2(text, None)
+    assert system.anon == dict(enumerate(rows["anon"]))
+    assert system.shmem is not None
+    assert system.file is not None
+    assert sum(system.shmem.values()) == sum(rows["shmem"]) > 0
+    assert sum(system.shmem.values()) + sum(system.file.values()) == sum(rows["file"])
+    assert system.unevictable is None
+
+
+def test_kernel_memory_is_the_sum_of_its_rows() -> None:
+    resident = resident_v2(
+        f"{V2}kernel_stack N0=100\npagetables N0=200\nslab_unreclaimable N0=400\nvmalloc N0=9\n", None
+    )
+    assert {kind: getattr(resident, kind) for kind in RESIDENT_TYPES} == {
+        "anon": {0: 1},
+        "shmem": {0: 4},
+        "file": {0: 6},
+        "hugetlb": None,
+        "kernel": {0: 700},
+        "unevictable": None,
+    }
+
+
+def test_rows_that_only_begin_like_a_wanted_one_are_others() -> None:
+    resident = resident_v2(f"anon_thp N0=99\nfile_mapped N0=98\n{V2}shmem_thp N0=97\n", None)
+    assert (resident.anon, resident.file, resident.shmem) == ({0: 1}, {0: 6}, {0: 4})
+
+
+def test_huge_pages_charged_to_memory_too_are_counted_once() -> None:
+    text = f"{V2}hugetlb N0=2097152"
+    assert resident_v2(text, None).hugetlb == {0: 2 * MIB}
+    assert resident_v2(text, {0: 4 * MIB}).hugetlb == {0: 4 * MIB}
+
+
+def test_v1_counts_pages_with_or_without_the_groups_below() -> None:
+    own = resident_v1(V1, None, 4096, own=True)
+    whole = resident_v1(V1, None, 4096, own=False)
+    assert (own.anon, own.file, own.unevictable) == ({0: 0, 1: 3 << 12}, {0: 1 << 12, 1: 0}, {0: 0, 1: 2 << 12})
+    assert (whole.anon, whole.file) == ({0: 0, 1: 30 << 12}, {0: 10 << 12, 1: 0})
+    assert (own.shmem, own.kernel, own.hugetlb) == (None, None, None)
+
+
+def test_huge_pages_are_in_bytes_with_or_without_the_groups_below() -> None:
+    text = "total=2097152 N0=2097152 N1=0\nhierarchical_total=6291456 N0=6291456 N1=0\n"
+    assert hugetlb(text, own=True) == {0: 2 * MIB, 1: 0}
+    assert hugetlb(text, own=False) == {0: 6 * MIB, 1: 0}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "file N0=1\n", "anon N0=1\n", "anon N0=1\nfile N0=1\n", "\0" * 4096, "binary\xff"]
+)
+def test_a_file_that_is_empty_or_cut_short_is_refused_rather_than_read_as_zero(text: str) -> None:
+    for read in (
+        lambda: resident_v2(text, None),
+        lambda: resident_v1(text, None, 4096, own=False),
+        lambda: resident_v1(text, None, 4096, own=True),
+        lambda: hugetlb(text, own=True),
+    ):
+        with pytest.raises(ParseError, match=r"numa_stat has no row '.*empty, cut short or foreign"):
+            read()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["anon", "anon ", "anon N0=", "anon N0", "anon M0=1", "anon =1", "anon N=1", "anon N-1=4", "anon N0=-4",
+     "anon N0=4 x", "anon N0=1_0", "anon N٣=4", "anon N0=٣", "anon N0=" + "9" * 5000, "anon N0=1 N0", "anon=x N0=1",
+     "anon N0=1\r", "anon\tN0=1"],
+)  # fmt: skip
+def test_a_wanted_row_of_another_form_is_refused_and_shown(line: str) -> None:
+    with pytest.raises(ParseError, match=r"not a numa_stat line: ['\"]anon"):
+        parse(f"file N0=1\n{line}\n", ("anon", "file"))
+
+
+def test_rows_that_nobody_wants_are_not_looked_at() -> None:
+    assert parse(f"new-row whatever\n\ufffd N0=1\n{V2}", ("anon",)) == {"anon": {0: 1}}
+
+
+_text = st.text(max_size=100) | st.lists(
+    st.sampled_from(["anon", "file", "shmem", "hierarchical_anon", "total", "=", " N0=", " N1=", "7", "-", "x", "\n"])
+).map("".join)
+
+
+@given(_text)
+def test_any_numa_stat_text_is_read_or_refused(text: str) -> None:
+    for read in (
+        lambda: list(parse(text, ("anon", "file", "total")).values()),
+        lambda: [resident_v2(text, None).anon or {}],
+        lambda: [resident_v1(text, None, 4096, own=False).anon or {}],
+        lambda: [hugetlb(text, own=True)],
+    ):
+        try:
+            rows = read()
+        except ParseError:
+            continue
+        assert all(node >= 0 and value >= 0 for row in rows for node, value in row.items())
+
+
+_keys = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)
+_by_node = st.dictionaries(st.integers(0, 1023), st.integers(0, 1 << 62), min_size=1, max_size=8)
+
+
+@given(st.dictionaries(_keys, _by_node, min_size=1, max_size=6))
+def test_any_numa_stat_values_come_back(rows: dict[str, dict[int, int]]) -> None:
+    def fields(by_node: dict[int, int]) -> str:
+        return "".join(f" N{node}={value}" for node, value in by_node.items())
+
+    v2 = "".join(f"{key}{fields(by_node)}\n" for key, by_node in rows.items())
+    v1 = "".join(f"{key}={sum(by_node.values()) % 10**19}{fields(by_node)}\n" for key, by_node in rows.items())
+    assert parse(v2, tuple(rows)) == parse(v1, tuple(rows)) == rows
