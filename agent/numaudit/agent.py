@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from numaudit.evaluation.placement import bytes_of
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.probes.session import Session
+from numaudit.probes.session import PROBES, Session
 from numaudit.snapshot import JUDGED_TYPES, Allowed, BytesByNode, ContainerId, Mappings, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine
 
@@ -55,16 +55,21 @@ class Observer:
         reader = Reader(hierarchies, tuple(sizes), machine.page_size)
         return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, KubeletIntent.of(host))
 
-    def open_probes(self) -> Session:
-        """Load the BPF programs, each as far as this host lets it. The session is the caller's to close."""
+    def open_probes(self, probes: Collection[str] = PROBES) -> Session:
+        """Load BPF programs, each as far as this host lets it. The session is the caller's to close."""
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
-        return Session.open(self.host, cgroups=max(_ROOM_FOR_CGROUPS, 2 * cgroups), nodes=len(self.machine.nodes))
+        room = max(_ROOM_FOR_CGROUPS, 2 * cgroups)
+        return Session.open(self.host, cgroups=room, nodes=len(self.machine.nodes), probes=probes)
 
     def look(self, mappings_budget: float | None = None, session: Session | None = None) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), BPF programs only with a session."""
         run = Run()
         empty = Census((), {}, {"/": ()})
         census = run("cgroups", lambda _: self.inventory.take(), empty)
+        if session is not None and self.hierarchies.is_v2 and census.containers:
+            # Right after the walk, so that hardly any cgroup can have come in between.
+            alive = {group.id for groups in census.groups.values() for group in groups}
+            run("bpf clean-up", lambda _: session.forget_all_but(alive), 0)
         allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
         resident, unattributed = run("residency", partial(Residency(self.reader).collect, census), _NOTHING_RESIDENT)
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)

@@ -113,6 +113,11 @@ class Settings:
         ("127.0.0.1", 9746), address(), "HOST:PORT of the HTTP server; `:9746` = all interfaces."
     )
     interval: float = _setting(15.0, duration(1, 3600), "Time between two looks at the host.")
+    probes: tuple[str, ...] = _setting(
+        ("cpu_time",),
+        choices("cpu_time", "page_alloc"),
+        "BPF programs to load. page_alloc runs once for every page that the kernel gives away.",
+    )
     log: LogSettings = LogSettings()
     web: WebSettings = WebSettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from numaudit.kernel.cgroup import Hierarchies
 from numaudit.snapshot import ContainerId, Outcome
 
 Value = TypeVar("Value")
+_log = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -55,6 +57,10 @@ class Run:
             problem = Outcome(source, "unavailable", str(error))
         except (NumauditError, OSError, ValueError) as error:
             problem = Outcome(source, "failed", explain(error))
+        except Exception as error:
+            # A bug in one collector is no reason to lose what the others found.
+            problem = Outcome(source, "failed", f"internal error: {type(error).__name__}: {error}")
+            _log.exception("internal error in the collector %s", source)
         seconds = perf_counter() - start
         self.outcomes.append(problem or _outcome(source, skipped, seconds))
         return value

@@ -15,9 +15,15 @@ from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
 
-def examine(host: Host) -> tuple[Check, ...]:
-    """All checks, in the order of the chain of evidence. One that fails says so and stops no other."""
-    return (*(_guarded(name, host, check) for name, check in _CHECKS.items()), *_probes(host))
+def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
+    """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
+
+    Without a session, each BPF program is tried: loaded, attached, and taken out again.
+    """
+    if session is not None:
+        return (*(_guarded(name, host, check) for name, check in _CHECKS.items()), *_probes(session))
+    with Session.open(host, cgroups=1, nodes=1) as tried:
+        return examine(host, tried)
 
 
 def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:
@@ -27,10 +33,8 @@ def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Chec
         return Check(name, "missing", explain(error))
 
 
-def _probes(host: Host) -> tuple[Check, ...]:
-    """Each BPF program is tried: loaded, attached, and taken out again."""
-    with Session.open(host, cgroups=1, nodes=1) as session:
-        found = diagnose(session.outcomes)
+def _probes(session: Session) -> tuple[Check, ...]:
+    found = diagnose(session.outcomes)
     return tuple(Check(f"bpf {one.probe}", "missing" if one.reason else "ok", one.text, one.hint) for one in found)
 
 

@@ -138,6 +138,14 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         (), one(lambda container: container.judged_bytes),
     ),
     Metric(
+        "container_aligned_bytes", "bytes", "Judged bytes on the nodes that were promised.",
+        (), one(lambda container: container.aligned_bytes),
+    ),
+    Metric(
+        "container_aligned_ratio", "ratio", "Aligned bytes / judged bytes.",
+        (), one(lambda container: container.aligned_ratio), merged=None,
+    ),
+    Metric(
         "container_cpu_seconds_total", "seconds", "CPU time by the node it was spent on.",
         ("numa_node",),
         lambda container: [((str(on.numa_node),), on.seconds) for on in container.cpu_seconds or ()],

@@ -25,9 +25,12 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     NO_TRACEFS = "no-tracefs"
     NO_TRACEPOINT = "no-tracepoint"
     NO_EVENT = "no-event"
+    NO_KPROBES = "no-kprobes"
     NO_PERMISSION = "no-permission"
     FORBIDDEN = "forbidden"
     NO_MEMORY = "no-memory"
+    TOO_MANY_FILES = "too-many-files"
+    BUSY = "busy"
     REFUSED_BY_VERIFIER = "refused-by-verifier"
     UNSUPPORTED = "unsupported"
     LOADER_TIMEOUT = "loader-timeout"
@@ -51,9 +54,12 @@ _HINTS = {
     Reason.NO_TRACEFS: "mount -t tracefs tracefs /sys/kernel/tracing (in a container: mount the host's there)",
     Reason.NO_TRACEPOINT: "this kernel was built without the tracepoint; use a kernel that has it",
     Reason.NO_EVENT: "this kernel or machine has no such event; nothing to be done here",
+    Reason.NO_KPROBES: "use a kernel with CONFIG_KPROBES and CONFIG_NUMA_BALANCING; every distribution's has both",
     Reason.NO_PERMISSION: "run as root, or with the capabilities BPF and PERFMON (before Linux 5.8: SYS_ADMIN)",
     Reason.FORBIDDEN: "the capabilities are there, so look for a seccomp profile, a security module or kernel lockdown",
     Reason.NO_MEMORY: "give the agent's cgroup more memory, or ask for smaller maps",
+    Reason.TOO_MANY_FILES: "raise the limit of open files (ulimit -n, or LimitNOFILE of the service)",
+    Reason.BUSY: "another tool holds it for itself alone: end that tool, or wait until it has ended",
     Reason.REFUSED_BY_VERIFIER: "the kernel's verifier refuses the program: please report it with this text",
     Reason.UNSUPPORTED: "this kernel is too old or restricted for the program; Linux 5.14 or newer has all of it",
     Reason.LOADER_TIMEOUT: "the host is overloaded or bcc hangs; try again with a longer deadline",
@@ -140,6 +146,9 @@ _REASONS = {
     errno.EOPNOTSUPP: Reason.NO_EVENT,
     errno.ENOMEM: Reason.NO_MEMORY,
     errno.E2BIG: Reason.NO_MEMORY,
+    errno.EMFILE: Reason.TOO_MANY_FILES,
+    errno.ENFILE: Reason.TOO_MANY_FILES,
+    errno.EBUSY: Reason.BUSY,
 }
 
 

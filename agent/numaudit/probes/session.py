@@ -11,14 +11,17 @@ from typing import Self, TypeVar
 from numaudit.errors import Unavailable
 from numaudit.kernel import cgroup
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader, page_alloc, reasons
+from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc, reasons
 from numaudit.probes.cpu_time import CpuTime, CpuTimeByNode
+from numaudit.probes.hint_faults import HintFaults, HintFaultsByNode
 from numaudit.probes.loader import LoadedProbe, Outcome
+from numaudit.probes.migrations import Migrations, MigrationsByCgroup
 from numaudit.probes.page_alloc import AllocationsByNode, PageAlloc
 from numaudit.probes.reasons import Reason, Refusal
 
-PROBES = (page_alloc.NAME, cpu_time.NAME)
-Probe = TypeVar("Probe", PageAlloc, CpuTime)
+PROBES = (page_alloc.NAME, cpu_time.NAME, hint_faults.NAME, migrations.NAME)
+AnyProbe = PageAlloc | CpuTime | HintFaults | Migrations
+Probe = TypeVar("Probe", PageAlloc, CpuTime, HintFaults, Migrations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Session:
 
     page_alloc: PageAlloc | Refusal
     cpu_time: CpuTime | Refusal
+    hint_faults: HintFaults | Refusal
+    migrations: Migrations | Refusal
 
     @classmethod
     def open(
@@ -46,10 +51,10 @@ class Session:
         """
         refusal = _refuse_all(host)
         if refusal is not None:
-            return cls(refusal, refusal)
+            return cls(refusal, refusal, refusal, refusal)
         outcomes: dict[str, Outcome] = {}
         requests = []
-        for probe in (page_alloc, cpu_time):
+        for probe in (page_alloc, cpu_time, hint_faults, migrations):
             if probe.NAME not in probes:
                 outcomes[probe.NAME] = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
                 continue
@@ -61,12 +66,19 @@ class Session:
         return cls(
             _start(PageAlloc, host, outcomes[page_alloc.NAME]),
             _start(CpuTime, host, outcomes[cpu_time.NAME]),
+            _start(HintFaults, host, outcomes[hint_faults.NAME]),
+            _start(Migrations, host, outcomes[migrations.NAME]),
         )
 
     @property
-    def outcomes(self) -> Mapping[str, PageAlloc | CpuTime | Refusal]:
+    def outcomes(self) -> Mapping[str, AnyProbe | Refusal]:
         """By the probe's name; `loader.diagnose` puts them into words."""
-        return {page_alloc.NAME: self.page_alloc, cpu_time.NAME: self.cpu_time}
+        return {
+            page_alloc.NAME: self.page_alloc,
+            cpu_time.NAME: self.cpu_time,
+            hint_faults.NAME: self.hint_faults,
+            migrations.NAME: self.migrations,
+        }
 
     def read_page_alloc(self) -> AllocationsByNode:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
@@ -75,6 +87,14 @@ class Session:
     def read_cpu_time(self) -> CpuTimeByNode:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
         return _running(self.cpu_time).read()
+
+    def read_hint_faults(self) -> HintFaultsByNode:
+        """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
+        return _running(self.hint_faults).read()
+
+    def read_migrations(self) -> MigrationsByCgroup:
+        """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
+        return _running(self.migrations).read()
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every cgroup but these, so that dead ones do not fill the maps; how many went.

@@ -1,0 +1,45 @@
+"""`numaudit agent`: the daemon."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from numaudit.agent import Observer
+from numaudit.cli import options
+from numaudit.cli.settings_options import load_settings, settings_options
+from numaudit.collectors.capabilities import examine
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit agent
+  numaudit agent --config /etc/numaudit/agent.yaml --listen :9746
+  numaudit agent --interval 30s --set otlp.endpoint=http://collector:4318
+"""
+)
+@settings_options
+@options.root
+def command(
+    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
+) -> None:
+    """Look at this host again and again, and serve what was found to Prometheus and OpenTelemetry."""
+    loaded = load_settings(config, listen, interval, assignments)
+    observer = Observer.of(options.host(root))
+    # Programs are loaded by a process of its own, which is started before this one grows.
+    session = observer.open_probes(loaded.settings.probes)
+    from numaudit.daemon import logs, loop  # noqa: PLC0415 (after the programs are loaded)
+    from numaudit.daemon.notify import Notifier  # noqa: PLC0415
+    from numaudit.exporters.facts import Feature  # noqa: PLC0415
+
+    limit = logs.set_up(loaded.settings.log.level, loaded.settings.log.format)
+    for warning in loaded.warnings:
+        logs.log.warning("%s", warning)
+    features = tuple(
+        Feature(check.name.replace(" ", "_"), check.state != "missing", None if check.state == "ok" else check.detail)
+        for check in examine(observer.host, session)
+    )
+    loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ)).run()

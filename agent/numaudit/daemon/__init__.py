@@ -1,0 +1,1 @@
+"""`numaudit agent`: one look at the host after the other, for months."""

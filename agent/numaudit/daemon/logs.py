@@ -1,0 +1,101 @@
+"""What the agent writes to stderr: one line for each change, never the same line without end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import IO
+
+log = logging.getLogger("numaudit")
+LOGGERS = ("numaudit", "opentelemetry")
+SAME_MESSAGE = 5
+"""How often the same message may come within a window; values in it do not make it another."""
+WINDOW = 60.0
+_MOST_MESSAGES = 1000
+
+
+class _Text(logging.Formatter):
+    """`2026-01-31T12:00:00Z INFO numaudit.daemon: words`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        return datetime.fromtimestamp(record.created, UTC).strftime(datefmt or "%Y-%m-%dT%H:%M:%SZ")
+
+
+class _Json(logging.Formatter):
+    """One object on each line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class RateLimit(logging.Filter):
+    """Lets each message through a few times in a window, and counts the rest."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.suppressed = 0
+        self._now = now
+        self._windows: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = (record.name, str(record.msg))
+        now = self._now()
+        begun, count = self._windows.get(message, (now, 0))
+        if now - begun >= WINDOW:
+            if count > SAME_MESSAGE:
+                record.msg = f"{record.msg} ({count - SAME_MESSAGE} like this were left out)"
+            begun, count = now, 0
+        if len(self._windows) >= _MOST_MESSAGES:
+            self._windows.clear()
+        self._windows[message] = (begun, count + 1)
+        if count < SAME_MESSAGE:
+            return True
+        self.suppressed += 1
+        return False
+
+
+def set_up(level: str, format_: str, stream: IO[str] | None = None) -> RateLimit:
+    """Send our messages and OpenTelemetry's to stderr. Returns the filter, which counts what it left out."""
+    # A message that cannot be written (a full disk) must not stop the agent, nor print a traceback.
+    logging.raiseExceptions = False
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Json() if format_ == "json" else _Text())
+    limit = RateLimit()
+    handler.addFilter(limit)
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(
+            level.upper() if name == "numaudit" else max(logging.WARNING, logging.getLevelName(level.upper()))
+        )
+    return limit
+
+
+@dataclass(slots=True)
+class Changes:
+    """Remembers the state of many things, and tells when one changes."""
+
+    _states: dict[Hashable, object] = field(default_factory=dict)
+
+    def is_news(self, topic: Hashable, state: object, usual: object) -> bool:
+        """Whether a thing is in another state than last time; at first, whether it is not in the usual one."""
+        before = self._states.get(topic, usual)
+        self._states[topic] = state
+        return before != state

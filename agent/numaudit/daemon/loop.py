@@ -1,0 +1,302 @@
+"""The agent at work: ticks, what they publish, and a clean end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import psutil
+
+from numaudit import __version__
+from numaudit.agent import Observer
+from numaudit.config import Settings
+from numaudit.daemon.logs import Changes, RateLimit
+from numaudit.daemon.notify import Notifier
+from numaudit.daemon.ticks import Beat
+from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.build import build
+from numaudit.evaluation.report import Report
+from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
+from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
+from numaudit.exporters.prometheus import Pages
+from numaudit.exporters.rejections import Rejections
+from numaudit.exporters.series import Ledger
+from numaudit.kernel.host import read_text
+from numaudit.probes.session import Session
+from numaudit.reports import document
+from numaudit.snapshot import Outcome, Snapshot
+from numaudit.web.access import Access
+from numaudit.web.pages import AgentSite, Health
+from numaudit.web.server import Server
+
+if TYPE_CHECKING:
+    from numaudit.exporters import otel
+
+_log = logging.getLogger(__name__)
+_SILENT_TICKS = 3
+"""So many intervals without a finished tick mean that something hangs."""
+_LONGEST_SLEEP = 2.0
+_LAST_PUSH = 2.0
+"""Seconds for the last OTLP push when the agent ends."""
+
+
+class Stopped(BaseException):
+    """A signal asked the agent to end. It may interrupt anything, so nothing but the loop may catch it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Published:
+    """All that one tick found. Replaced as a whole, so that readers never see half of two ticks."""
+
+    snapshot: Snapshot
+    report: Report
+    judgements: Judgements
+    exposition: Exposition
+
+
+@dataclass(slots=True)
+class Daemon:
+    """Looks, judges and publishes until it is told to stop."""
+
+    settings: Settings
+    observer: Observer
+    session: Session | None
+    features: tuple[Feature, ...]
+    log_limit: RateLimit
+    notifier: Notifier = field(default_factory=Notifier)
+    started_at: float = field(default_factory=time.time)
+    published: Published | None = None
+    ticks: int = 0
+    failed_ticks: int = 0
+    tick_seconds: float | None = None
+    pages: Pages = field(init=False)
+    server: Server = field(init=False)
+    site: AgentSite = field(init=False)
+    push: _Push = field(init=False)
+    _beat: Beat = field(init=False)
+    _ledger: Ledger = field(init=False)
+    _rejections: Rejections = field(default_factory=Rejections)
+    _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
+    _changes: Changes = field(default_factory=Changes)
+    _process: psutil.Process = field(default_factory=psutil.Process)
+    _last_sign: float = field(default_factory=time.monotonic)
+    _booted_at: float | None = None
+    _signal: signal.Signals | None = None
+    _document: tuple[Published, bytes] | None = None
+    """The newest report that somebody asked for, as a document."""
+
+    def __post_init__(self) -> None:
+        """Bind the address. Raises InputError when it or the web-config file is wrong."""
+        settings = self.settings
+        access = Access.by(settings.web.config_file)
+        self.pages = Pages(self.live_numbers, settings.metrics.created)
+        self.site = AgentSite(self.pages, self._report, self._healthy, self._ready, access)
+        self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
+        self.push = _Push(settings, self.numbers, f"{os.uname().nodename}/{int(self.started_at)}")
+        self._ledger = Ledger(most_ended=settings.metrics.max_ended)
+        self._booted_at = _booted_at(self.observer)
+        self._beat = Beat(settings.interval, time.monotonic())
+
+    def run(self) -> None:
+        """Work until SIGTERM or SIGINT; ends within three seconds of it."""
+        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self._work()
+        except Stopped as reason:
+            _log.info("stopping after %s", reason)
+        finally:
+            for number in handlers:
+                signal.signal(number, signal.SIG_IGN)
+            self._end()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._signal = signal.Signals(number)
+        raise Stopped(self._signal.name)
+
+    def _work(self) -> None:
+        self.server.start()
+        _log.info("numaudit %s serves http on port %d", __version__, self.server.port)
+        self._beat = Beat(self.settings.interval, time.monotonic())
+        while True:
+            self.tick()
+            if self.ticks == 1:
+                self.notifier.ready(f"looking every {self.settings.interval:g} s")
+            self.push.start_once(self.ticks > 0)
+            self._wait_until(self._beat.next_due(time.monotonic()))
+
+    def tick(self) -> None:
+        """One look. Whatever goes wrong in it, the next one comes."""
+        begun = time.monotonic()
+        try:
+            self._look()
+            self.ticks += 1
+        except Exception:
+            self.failed_ticks += 1
+            _log.exception("internal error in a tick; what was published before stays")
+        self._last_sign = time.monotonic()
+        self.tick_seconds = self._last_sign - begun
+        self.notifier.alive()
+
+    def _look(self) -> None:
+        before = self.published
+        snapshot = self.observer.look(session=self.session)
+        judgements = judge(snapshot) if before is None else judge(snapshot, before.snapshot, before.judgements)
+        report = build(snapshot, judgements)
+        exposition = self._evaluate(report)
+        self.pages.publish(exposition)
+        self.published = Published(snapshot, report, judgements, exposition)
+        self._tell_changes(report.sources)
+
+    def _evaluate(self, report: Report) -> Exposition:
+        limits = self.settings.metrics
+        fetched = self.pages.scrapes + self.push.deliveries()
+        series = self._ledger.update(report.containers, report.taken_at, fetched)
+        containers = evaluate_containers(series, limits.labels, limits.max_series)
+        self._dropped["max_series"] += containers.dropped
+        self._dropped["max_ended"] = self._ledger.forgotten
+        if self._changes.is_news("max_series", containers.dropped > 0, usual=False):
+            _log.warning("max_series = %d: %d series are left out", limits.max_series, containers.dropped)
+        tick = Tick(
+            report=report,
+            version=__version__,
+            python=platform.python_version(),
+            started_at=self.started_at,
+            booted_at=self._booted_at,
+            features=self.features,
+            ended_containers=sum(one.ended for one in series),
+            dropped_series=dict(self._dropped),
+            rejections=self._rejections.update(report.rejections),
+        )
+        return evaluate_tick(tick, containers)
+
+    def _tell_changes(self, sources: Sequence[Outcome]) -> None:
+        for one in sources:
+            if self._changes.is_news(("source", one.source), one.state, usual="ok"):
+                level = logging.INFO if one.state in ("ok", "unavailable") else logging.WARNING
+                _log.log(level, "%s: %s%s", one.source, one.state, f": {one.reason}" if one.reason else "")
+
+    def _wait_until(self, due: float) -> None:
+        """Sleep, with a sign of life for systemd's watchdog in time."""
+        slice_ = min(_LONGEST_SLEEP, self.notifier.watchdog / 3 if self.notifier.watchdog else _LONGEST_SLEEP)
+        while (left := due - time.monotonic()) > 0:
+            # Python drops an exception that a signal raises within a finaliser, so look for ourselves too.
+            if self._signal is not None:
+                raise Stopped(self._signal.name)
+            time.sleep(min(left, slice_))
+            self.notifier.alive()
+
+    def _end(self) -> None:
+        self.notifier.stopping()
+        self.push.stop(_LAST_PUSH)
+        self.server.stop()
+        if self.session is not None:
+            self.session.close()
+        _log.info("stopped after %d ticks", self.ticks)
+
+    def live_numbers(self) -> Exposition:
+        """What is true at this moment, as metrics."""
+        return evaluate_live(self.live(), self.started_at)
+
+    def numbers(self) -> list[Exposition]:
+        """The newest tick and what is true at this moment."""
+        newest = self.published
+        return [*([] if newest is None else [newest.exposition]), self.live_numbers()]
+
+    def live(self) -> Live:
+        """What is true at this moment."""
+        newest = self.published
+        with self._process.oneshot():
+            cpu = self._process.cpu_times()
+            memory = self._process.memory_info()
+        return Live(
+            snapshot_age=None if newest is None else max(0.0, time.time() - newest.snapshot.taken_at),
+            ticks=self.ticks,
+            failed_ticks=self.failed_ticks,
+            missed_ticks=self._beat.missed,
+            tick_seconds=self.tick_seconds,
+            cpu_seconds=cpu.user + cpu.system,
+            resident_bytes=memory.rss,
+            open_files=self._process.num_fds(),
+            threads=threading.active_count(),
+            requests=dict(self.site.requests),
+            connections=len(self.server.connections),
+            evicted_connections=self.server.connections.evicted,
+            web_config_valid=self.site.access.valid,
+            otlp=self.push.counts(),
+            suppressed_log_lines=self.log_limit.suppressed,
+        )
+
+    def _report(self) -> bytes | None:
+        newest, cached = self.published, self._document
+        if newest is None:
+            return None
+        if cached is None or cached[0] is not newest:
+            cached = self._document = (newest, document.encode("Report", newest.report))
+        return cached[1]
+
+    def _healthy(self) -> Health:
+        silent = time.monotonic() - self._last_sign
+        limit = max(30.0, _SILENT_TICKS * self.settings.interval)
+        return Health(silent < limit, "ok" if silent < limit else f"no tick has ended for {silent:.0f} s")
+
+    def _ready(self) -> Health:
+        return Health(self.published is not None, "ready" if self.published is not None else "no snapshot yet")
+
+
+class _Push:
+    """The OTLP push, imported and started only when there is a receiver."""
+
+    def __init__(self, settings: Settings, current: Callable[[], Sequence[Exposition]], instance: str) -> None:
+        self._settings, self._current, self._instance = settings.otlp, current, instance
+        self._running = self._build() if settings.otlp.endpoint else None
+        self._started = False
+
+    def _build(self) -> otel.Push:
+        from numaudit.exporters import otel  # noqa: PLC0415 (15 MiB)
+
+        of = self._settings
+        receiver = otel.Receiver(
+            otel.endpoint_of(of.endpoint or ""),
+            of.timeout,
+            of.compression,
+            None if of.ca_file is None else str(of.ca_file),
+            dict(of.headers),
+        )
+        resource = otel.resource(os.environ, dict(of.resource), self._instance)
+        return otel.Push(receiver, resource, self._current, of.interval)
+
+    def start_once(self, there_is_a_tick: bool) -> None:
+        if self._running is not None and there_is_a_tick and not self._started:
+            self._started = True
+            self._running.start()
+
+    def stop(self, seconds: float) -> None:
+        if self._running is not None and self._started:
+            self._running.stop(seconds)
+
+    def deliveries(self) -> int:
+        return 0 if self._running is None else self._running.deliveries
+
+    def counts(self) -> OtlpCounts | None:
+        return None if self._running is None else self._running.counts()
+
+
+def _booted_at(observer: Observer) -> float | None:
+    """Since when the kernel counts: `btime` of /proc/stat."""
+    try:
+        lines = read_text(observer.host.proc / "stat").splitlines()
+    except OSError:
+        return None
+    words = next((line.split() for line in lines if line.startswith("btime ")), [])
+    return float(words[1]) if len(words) == 2 and words[1].isdigit() else None

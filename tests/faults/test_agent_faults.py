@@ -1,0 +1,196 @@
+"""The agent goes on whatever breaks around it, or ends with a clear message."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent_process import NUMAUDIT, Agent, eventually, running_agent
+from node_tree import MIB, NodeTree
+from otlp_receiver import Answer, OtlpReceiver
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and cgroups need root")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> NodeTree:
+    tree = NodeTree(tmp_path / "node")
+    tree.container(tree.pod("prod", "db-0"), "db", anon=(5 * MIB, 2 * MIB))
+    return tree
+
+
+@pytest.fixture
+def agent(tree: NodeTree, tmp_path: Path) -> Iterator[Agent]:
+    with running_agent("--root", str(tree.root), "--interval", "1s", log=tmp_path / "log") as running:
+        yield running
+
+
+def _ends_with_usage_error(*arguments: str, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [*NUMAUDIT, "agent", *arguments], capture_output=True, text=True, timeout=20, check=False,
+        env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_agent_serves_what_the_report_says_and_stops_at_once(agent: Agent) -> None:
+    (container,) = [one for one in agent.report()["containers"] if one["container"] == "db"]
+    assert container["judged_bytes"] == agent.value("numaudit_container_judged_bytes", container="db")
+    code, seconds = agent.stop()
+    assert code == 0
+    assert seconds < 3
+    assert agent.log().rstrip().endswith("ticks")
+
+
+def test_a_failing_collector_stops_no_other_and_recovers(agent: Agent, tree: NodeTree) -> None:
+    mounts = tree.root / "sys/devices/system/node/node0/meminfo"
+    good = mounts.read_text()
+    mounts.write_text("nonsense\n")
+    assert eventually(lambda: agent.value("numaudit_node_memory_bytes", numa_node="0", type="total") is None)
+    assert agent.value("numaudit_container_judged_bytes", container="db") == 7 * MIB + 4096 * 3
+    mounts.write_text(good)
+    assert eventually(lambda: agent.value("numaudit_node_memory_bytes", numa_node="0", type="total") is not None)
+
+
+def test_cgroups_that_vanish_as_a_whole_are_told_once_and_come_back(agent: Agent, tree: NodeTree) -> None:
+    folder = tree.root / "sys/fs/cgroup"
+    folder.rename(tree.root / "hidden")
+    assert eventually(lambda: agent.value("numaudit_collector_success", collector="cgroups") == 0)
+    seen = agent.value("numaudit_ticks_total") or 0
+    assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= seen + 2)
+    (tree.root / "hidden").rename(folder)
+    assert eventually(lambda: agent.value("numaudit_collector_success", collector="cgroups") == 1)
+    assert eventually(lambda: agent.log().count("cgroups: ok") == 1)
+    assert agent.log().count("cgroups: unavailable") == 1
+
+
+def test_a_kubelet_that_comes_and_goes_is_a_change_of_state(agent: Agent, tree: NodeTree) -> None:
+    assert agent.value("numaudit_collector_success", collector="intent") == 0
+    kubelet = tree.root / "var/lib/kubelet"
+    kubelet.mkdir(parents=True)
+    (kubelet / "memory_manager_state").write_text("{torn")
+    assert eventually(lambda: agent.value("numaudit_collector_success", collector="intent") == 1)
+    shutil.rmtree(kubelet)
+    assert eventually(lambda: agent.value("numaudit_collector_success", collector="intent") == 0)
+    assert eventually(lambda: agent.log().count("intent: unavailable") == 2)
+
+
+def test_a_stopped_agent_counts_the_ticks_it_missed_and_makes_none_up(agent: Agent) -> None:
+    agent.process.send_signal(signal.SIGSTOP)
+    time.sleep(4.5)
+    agent.process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: (agent.value("numaudit_missed_ticks_total") or 0) >= 2)
+    assert (agent.value("numaudit_snapshot_age_seconds") or 0) < 2.5
+
+
+def test_a_push_that_hangs_delays_neither_ticks_nor_the_end(tree: NodeTree, tmp_path: Path) -> None:
+    with OtlpReceiver() as receiver:
+        receiver.answers = [Answer(delay=30)] * 5
+        arguments = ("--root", str(tree.root), "--interval", "1s", "--set", f"otlp.endpoint={receiver.url}")
+        with running_agent(*arguments, log=tmp_path / "log") as agent:
+            assert receiver.got_one.wait(10)
+            assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= 3)
+            code, seconds = agent.stop()
+    assert code == 0
+    assert seconds < 3
+
+
+def test_a_receiver_that_comes_back_gets_what_is_true_then(tree: NodeTree, tmp_path: Path) -> None:
+    with OtlpReceiver() as receiver:
+        receiver.answers = [Answer(400)] * 3
+        otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=1s", "--set", "otlp.timeout=500ms")
+        with running_agent("--root", str(tree.root), "--interval", "1s", *otlp, log=tmp_path / "log") as agent:
+            assert eventually(lambda: agent.value("numaudit_otlp_batches_total", outcome="delivered") == 2)
+            assert agent.value("numaudit_otlp_batches_total", outcome="failed") == 3
+            assert agent.log().count("failed; the agent goes on trying") == 1
+            age = next(value for (name, _), value in receiver.points().items() if name == "numaudit.snapshot.age")
+            assert age < 2
+
+
+@needs_root
+def test_a_full_disk_changes_nothing(tree: NodeTree, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], check=True)
+    try:
+        log = full / "log"
+        arguments = ("--root", str(tree.root), "--interval", "1s")
+        with running_agent(*arguments, log=log, environment={"TMPDIR": str(full)}) as agent:
+            with pytest.raises(OSError, match="No space"):
+                (full / "filler").write_bytes(b"x" * 100_000)
+            (tree.root / "sys/fs/cgroup").rename(tree.root / "hidden")  # something to write about
+            before = agent.value("numaudit_ticks_total") or 0
+            assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= before + 3)
+            assert agent.stop()[0] == 0
+    finally:
+        subprocess.run(["umount", "-l", str(full)], check=True)
+
+
+@needs_root
+def test_the_agent_needs_to_write_nowhere(tree: NodeTree, tmp_path: Path) -> None:
+    read_only = 'mount -o remount,bind,ro / && exec "$0" "$@"'
+    before = ("unshare", "--mount", "sh", "-c", read_only)
+    with running_agent("--root", str(tree.root), "--interval", "1s", log=tmp_path / "log", before=before) as agent:
+        assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= 2)
+        assert agent.stop()[0] == 0
+
+
+def test_wrong_settings_end_the_agent_with_file_line_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("web:\n  timeout: soon\n")
+    assert f"{path}:2: web.timeout must be a duration" in _ends_with_usage_error("--config", str(path))
+
+
+def test_a_taken_port_ends_the_agent_with_what_to_do(agent: Agent, tree: NodeTree) -> None:
+    message = _ends_with_usage_error("--root", str(tree.root), "--listen", f"127.0.0.1:{agent.port}")
+    assert "choose one with --listen HOST:PORT" in message
+
+
+def test_a_wrong_web_config_file_ends_the_agent(tree: NodeTree, tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("rate_limit: {}\n")
+    message = _ends_with_usage_error("--root", str(tree.root), "--set", f"web.config_file={path}")
+    assert "the file has rate_limit, which numaudit does not support" in message
+
+
+def _loader_of(agent_pid: int) -> psutil.Process | None:
+    """The process that loads BPF programs for the agent, while there is one."""
+    try:
+        children = psutil.Process(agent_pid).children(recursive=True)
+        return next((child for child in children if "loader_child" in " ".join(child.cmdline())), None)
+    except psutil.NoSuchProcess:
+        return None
+
+
+@needs_root
+def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([*NUMAUDIT, "agent", "--listen", "127.0.0.1:0", "--interval", "1s"], stderr=stderr)
+    try:
+        end = time.monotonic() + 20
+        while (loader := _loader_of(process.pid)) is None:
+            assert process.poll() is None
+            assert time.monotonic() < end, "the agent started no loader"
+        loader.kill()
+        assert eventually(lambda: "serves http on port" in log.read_text(), 90)
+        port = int(log.read_text().partition("on port ")[2].split()[0])
+        agent = Agent(process, log, port)
+        assert eventually(lambda: agent.get("/-/ready")[0] == 200)
+        if agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 0:
+            problems = agent.samples()["numaudit_feature_problem_info"]
+            (reason,) = [dict(labels)["reason"] for labels in problems if ("feature", "bpf_cpu_time") in labels]
+            assert "loader" in reason
+    finally:
+        process.kill()
+        process.wait()

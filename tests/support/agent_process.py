@@ -1,0 +1,120 @@
+"""A running `numaudit agent`, for tests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+Labels = frozenset[tuple[str, str]]
+NUMAUDIT = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent process."""
+
+    process: subprocess.Popen[bytes]
+    log_file: Path
+    port: int
+
+    def get(self, path: str, accept: str = OPENMETRICS) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path, headers={"Accept": accept})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def samples(self) -> dict[str, dict[Labels, float]]:
+        """Metric name -> labels -> value of one scrape."""
+        found: dict[str, dict[Labels, float]] = {}
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for sample in family.samples:
+                found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+        return found
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The one sample of a name that has these labels; None when there is none."""
+        wanted = set(labels.items())
+        found = [value for have, value in self.samples().get(name, {}).items() if wanted <= have]
+        assert len(found) <= 1, f"{name} {labels}: {len(found)} series"
+        return found[0] if found else None
+
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/report.json")[1])
+        return found
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def stop(self, timeout: float = 10) -> tuple[int, float]:
+        """SIGTERM; the exit code and the seconds it took."""
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout), time.monotonic() - begun
+
+
+@contextmanager
+def running_agent(
+    *arguments: str,
+    log: Path,
+    before: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+    ready_within: float = 30,
+) -> Iterator[Agent]:
+    """Start an agent on a free port and wait for its first snapshot. `before` wraps the command (unshare, ...)."""
+    command = [*before, *NUMAUDIT, "agent", "--listen", "127.0.0.1:0", *arguments]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, stderr=stderr, env={**os.environ, **(environment or {})})
+    try:
+        port = _wait(lambda: _port(log), process, log, ready_within)
+        agent = Agent(process, log, port)
+        _wait(lambda: agent.get("/-/ready")[0] == 200 or None, process, log, ready_within)
+        yield agent
+    finally:
+        process.kill()
+        process.wait()
+
+
+def eventually(check: Callable[[], bool], seconds: float = 15) -> bool:
+    """Whether a check comes true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if check():
+            return True
+        time.sleep(0.05)
+    return check()
+
+
+def _port(log: Path) -> int | None:
+    match = re.search(r"serves http on port (\d+)", log.read_text(errors="replace"))
+    return None if match is None else int(match[1])
+
+
+def _wait(ask: Callable[[], int | None], process: subprocess.Popen[bytes], log: Path, seconds: float) -> int:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            found = ask()
+        except OSError:
+            found = None
+        if found is not None:
+            return int(found)
+        assert process.poll() is None, f"the agent ended with {process.returncode}:\n{log.read_text(errors='replace')}"
+        time.sleep(0.02)
+    raise AssertionError(f"the agent was not ready in {seconds} s:\n{log.read_text(errors='replace')}")
