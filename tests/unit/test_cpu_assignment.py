@@ -122,7 +122,10 @@ def test_cpus_stay_in_one_uncore_cache_when_asked() -> None:
 
 
 def test_an_odd_request_leaves_the_last_thread_of_an_uncore_cache() -> None:
-    assert str(take_packed(uncores(4), uncores(4).cpus, 3, by_uncore=True)) == "0-1,8"
+    available = CpuSet.parse("0-1,8-10") | CpuSet.parse("4-7,12-15")
+    # Core 2 has one free thread only: core by core it would give the third CPU.
+    assert str(take_packed(uncores(4), available, 3)) == "0,8,10"
+    assert str(take_packed(uncores(4), available, 3, by_uncore=True)) == "0-1,8"
 
 
 def test_whole_uncore_caches_are_taken_before_a_part_of_one() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.memorymanager.admission_error import AdmissionError, KubeletHangs
-from numaudit.memorymanager.cpu_assignment import take_packed
+from numaudit.memorymanager.cpu_assignment import Accumulator, take_packed
 from numaudit.memorymanager.cpu_distribution import take_distributed
-from numaudit.memorymanager.cpu_topology import CPUTopology, Group
+from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology, Group
 from numaudit.topology.nodeset import CpuSet
 
 FREE = EIGHT_CORES.cpus - CpuSet.of(0, 8)
@@ -73,6 +73,38 @@ def test_what_no_combination_can_give_evenly_is_packed() -> None:
     machine = regular(sockets=1, nodes=2, cores=8, threads=1)
     available = CpuSet.parse("0-6,8")
     assert take_distributed(machine, available, 8, group_size=2) == take_packed(machine, available, 8)
+
+
+def test_a_node_with_less_than_the_share_is_no_part_of_a_combination() -> None:
+    machine = regular(sockets=1, nodes=2, cores=8, threads=1)
+    available = CpuSet.parse("0-6,8")
+    assert take_distributed(machine, available, 8) == available
+
+
+def test_half_cores_do_not_count_as_room() -> None:
+    # 5, 5, 7 and 7 free threads hold 20 in whole cores, so 22 are packed; trying to share them would never end.
+    machine = regular(sockets=2, nodes=2, cores=4, threads=2)
+    free = CpuSet.parse("0-2,16-17,4-6,20-21,8-11,24-26,12-15,28-30")
+    assert take_distributed(machine, free, 22, group_size=2) == take_packed(machine, free, 22)
+
+
+def test_a_node_in_two_sockets_does_not_count_twice() -> None:
+    places = {0: (0, 0), 1: (0, 1), 2: (1, 0), 3: (2, 1)}
+    machine = CPUTopology({cpu: CPUInfo(*places[cpu // 3], core=cpu, uncore=places[cpu // 3][1]) for cpu in range(12)})
+    free = CpuSet.parse("0-4,6,9")
+    assert Accumulator(machine, free, 6).ordered(Group.NODE) == [2, 0, 1, 0]
+    assert take_distributed(machine, free, 6) == take_packed(machine, free, 6)
+
+
+def test_as_many_nodes_are_tried_first_as_an_average_node_would_need() -> None:
+    # Node 0 alone could give five CPUs, but nodes have four on average.
+    machine = CPUTopology({cpu: CPUInfo(cpu // 6, 0, cpu, 0) for cpu in range(8)})
+    assert str(take_distributed(machine, machine.cpus, 5)) == "0-2,6-7"
+
+
+def test_the_remainder_goes_to_as_many_takers_as_possible_first() -> None:
+    machine = regular(sockets=2, nodes=4, cores=2, threads=1)
+    assert str(take_distributed(machine, machine.cpus, 9)) == "0-8"
 
 
 def test_too_few_cpus_are_refused() -> None:

@@ -155,6 +155,11 @@ def test_a_pod_that_holds_all_its_cpus_gets_the_sets_around_them() -> None:
     assert cpu_hints(hints_for_pod(POLICY, state("0-3,6-7", a="4", b="5"), pod)).startswith("2+ 02- 12- 23- ")
 
 
+def test_a_pod_that_holds_all_its_cpus_needs_nothing_to_reuse() -> None:
+    held = CPUState(CpuSet.parse("0-3,6-7"), {"uid": {"app": CpuSet.of(4)}}, reusable={"uid": CpuSet.of(1)})
+    assert cpu_hints(hints_for_pod(POLICY, held, one_container(1))).startswith("2+ 02- 12- 23- ")
+
+
 def test_a_pod_that_holds_a_part_of_its_cpus_keeps_them_inside() -> None:
     pod = CPUPod("uid", (CPUContainer("a", 1), CPUContainer("b", 1)))
     answer = hints_for_pod(POLICY, state("0-4,6-7", a="5"), pod)

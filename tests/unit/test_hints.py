@@ -124,7 +124,16 @@ def test_near_nodes_win_over_a_smaller_bitmask_when_asked_for() -> None:
 
 def test_distance_does_not_make_a_wider_set_win() -> None:
     offer: list[ProviderHints] = [{"memory": four(good="03 012")}]
-    assert merge(offer, policy="restricted", nodes=FOUR, options=CLOSEST, distances=LINE).hint == hint(0, 3)
+    far: Distances = {a: {b: 255 if {a, b} == {0, 3} else 10 for b in range(4)} for a in range(4)}
+    assert merge(offer, policy="restricted", nodes=FOUR, options=CLOSEST, distances=far).hint == hint(0, 3)
+
+
+def test_single_numa_node_does_not_look_at_distances() -> None:
+    slow_node_0: Distances = {0: {0: 11, 1: 20}, 1: {0: 20, 1: 10}}
+    offer: list[ProviderHints] = [{"memory": [hint(0), hint(1)]}]
+    for policy, best in (("single-numa-node", 0), ("restricted", 1)):
+        answer = merge(offer, policy=policy, nodes=TWO, options=CLOSEST, distances=slow_node_0)
+        assert answer.hint == hint(best)
 
 
 def test_a_missing_distance_is_named() -> None:
