@@ -45,7 +45,10 @@ class _Json(logging.Formatter):
 
 
 class RateLimit(logging.Filter):
-    """Lets each message through a few times in a window, and counts the rest."""
+    """Lets each message through a few times in a window, and counts the rest.
+
+    `extra={"topic": ...}` tells messages of the same words apart.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -54,7 +57,7 @@ class RateLimit(logging.Filter):
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = (record.name, str(record.msg))
+        message = (record.name, f"{record.msg} {getattr(record, 'topic', '')}")
         now = self._now()
         begun, count = self._windows.get(message, (now, 0))
         if now - begun >= WINDOW:

@@ -184,7 +184,8 @@ class Daemon:
         for one in sources:
             if self._changes.is_news(("source", one.source), one.state, usual="ok"):
                 level = logging.INFO if one.state in ("ok", "unavailable") else logging.WARNING
-                _log.log(level, "%s: %s%s", one.source, one.state, f": {one.reason}" if one.reason else "")
+                reason = f": {one.reason}" if one.reason else ""
+                _log.log(level, "%s: %s%s", one.source, one.state, reason, extra={"topic": one.source})
 
     def _wait_until(self, due: float) -> None:
         """Sleep, with a sign of life for systemd's watchdog in time."""
