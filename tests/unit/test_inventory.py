@@ -172,6 +172,23 @@ def test_names_are_looked_up_once_in_a_containers_life(captured: CapturedHost, m
     assert "mountinfo" not in asked
 
 
+def test_a_container_is_named_soon_after_its_process_came(tmp_path: Path) -> None:
+    group = tmp_path / "sys" / f"kubepods/pod{UID}/{ID}"
+    group.mkdir(parents=True)
+    inventory = Inventory(Host(tmp_path), Hierarchies("v2", tmp_path / "sys", None, None, None))
+    for _ in range(8):
+        assert {c.name for c in inventory.take().containers} == {None}
+    (group / "cgroup.procs").write_text("7\n")
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/mountinfo").write_text(
+        f"1 0 0:1 /pods/{UID}/containers/late/0cd1 /dev/termination-log rw - x x x\n"
+    )
+    looks = 0
+    while not any(c.name == "late" for c in inventory.take().containers):
+        looks += 1
+        assert looks < 20
+
+
 def test_a_group_that_comes_again_under_another_path_is_another_container(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     first = tmp_path / "sys" / f"kubepods/pod{UID}/{ID}"

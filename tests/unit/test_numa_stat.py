@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_stat import hugetlb, parse, resident_v1, resident_v2
-from numaudit.snapshot import RESIDENT_TYPES
+from numaudit.snapshot import RESIDENT_TYPES, BytesByNode
 
 CapturedHost = Callable[[str], Host]
 MIB = 1 << 20
@@ -110,12 +110,13 @@ _text = st.text(max_size=100) | st.lists(
 
 @given(_text)
 def test_any_numa_stat_text_is_read_or_refused(text: str) -> None:
-    for read in (
+    reads: tuple[Callable[[], list[BytesByNode]], ...] = (
         lambda: list(parse(text, ("anon", "file", "total")).values()),
         lambda: [resident_v2(text, None).anon or {}],
         lambda: [resident_v1(text, None, 4096, own=False).anon or {}],
         lambda: [hugetlb(text, own=True)],
-    ):
+    )
+    for read in reads:
         try:
             rows = read()
         except ParseError:

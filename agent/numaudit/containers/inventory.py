@@ -13,6 +13,8 @@ from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Container, ContainerId
 
 _TERMINAL = ("container", "sandbox", "service", "scope")
+_LONGEST_WAIT = 20
+"""Looks between two attempts to name a container."""
 _POD_LOGS = re.compile(r"([a-z0-9-]+)_([a-z0-9.-]+)_([0-9a-f-]{32,36})", re.ASCII)
 
 
@@ -33,29 +35,72 @@ class Census:
 
 @dataclass(slots=True)
 class Inventory:
-    """Takes the census. Names are looked up once in a container's life."""
+    """Takes the census. What did not change since the last one is not worked out again."""
 
     host: Host
     hierarchies: Hierarchies
-    _facts: dict[ContainerId, Container] = field(default_factory=dict)
     _inodes: Mapping[str, int] | None = None
+    _cgroups: list[Cgroup] = field(default_factory=list)
+    _census: Census = field(default_factory=lambda: Census((), {}, {"/": ()}))
+    _unnamed: dict[ContainerId, _Question] = field(default_factory=dict)
+    _count: int = 0
 
     def take(self) -> Census:
         """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all."""
         if self._inodes is None:
             self._inodes = read_inodes(self.host)
         cgroups = list(walk(self.hierarchies, self._inodes))
-        census = divide(cgroups)
-        facts = _PodFacts(self.host, Reader(self.hierarchies))
-        known = {c.id: self._known(c, census.groups[c.id], facts) for c in census.containers}
-        self._facts = known
-        return replace(census, containers=tuple(known.values()))
+        self._count += 1
+        if cgroups != self._cgroups:
+            self._census = self._with_known_names(divide(cgroups))
+            self._cgroups = cgroups
+        self._ask_for_names()
+        return self._census
 
-    def _known(self, container: Container, groups: tuple[Cgroup, ...], facts: _PodFacts) -> Container:
-        before = self._facts.get(container.id)
-        if before is not None and before.path == container.path and (before.name or before.kind == "sandbox"):
-            return replace(before, whole=container.whole)
-        return facts.complete(container, groups)
+    def _with_known_names(self, census: Census) -> Census:
+        """Names are looked up once in a container's life."""
+        before = {container.id: container for container in self._census.containers}
+        containers: list[Container] = []
+        for container in census.containers:
+            old = before.get(container.id)
+            if old is not None and old.path == container.path:
+                containers.append(replace(old, whole=container.whole))
+                continue
+            self._unnamed.pop(container.id, None)
+            containers.append(container)
+            if container.pod_uid is not None:
+                self._unnamed[container.id] = _Question(self._count)
+        alive = census.groups.keys()
+        self._unnamed = {id_: question for id_, question in self._unnamed.items() if id_ in alive}
+        return replace(census, containers=tuple(containers))
+
+    def _ask_for_names(self) -> None:
+        """A container may have no process yet: ask again, less and less often."""
+        due = {id_ for id_, question in self._unnamed.items() if question.next <= self._count}
+        if not due:
+            return
+        facts = _PodFacts(self.host, Reader(self.hierarchies))
+        containers: list[Container] = []
+        for container in self._census.containers:
+            if container.id in due:
+                container = facts.complete(container, self._census.groups[container.id])  # noqa: PLW2901
+                if container.pod and (container.name or container.kind != "container"):
+                    del self._unnamed[container.id]
+                else:
+                    self._unnamed[container.id].put_off(self._count)
+            containers.append(container)
+        self._census = replace(self._census, containers=tuple(containers))
+
+
+@dataclass(slots=True)
+class _Question:
+    """When a container's names are to be looked up: 0, 1, 3, 7, ... looks after it was first seen."""
+
+    next: int
+    _wait: int = 1
+
+    def put_off(self, now: int) -> None:
+        self.next, self._wait = now + self._wait, min(2 * self._wait, _LONGEST_WAIT)
 
 
 def divide(cgroups: Iterable[Cgroup]) -> Census:
@@ -140,7 +185,7 @@ class _PodFacts:
             return container
         namespace, pod = self._pod_names().get(pod_uid, (None, None))
         container = replace(container, namespace=namespace, pod=pod)
-        if container.kind != "container":
+        if container.kind != "container" or container.name is not None:
             return container
         found = self._mounts(pod_uid, groups)
         if found is None:
