@@ -11,7 +11,7 @@ import pytest
 
 from kubelet_steps import STEPS, Step
 from numaudit.agent import Observer
-from numaudit.collectors import polled
+from numaudit.collectors import intent, polled
 from numaudit.collectors.base import Skipped
 from numaudit.collectors.intent import KubeletIntent
 from numaudit.containers.kubelet import Recorded
@@ -210,8 +210,9 @@ def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_said(tmp_path: P
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that failed is asked again at once."""
+    """Every source is asked at every look."""
     monkeypatch.setattr(polled, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(intent, "SELDOM", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -15,6 +15,7 @@ from numaudit.collectors.polled import Polled
 from numaudit.containers import join, kubelet_config, kubelet_log, kubelet_metrics, kubelet_process, podresources
 from numaudit.containers.admissions import Admissions
 from numaudit.containers.checkpoints import WatchedCheckpoint
+from numaudit.containers.join import Joined
 from numaudit.containers.kubelet import Answers, Live, Recorded
 from numaudit.containers.kubelet_metrics import KubeletMetrics
 from numaudit.containers.kubelet_process import Settings
@@ -33,7 +34,7 @@ from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.snapshot import Container
 
 SELDOM = 60.0
-"""Seconds between two looks at what changes only when the kubelet starts."""
+"""Seconds between two questions to the kubelet while no container and no checkpoint changes."""
 
 
 _AFTER_PODS = timedelta(days=180)
@@ -59,8 +60,8 @@ class KubeletIntent:
     log: LogSource
     _files: dict[Kind, WatchedCheckpoint] = field(init=False)
     _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
-    _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods"))
-    _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources"))
+    _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM))
+    _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
     _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
     _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
     _admissions: Admissions = field(default_factory=Admissions)
@@ -69,6 +70,8 @@ class KubeletIntent:
     _next_search: float = 0.0
     _misread: int = 0
     _by_container: tuple[_Good, tuple[bool, bool, bool], Checkpoints] | None = None
+    _seen: tuple[object, ...] = ()
+    _joined: tuple[tuple[object, ...], tuple[Container, ...], Joined] | None = None
 
     def __post_init__(self) -> None:
         self._watch()
@@ -92,26 +95,52 @@ class KubeletIntent:
         now = time()
         for file in self._files.values():
             file.look(now)
+        checkpoints = self._checkpoints()
+        if self._is_news(containers, checkpoints):
+            self._resources.hurry()
+            self._pods.hurry()
         self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
         self._pods.ask(self._read_pods)
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))
         self._lines.ask(self._read_log)
-        pods = None if self._pods.value is None else self._pods.value.pods
-        named = join.complete(containers, pods)
-        return Collected(self._intent(named), named)
+        named, joined = self._join(tuple(containers), checkpoints)
+        return Collected(self._intent(joined, checkpoints), named)
 
-    def _intent(self, containers: Sequence[Container]) -> Intent:
+    def _is_news(self, containers: Sequence[Container], checkpoints: Checkpoints) -> bool:
+        """Did a container come or go, or a checkpoint change? Or does a container still wait for its name?"""
+        before, self._seen = self._seen, (checkpoints, {one.id for one in containers})
+        nameless = any(one.kind == "container" and one.pod_uid is not None and one.name is None for one in containers)
+        return nameless or not before or before[0] is not checkpoints or before[1] != self._seen[1]
+
+    def _join(
+        self, containers: tuple[Container, ...], checkpoints: Checkpoints
+    ) -> tuple[tuple[Container, ...], Joined]:
+        """Join again only when something changed."""
         pods = None if self._pods.value is None else self._pods.value.pods
-        memory, cpu, _ = self._good()
-        checkpoints = self._checkpoints()
+        resources = self._resources.value if self._resources.is_current else None
+        inputs = (checkpoints, pods, self._pods.is_current, resources, self._admissions.changes)
+        if self._joined is not None:
+            before, named, joined = self._joined
+            same = all(
+                old is new or (type(new) is int and old == new) for old, new in zip(before[1:], inputs, strict=True)
+            )
+            if same and before[0] == containers:
+                return named, joined
+        named = join.complete(containers, pods)
         joined = join.join(
-            containers,
+            named,
             checkpoints,
             pods=pods,
             pods_are_current=self._pods.is_current,
-            resources=self._resources.value if self._resources.is_current else None,
+            resources=resources,
             records=self._admissions.records,
         )
+        self._joined = (containers, *inputs), named, joined
+        return named, joined
+
+    def _intent(self, joined: Joined, checkpoints: Checkpoints) -> Intent:
+        pods = None if self._pods.value is None else self._pods.value.pods
+        memory, cpu, _ = self._good()
         return Intent(
             containers=joined.containers,
             pods=pods,

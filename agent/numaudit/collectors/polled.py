@@ -13,6 +13,7 @@ from numaudit.intent import SourceName, SourceState
 
 RETRY_AFTER = 30.0
 """Seconds before a source that did not answer is asked again."""
+
 Value = TypeVar("Value")
 
 
@@ -49,5 +50,10 @@ class Polled(Generic[Value]):
             self._not_before = clock + RETRY_AFTER
 
     def again(self) -> None:
-        """Something changed: ask at the next opportunity."""
+        """The source itself is another one: ask at the next opportunity."""
         self._not_before = 0.0
+
+    def hurry(self) -> None:
+        """The answer may have changed: do not wait longer, unless for a source that does not answer."""
+        if self.is_current:
+            self._not_before = 0.0

@@ -29,6 +29,8 @@ class Admissions:
     version: str | None = None
     start_error: str | None = None
     """Why the kubelet's newest start failed."""
+    changes: int = 0
+    """Grows with every event."""
     dropped: int = 0
     """Records that were let go because there were too many."""
     _records: dict[_Key, HintRecord] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Admissions:
 
     def add(self, event: log.Event) -> None:
         """Take in the next event, in the order of the log."""
+        self.changes += 1
         match event:
             case log.TopologyManager():
                 self.topology, self.start_error = event, None

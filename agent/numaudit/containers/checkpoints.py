@@ -12,6 +12,7 @@ from numaudit.kernel import state_files
 from numaudit.memorymanager import checkpoint as checkpoints
 from numaudit.memorymanager.checkpoint import Checkpoint, Kind
 from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
+from numaudit.memorymanager.spew import Verification
 
 Problem = Literal["absent", "unreadable", "not understood", "checksum"]
 
@@ -25,6 +26,8 @@ class WatchedCheckpoint:
     shown: str
     """The path as messages call it."""
     good: Checkpoint | None = None
+    newest: tuple[Checkpoint, Verification] | None = None
+    """The file as it is now, its checksum right or wrong; None = it cannot be read or understood."""
     health: CheckpointHealth = field(init=False)
     _stamp: tuple[int, int, int] | None = None
 
@@ -68,6 +71,7 @@ class WatchedCheckpoint:
             self._fail("not understood", f"{self.shown}: {error}", written_at)
             return
         verification = checkpoints.verify(found)
+        self.newest = found, verification
         policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
         if not verification.is_valid:
             newer = f"; it has keys unknown here ({', '.join(found.unknown[:3])}), maybe of a newer kubelet"
@@ -84,6 +88,8 @@ class WatchedCheckpoint:
 
     def _fail(self, problem: Problem, detail: str, written_at: float | None = None, policy: str | None = None) -> None:
         self._stamp = None
+        if problem != "checksum":
+            self.newest = None
         self.health = CheckpointHealth(self.kind, policy, None, written_at, self.health.last_good_at, problem, detail)
 
     def _set(self, last_good_at: float) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from numaudit.containers import kubelet_config, kubelet_log, kubelet_process, podresources, pods
-from numaudit.containers.kubelet import Live
+from numaudit.containers.kubelet import LARGEST_ANSWER, Live
 from numaudit.containers.log_follow import JournalLog, LogSource
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
@@ -20,27 +20,29 @@ Answer = tuple[str, bytes | None]
 """File name, content; None = this one could not be had."""
 
 
-def record(host: Host, log: LogSource | None = None) -> Iterator[Answer]:
-    """The files of the folder `numaudit/`. None at all where there is no kubelet.
-
-    A captured tree gives what it has. `log`: the journal unless another one is given.
-    """
+def record(host: Host) -> Iterator[Answer]:
+    """The files of the folder `numaudit/`. None at all where there is no kubelet; a captured tree gives what it has."""
     if not host.is_live:
         files = sorted(host.answers.iterdir()) if host.answers.is_dir() else []
-        yield from ((file.name, read_bytes(file)) for file in files if file.is_file())
+        yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
         return
     pid = kubelet_process.find(host)
     if pid is None and not host.kubelet.is_dir():
         return
     live = Live(host, podresources.Client(podresources.socket(host)), _settings(host, pid))
     try:
-        for name, ask in _questions(live, log or JournalLog()).items():
-            try:
-                yield name, ask()
-            except (Unavailable, ParseError):
-                yield name, None
+        yield from ask(live, JournalLog())
     finally:
         live.close()
+
+
+def ask(live: Live, log: LogSource) -> Iterator[Answer]:
+    """Ask a running kubelet for each file; what it does not answer is None."""
+    for name, question in _questions(live, log).items():
+        try:
+            yield name, question()
+        except (Unavailable, ParseError):
+            yield name, None
 
 
 def _settings(host: Host, pid: int | None) -> Mapping[str, object] | None:
