@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 
 from numaudit.intent import Intent
 from numaudit.topology.machine import HugePages, Machine
@@ -106,6 +106,77 @@ class NodeMemory:
     """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node in bytes."""
 
 
+class HintFault(NamedTuple):
+    """One kind of NUMA hint fault: a task on a node used memory of a node. Source: TNF_ flags of the kernel."""
+
+    cpu_node: int
+    memory_node: int
+    """After a migration: the node that the page came to."""
+    flags: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kernel's flags in its own words; local means that the page was found on the CPU's node."""
+        words = ("migrated", "no_group", "shared", "local", "migrate_fail")
+        return tuple(word for bit, word in enumerate(words) if self.flags >> bit & 1)
+
+    @property
+    def is_remote(self) -> bool:
+        """A page that was brought to the CPU's node was remote when it was used."""
+        return self.cpu_node != self.memory_node or bool(self.flags & 1)
+
+    @property
+    def could_not_move(self) -> bool:
+        return bool(self.flags & 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """NUMA hint faults of one container."""
+
+    faults: Mapping[HintFault, int]
+    """Since the probe was loaded."""
+    single_threaded: bool | None
+    """Has one of its processes only one thread? Of those the kernel takes no local samples. None = not known."""
+    is_scanned: bool = True
+    """False: the kernel leaves its tasks out, so no faults mean nothing."""
+
+
+class MigratedPages(NamedTuple):
+    """Base pages that a container's tasks moved to another node, or could not move. They need not be its own."""
+
+    succeeded: int
+    failed: int
+
+
+class TaskMove(NamedTuple):
+    """NUMA balancing moved a task to another node, swapped it with another, or found that it had to stay."""
+
+    event: str
+    from_node: int
+    to_node: int | None
+    """None = no node was found for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """Migrations that one container's tasks carried out since the probe was loaded."""
+
+    pages: Mapping[str, MigratedPages]
+    """By the kernel's reason: numa_misplaced, syscall_or_cpuset, ..."""
+    tasks: Mapping[TaskMove, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Balancing:
+    """What the kernel itself counts of NUMA balancing and migrations, without any BPF program."""
+
+    host: Mapping[str, int]
+    """The lines numa_* and pgmigrate_* of /proc/vmstat, since boot."""
+    by_container: Mapping[ContainerId, Mapping[str, int]]
+    """The lines numa_* of memory.stat since the cgroup was made; empty before Linux 6.12 or so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one collector fared in this tick."""
@@ -139,6 +210,12 @@ class Snapshot:
     """CPU time by node since the probe was loaded; None = not measured."""
     allocated_bytes: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
+    hint_faults: Mapping[ContainerId, Sampled] | None = None
+    """Samples of memory accesses; None = not measured. A container that is not in it had none."""
+    migrated: Mapping[ContainerId, Migrated] | None = None
+    """None = not measured. A container that is not in it moved nothing."""
+    balancing: Balancing | None = None
+    """None = the kernel does not show it."""
     outcomes: tuple[Outcome, ...] = ()
 
 

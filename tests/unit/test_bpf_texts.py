@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import numaudit
 from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader, page_alloc
+from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc
 from numaudit.probes.loader import ProbeRequest
 
 PACKAGE = Path(numaudit.__file__).parent
@@ -21,14 +22,16 @@ HEADERS = sorted((loader.bpf_folder() / "include").rglob("*.h"))
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
 
-@pytest.fixture(params=["page_alloc", "cpu_time"])
+@pytest.fixture(params=["page_alloc", "cpu_time", "hint_faults", "migrations"])
 def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
     memory = tmp_path / "sys/devices/system/memory"
     memory.mkdir(parents=True)
     (memory / "block_size_bytes").write_text("8000000\n")
     (tmp_path / "sys/devices/system/node/node0/memory0").mkdir(parents=True)
-    make = {"page_alloc": page_alloc.request, "cpu_time": cpu_time.request}[request.param]
-    return make(Host.under(tmp_path), 1, 1)
+    makers: dict[str, Callable[[Host, int, int], ProbeRequest]] = {
+        one.NAME: one.request for one in (page_alloc, cpu_time, hint_faults, migrations)
+    }
+    return makers[request.param](Host.under(tmp_path), 1, 1)
 
 
 def _text(request: ProbeRequest) -> str:

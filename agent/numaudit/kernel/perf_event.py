@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from numaudit.kernel import syscall
 from numaudit.kernel.bpf import address_of
+from numaudit.kernel.host import Host, read_text
 
 TYPE_SOFTWARE = 1
 TYPE_TRACEPOINT = 2
@@ -67,6 +68,17 @@ def open_event(event: Event, *, cpu: int, pid: int = -1, group: int = -1, cgroup
     if cgroup is not None:
         return syscall.call("perf_event_open", address_of(attributes), cgroup, cpu, group, _CLOEXEC | _CGROUP)
     return syscall.call("perf_event_open", address_of(attributes), pid, cpu, group, _CLOEXEC)
+
+
+def open_kprobe(host: Host, function: str, *, cpu: int) -> int:
+    """A descriptor of an event that happens whenever the kernel enters a function of its own.
+
+    Raises OSError: ENOENT when this kernel has no kprobes or no such function. Source: kernel/events/core.c
+    (perf_kprobe_event_init).
+    """
+    kind = int(read_text(host.sys / "bus/event_source/devices/kprobe/type"))
+    name = bytearray(function.encode() + b"\0")
+    return open_event(Event(kind, config=0, config1=address_of(name), sample_period=1), cpu=cpu)
 
 
 def set_program(descriptor: int, program: int) -> None:

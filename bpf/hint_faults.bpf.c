@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* hint_faults: from which node was memory used, and on which node is it? Samples that NUMA balancing takes.
+ *
+ * Hook:  kprobe on task_numa_fault(last_cpupid, mem_node, pages, flags), in the context of the task that used the
+ *        memory. Its arguments are in the registers, whose places the agent gives.
+ *        Raw tracepoint sched_skip_cpuset_numa, where the kernel has it: tasks that it does not sample, because
+ *        their cpuset.mems is one node.
+ * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load
+ *        hint_faults_skipped cgroup -> scans left out since load
+ *        hint_faults_dropped faults that found the map full
+ * Cost:  one per-CPU hash look-up for each hint fault.
+ */
+struct hint_faults_key {
+	u64 cgroup_id;
+	u16 cpu_node;
+	u16 memory_node;
+	u32 flags;
+};
+BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, u64, HINT_FAULTS_ENTRIES);
+BPF_PERCPU_HASH(hint_faults_skipped, u64, u64, HINT_FAULTS_CGROUPS);
+BPF_PERCPU_ARRAY(hint_faults_dropped, u64, 1);
+
+static __always_inline void hint_faults_drop(void)
+{
+	int first = 0;
+	u64 *dropped = hint_faults_dropped.lookup(&first);
+
+	if (dropped)
+		*dropped += 1;
+}
+
+int hint_faults_on_task_numa_fault(u64 *registers)
+{
+	struct hint_faults_key key = {
+		.cgroup_id = bpf_get_current_cgroup_id(),
+		.cpu_node = bpf_get_numa_node_id(),
+		.memory_node = registers[HINT_FAULTS_SECOND_ARGUMENT],
+		.flags = registers[HINT_FAULTS_FOURTH_ARGUMENT],
+	};
+	u64 *count = hint_faults_count.lookup(&key);
+	u64 one = 1;
+
+	if (count)
+		*count += 1;
+	else if (hint_faults_count.update(&key, &one))
+		hint_faults_drop();
+	return 0;
+}
+
+int hint_faults_on_skip(void *ctx)
+{
+	u64 cgroup_id = bpf_get_current_cgroup_id();
+	u64 *count = hint_faults_skipped.lookup(&cgroup_id);
+	u64 one = 1;
+
+	if (count)
+		*count += 1;
+	else if (hint_faults_skipped.update(&cgroup_id, &one))
+		hint_faults_drop();
+	return 0;
+}
