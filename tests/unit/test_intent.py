@@ -14,8 +14,8 @@ from numaudit.agent import Observer
 from numaudit.collectors import intent, polled
 from numaudit.collectors.base import Skipped
 from numaudit.collectors.intent import KubeletIntent
-from numaudit.containers.kubelet import Recorded
-from numaudit.containers.log_follow import FileLog
+from numaudit.containers.kubelet import Access, Recorded
+from numaudit.containers.log_follow import FileLog, JournalLog
 from numaudit.errors import Unavailable
 from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
 from numaudit.kernel.host import Host
@@ -324,6 +324,15 @@ def test_a_look_at_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path
     allowed = snapshot.allowed[small.id].nodes
     assert snapshot.intent.by_cgroup[small.id].promise.memory_nodes == allowed == NodeSet.of(0)
     assert Observer.of(Host.under(fixtures / "huge-pages")).look().intent is None
+
+
+def test_a_live_kubelet_is_followed_by_journal_or_by_the_file_that_was_given(tmp_path: Path) -> None:
+    assert isinstance(KubeletIntent.of(Host()).log, JournalLog)
+    path = tmp_path / "kubelet.log"
+    path.write_text("one\n")
+    kubelet = KubeletIntent.of(Host(), Access(url="http://127.0.0.1:1", log_file=path))
+    assert [line.text for line in kubelet.log.read()] == ["one"]
+    kubelet.close()
 
 
 def test_the_memory_map_is_the_checkpoints(tmp_path: Path) -> None:

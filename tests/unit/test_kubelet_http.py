@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kubelet_steps import Step
-from numaudit.containers.kubelet import Endpoint, Live, Recorded, find_endpoint
+from numaudit.containers.kubelet import Access, Endpoint, Live, Recorded, find_endpoint
 from numaudit.containers.podresources import Client
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
@@ -241,6 +241,18 @@ def test_the_secure_port_needs_a_token(tmp_path: Path) -> None:
     own.parent.mkdir(parents=True)
     own.write_text("c")
     assert find_endpoint(host, None) == Endpoint("https://127.0.0.1:10250", token, own, check_name=False)
+
+
+def test_an_address_that_was_given_is_used_as_it_is(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    assert Access().endpoint(host) is None
+    assert Access("http://10.0.0.1:10255/").endpoint(host) == Endpoint("http://10.0.0.1:10255")
+    account = tmp_path / ACCOUNT
+    expected = Endpoint("https://10.0.0.1:10250", account / "token", account / "ca.crt")
+    assert Access("https://10.0.0.1:10250").endpoint(host) == expected
+    token, authority = tmp_path / "t", tmp_path / "c"
+    expected = Endpoint("https://10.0.0.1:10250", token, authority)
+    assert Access("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
 
 
 def test_what_a_captured_tree_lacks_is_named(tmp_path: Path) -> None:

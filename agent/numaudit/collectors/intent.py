@@ -16,13 +16,14 @@ from numaudit.containers import join, kubelet_config, kubelet_log, kubelet_metri
 from numaudit.containers.admissions import Admissions
 from numaudit.containers.checkpoints import WatchedCheckpoint
 from numaudit.containers.join import Joined
-from numaudit.containers.kubelet import Answers, Live, Recorded
+from numaudit.containers.kubelet import Access, Answers, Live, Recorded
 from numaudit.containers.kubelet_metrics import KubeletMetrics
 from numaudit.containers.kubelet_process import Settings
 from numaudit.containers.log_follow import FileLog, JournalLog, LogSource
 from numaudit.containers.podresources import PodResources
 from numaudit.containers.pods import PodList, PodReader
 from numaudit.containers.promises import Checkpoints, by_container
+from numaudit.containers.restart_safety import RestartSafety
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Intent, KubeletConfig, SourceName, SourceState
 from numaudit.kernel import state_files
@@ -65,6 +66,7 @@ class KubeletIntent:
     _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
     _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
     _admissions: Admissions = field(default_factory=Admissions)
+    _safety: RestartSafety = field(init=False)
     _pod_reader: PodReader = field(default_factory=PodReader)
     _pid: int | None = None
     _next_search: float = 0.0
@@ -77,11 +79,19 @@ class KubeletIntent:
         self._watch()
 
     @classmethod
-    def of(cls, host: Host) -> KubeletIntent:
+    def of(cls, host: Host, access: Access = Access()) -> KubeletIntent:  # noqa: B008 -- an immutable value
         """The running kubelet of this host, or what a captured tree has of one."""
-        if host.is_live:
-            return cls(host, Live(host, podresources.Client(podresources.socket(host))), JournalLog())
-        return cls(host, Recorded(host.answers), FileLog(host.answers / "kubelet.log", "numaudit/kubelet.log"))
+        if not host.is_live:
+            return cls(host, Recorded(host.answers), FileLog(host.answers / "kubelet.log", "numaudit/kubelet.log"))
+        live = Live(host, podresources.Client(podresources.socket(host)), endpoint=access.endpoint(host))
+        log = JournalLog() if access.log_file is None else FileLog(access.log_file, str(access.log_file))
+        return cls(host, live, log)
+
+    def close(self) -> None:
+        """Close connections and files."""
+        for one in (self.answers, self.log):
+            if isinstance(one, Live | FileLog):
+                one.close()
 
     def collect(self, containers: Sequence[Container], _: Skipped) -> Collected:
         """Look at every source once. Raises Unavailable where there is no kubelet at all."""
@@ -141,6 +151,7 @@ class KubeletIntent:
     def _intent(self, joined: Joined, checkpoints: Checkpoints) -> Intent:
         pods = None if self._pods.value is None else self._pods.value.pods
         memory, cpu, _ = self._good()
+        config = self._config(memory, cpu)
         return Intent(
             containers=joined.containers,
             pods=pods,
@@ -149,8 +160,10 @@ class KubeletIntent:
             shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
             hints=joined.hints,
             rejections=join.rejections(pods, self._admissions.rejections),
-            config=self._config(memory, cpu),
-            checkpoints=tuple(file.health for file in self._files.values()),
+            config=config,
+            checkpoints=tuple(
+                replace(file.health, outlook=self._safety.outlook(file, config)) for file in self._files.values()
+            ),
             counters=None if self._metrics.value is None else self._metrics.value.counters,
             start_error=self._admissions.start_error,
             conflicts=joined.conflicts,
@@ -197,6 +210,7 @@ class KubeletIntent:
                 self.answers.resources = podresources.Client(podresources.socket(self.host))
 
     def _watch(self) -> None:
+        self._safety = RestartSafety(self.host)
         self._files = {
             kind: WatchedCheckpoint(kind, path, self.host.name_of(path))
             for kind, path in state_files.paths(self.host).items()

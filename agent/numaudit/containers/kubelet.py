@@ -86,6 +86,29 @@ class Endpoint:
     """Must the certificate name the URL's host?"""
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+
+    url: str | None = None
+    """https://NODE:10250 or http://NODE:10255; None = by the kubelet's settings."""
+    token_file: Path | None = None
+    """None = the service account's."""
+    ca_file: Path | None = None
+    """None = the cluster's authority, which the service account brings along."""
+    log_file: Path | None = None
+    """None = the journal."""
+
+    def endpoint(self, host: Host) -> Endpoint | None:
+        """None = find it by the settings."""
+        if self.url is None:
+            return None
+        if not self.url.startswith("https:"):
+            return Endpoint(self.url.rstrip("/"), self.token_file)
+        token, authority = (host.at(f"{_ACCOUNT}/{name}") for name in ("token", "ca.crt"))
+        return Endpoint(self.url.rstrip("/"), self.token_file or token, self.ca_file or authority)
+
+
 def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
     """The kubelet of this host by its settings (fields of a KubeletConfiguration; None = not known).
 
