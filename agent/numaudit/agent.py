@@ -19,6 +19,7 @@ from numaudit.containers.inventory import Census, Inventory
 from numaudit.evaluation.placement import bytes_of
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
+from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
 from numaudit.probes.session import PROBES, Session
 from numaudit.snapshot import JUDGED_TYPES, Allowed, BytesByNode, ContainerId, Mappings, NodeMemory, Resident, Snapshot
@@ -44,6 +45,7 @@ class Observer:
     hierarchies: Hierarchies
     inventory: Inventory
     reader: Reader
+    files: KeptFiles
     kubelet: KubeletIntent
 
     @classmethod
@@ -52,8 +54,9 @@ class Observer:
         machine = read_machine(host)
         hierarchies = find_hierarchies(host)
         sizes = sorted({pages.page_size for node in machine.nodes for pages in node.huge_pages if pages.total})
-        reader = Reader(hierarchies, tuple(sizes), machine.page_size)
-        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, KubeletIntent.of(host))
+        files = KeptFiles()
+        reader = Reader(hierarchies, tuple(sizes), machine.page_size, files.read)
+        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
 
     def open_probes(self, probes: Collection[str] = PROBES) -> Session:
         """Load BPF programs, each as far as this host lets it. The session is the caller's to close."""
@@ -85,6 +88,7 @@ class Observer:
             mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)
             if unattributed is not None and unattributed.hugetlb is None:
                 unattributed = replace(unattributed, hugetlb=hugetlb)
+        self.files.end_look()
         return Snapshot(
             taken_at=time.time(),
             machine=self.machine,

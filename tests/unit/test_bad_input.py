@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.kernel import cgroup, host
-from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel import host
+from numaudit.kernel.host import Host
+from numaudit.kernel.kept_files import KeptFiles
 
 DPDK = "/docker/" + "d1" * 32
 FILES = (
@@ -230,12 +231,14 @@ def test_a_file_that_may_not_be_read_says_whose_right_is_missing(fixtures: Path)
 def test_a_group_that_vanishes_between_two_reads_is_counted_as_gone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tree: Path, code: int
 ) -> None:
-    def vanish(path: str, limit: int = host.LARGEST_FILE) -> bytes:
-        if DPDK in str(path) and "memory" in str(path):
-            raise OSError(code, os.strerror(code), path)
-        return read_bytes(path, limit)
+    read = KeptFiles.read
 
-    monkeypatch.setattr(cgroup, "read_bytes", vanish)
+    def vanish(files: KeptFiles, path: str) -> bytes:
+        if DPDK in path and "memory" in path:
+            raise OSError(code, os.strerror(code), path)
+        return read(files, path)
+
+    monkeypatch.setattr(KeptFiles, "read", vanish)
     report = _report(capsys, tree)
     assert (_source(report, "residency")["state"], _source(report, "residency")["skipped"]) == ("ok", 1)
     assert _container(report)["judged_bytes"] is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tarfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import without_times
 
 from numaudit.capture import Summary, capture
 from numaudit.cli.main import call
@@ -23,11 +23,7 @@ HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures
 
 def _report(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:
     assert call(["report", "--root", str(root), "-o", "json"]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out.replace(str(root), "ROOT"))
-    report["taken_at"] = 0
-    for source in report["sources"]:
-        source["seconds"] = None
-    return report
+    return without_times(capsys.readouterr().out.replace(str(root), "ROOT"))
 
 
 @pytest.mark.parametrize("name", HOSTS)

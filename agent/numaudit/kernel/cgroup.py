@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -123,11 +123,13 @@ class Reader:
     huge_page_sizes: tuple[int, ...] = ()
     """Bytes; only sizes of which the machine has pages need reading."""
     page_size: int = 4096
+    read: Callable[[str], bytes] = read_bytes
+    """Reads a file that is one record; one that keeps files open is cheaper for looking again and again."""
 
     def resident(self, path: str, own: bool = False) -> Resident:
         """Bytes by node and type, descendants included. `own` (v1 only): without them."""
         file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
-        text = _text(file)
+        text = self._text(file)
         hugetlb = self.hugetlb(path, own)
         try:
             if self.hierarchies.is_v2:
@@ -147,7 +149,7 @@ class Reader:
         for size in self.huge_page_sizes:
             file = f"{self.hierarchies.hugetlb}{path}/hugetlb.{huge_page_label(size)}.numa_stat"
             try:
-                by_node = numa_stat.hugetlb(_text(file), own or self.hierarchies.is_v2)
+                by_node = numa_stat.hugetlb(self._text(file), own or self.hierarchies.is_v2)
             except FileNotFoundError:
                 return None
             except ParseError as error:
@@ -165,7 +167,7 @@ class Reader:
         else:
             mems, cpus = "cpuset.effective_mems", "cpuset.effective_cpus"
         base = f"{self.hierarchies.cpuset}{path}"
-        texts = _text(f"{base}/{mems}"), _text(f"{base}/{cpus}")
+        texts = self._text(f"{base}/{mems}"), self._text(f"{base}/{cpus}")
         try:
             return Allowed(_nodes(texts[0]), _cpus(texts[1]))
         except ParseError as error:
@@ -175,14 +177,17 @@ class Reader:
         """All memory charged to the group in bytes; None where the file is not there (the v2 root)."""
         name = "memory.current" if self.hierarchies.is_v2 else "memory.usage_in_bytes"
         try:
-            return int(_text(f"{self.hierarchies.memory}{path}/{name}"))
+            return int(read_text(f"{self.hierarchies.memory}{path}/{name}"))
         except (FileNotFoundError, ValueError):
             return None
 
     def processes(self, path: str) -> tuple[int, ...]:
         """Ids of the processes in this very group. 0 stands for one in another PID namespace: left out."""
-        text = _text(f"{self.hierarchies.memory}{path}/cgroup.procs")
+        text = read_text(f"{self.hierarchies.memory}{path}/cgroup.procs")
         return tuple(pid for word in text.split() if word.isascii() and word.isdigit() and (pid := int(word[:9])))
+
+    def _text(self, path: str) -> str:
+        return self.read(path).decode("ascii", "replace")
 
 
 def parse_process_cgroups(text: str) -> dict[str, str]:
@@ -248,10 +253,6 @@ def _children(folder: str) -> list[tuple[str, os.stat_result]]:
         return []
     children.sort()
     return children
-
-
-def _text(path: str) -> str:
-    return read_bytes(path).decode("ascii", "replace")
 
 
 def _in(file: str, error: ParseError) -> ParseError:

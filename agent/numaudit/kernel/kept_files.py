@@ -1,0 +1,78 @@
+"""Files that are read at every look: their descriptors stay open, and reading costs one system call, not four."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass, field
+
+from numaudit.kernel.host import read_bytes
+
+_SIZE = 16384
+_ENOUGH = 65536
+
+
+@dataclass(slots=True)
+class KeptFiles:
+    """Reads files that the kernel gives as one record, such as memory.numa_stat: whole, and anew at each read.
+
+    (Lists such as cgroup.procs come in pieces of a page, fs/seq_file.c; they are not for this.) An open
+    file costs about 5 KB of kernel memory. One that a look did not read is closed after it.
+    """
+
+    most: int = field(default_factory=lambda: room_for_files() // 2)
+    """Open files at the same time; what is beyond is opened and closed at each read."""
+    _before: dict[str, int] = field(default_factory=dict)
+    _now: dict[str, int] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes:
+        """The file as it is now. Raises OSError."""
+        descriptor = self._now.get(path)
+        if descriptor is None:
+            descriptor = self._before.pop(path, None)
+            if descriptor is None:
+                return self._open(path)
+            self._now[path] = descriptor
+        try:
+            content = os.pread(descriptor, _SIZE, 0)
+        except OSError:
+            # The group is gone (ENODEV); there may be a new one of this name.
+            os.close(self._now.pop(path))
+            return self._open(path)
+        return content if len(content) < _SIZE else read_bytes(path)
+
+    def end_look(self) -> None:
+        """Close what was not read since the last call."""
+        for descriptor in self._before.values():
+            os.close(descriptor)
+        self._before, self._now = self._now, {}
+
+    def close(self) -> None:
+        self.end_look()
+        self.end_look()
+
+    def _open(self, path: str) -> bytes:
+        if len(self._before) + len(self._now) >= self.most:
+            return read_bytes(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._now[path] = descriptor
+        try:
+            content = os.pread(descriptor, _SIZE, 0)
+        except OSError:
+            os.close(self._now.pop(path))
+            raise
+        return content if len(content) < _SIZE else read_bytes(path)
+
+
+def room_for_files() -> int:
+    """How many files this process may have open, after raising the soft limit to the hard one (or 65536)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard > _ENOUGH:
+        hard = _ENOUGH
+    if soft >= hard:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    except (OSError, ValueError):  # refused by a security module: then with as many as before
+        return soft
+    return hard
