@@ -5,13 +5,15 @@
  *        raw tracepoint sched_switch where that event is refused. At both, the current task is the one going
  *        out, so the time since the CPU's last event belongs to its cgroup.
  *        A read-out runs cpu_time_charge on each CPU, and so closes the interval of a task that never leaves.
- *        Raw tracepoint cgroup_attach_task, because a task that moves itself begins a new interval.
+ *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
+ *        cgroup_attach_task, after a task has moved: a task that moves itself begins a new interval.
  * Maps:  cpu_time_ns  {cgroup, node} -> nanoseconds since load
  *        cpu_time_cpu what we know of each CPU
  * Cost:  one per-CPU hash look-up for each switch between cgroups.
  *
  * The root cgroup is left out: the idle task lives there, and a switch from it to a kernel thread is no cgroup
- * switch. A task that another one moves while it runs takes the open interval of its CPU along.
+ * switch. A task that another one moves while it runs takes the open interval of its CPU along; so does one that
+ * moves itself to where other tasks are already and must leave its CPU for it.
  */
 #define CPU_TIME_ROOT_CGROUP 1
 

@@ -84,13 +84,17 @@ class CpuTime:
         self._raw_tracepoints: list[int] = []
         try:
             self.hook = self._attach(hook or choose_hook(read_text(host.proc / "cgroups")), may_fall_back=hook is None)
+            self._attach_raw("cgroup_notify_populated", _CHARGE)
             self._attach_raw("cgroup_attach_task", _ON_ATTACH_TASK)
         except (Refusal, OSError):
             self._detach()
             raise
 
     def read(self) -> CpuTimeByNode:
-        """All time since load, the interval that is open on each CPU included."""
+        """All time since load, the interval that is open on each CPU included.
+
+        With the hook cgroup-switches a CPU that comes online is watched from the next read on.
+        """
         if self.hook == "cgroup-switches":
             self._follow_online_cpus()
         for cpu in self._online():

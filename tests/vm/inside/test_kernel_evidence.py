@@ -1,0 +1,183 @@
+"""Page allocations and CPU time by node, as BPF programs count them on a machine with four nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from numaudit.kernel.host import Host
+from numaudit.probes import loader
+from numaudit.probes.cpu_time import CpuTimeByNode
+from numaudit.probes.page_alloc import AllocationsByNode
+from numaudit.probes.reasons import Refusal
+from numaudit.probes.session import Session
+from workload import MIB, Cgroup, cgroup, eventually, worker
+
+SIZE = 32 * MIB
+REST = MIB
+"""What the worker and the kernel for it allocate beside `SIZE` bytes: page tables and Python's own objects."""
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session.open(Host(), cgroups=500, nodes=16) as opened:
+        yield opened
+
+
+def test_both_probes_run_here(session: Session) -> None:
+    fared = {one.probe: one.text for one in loader.diagnose(session.outcomes)}
+    assert (fared["page_alloc"], fared["cpu_time"]) == ("runs", "runs")
+    assert not isinstance(session.cpu_time, Refusal)
+    assert session.cpu_time.hook == "cgroup-switches"
+
+
+def test_memory_bound_to_another_node_is_given_from_there(session: Session) -> None:
+    with cgroup("numaudit-lab/bound", cpus="0") as group, worker(group, SIZE, policy="bind", nodes=[1]) as running:
+        added = dict(_allocated(session, lambda: running.order("refill")).by_node[group.id])
+    assert SIZE <= added.pop((0, 1)) < SIZE + REST
+    assert sum(added.values()) < REST
+
+
+def test_aligned_memory_is_given_from_the_tasks_own_node(session: Session) -> None:
+    with cgroup("numaudit-lab/aligned", cpus="2", mems="2") as group, worker(group, SIZE) as running:
+        added = dict(_allocated(session, lambda: running.order("refill")).by_node[group.id])
+    assert SIZE <= added.pop((2, 2)) < SIZE + REST
+    assert sum(added.values()) < REST
+
+
+def test_orders_add_up_to_the_bytes(session: Session) -> None:
+    with cgroup("numaudit-lab/orders", cpus="1") as group, worker(group, SIZE) as running:
+        added = _allocated(session, lambda: running.order("refill"))
+        by_order, by_node = added.by_order[group.id], added.by_node[group.id]
+    assert by_order[0] >= SIZE
+    assert sum(by_order.values()) == sum(by_node.values())
+
+
+def test_two_containers_on_one_cpu_do_not_get_each_others_allocations(session: Session) -> None:
+    with cgroup("numaudit-lab/near", cpus="0") as near, cgroup("numaudit-lab/far", cpus="0") as far:
+        with (
+            worker(near, 8 * MIB, policy="bind", nodes=[1]) as small,
+            worker(far, 24 * MIB, policy="bind", nodes=[3]) as large,
+        ):
+
+            def refill_in_turn() -> None:
+                for _ in range(3):
+                    small.order("refill")
+                    large.order("refill")
+
+            added = _allocated(session, refill_in_turn).by_node
+        to_near, to_far = dict(added[near.id]), dict(added[far.id])
+    assert 24 * MIB <= to_near.pop((0, 1)) < 24 * MIB + REST
+    assert 72 * MIB <= to_far.pop((0, 3)) < 72 * MIB + REST
+    assert sum(to_near.values()) + sum(to_far.values()) < 2 * REST
+
+
+def test_two_containers_on_one_cpu_do_not_get_each_others_time(session: Session) -> None:
+    """Weights of 1 to 4, so that a mix-up would show."""
+    with cgroup("numaudit-lab/light", cpus="1") as light, cgroup("numaudit-lab/heavy", cpus="1") as heavy:
+        light.write("cpu.weight", "50")
+        heavy.write("cpu.weight", "200")
+        with worker(light, MIB) as first, worker(heavy, MIB) as second:
+            first.order("spin")
+            second.order("spin")
+            to_light, to_heavy = _held_against_the_kernel(session, [light, heavy], seconds=2)
+    assert set(to_light) == set(to_heavy) == {1}
+    assert to_heavy[1] > 2 * to_light[1]
+
+
+def test_a_task_alone_on_its_cpu_is_not_lost(session: Session) -> None:
+    with cgroup("numaudit-lab/alone", cpus="3") as group, worker(group, MIB) as running:
+        running.order("spin")
+        time.sleep(0.5)
+        (added,) = _held_against_the_kernel(session, [group], seconds=1)
+    assert set(added) == {3}
+
+
+def test_cpu_time_is_on_the_node_where_the_task_ran(session: Session) -> None:
+    with cgroup("numaudit-lab/moving", cpus="0") as group, worker(group, MIB) as running:
+        before = session.read_cpu_time()
+        running.order("spin")
+        time.sleep(1)
+        group.write("cpuset.cpus", "2")
+        time.sleep(1)
+        added = session.read_cpu_time().since(before).by_node[group.id]
+    assert added[0] > 0.2e9
+    assert added[2] > 0.2e9
+    assert not {1, 3} & set(added)
+
+
+def test_a_task_that_moves_itself_to_another_cpu_brings_no_idle_time_along(session: Session) -> None:
+    """After two seconds in which no cgroup switch was seen; the worker's shell joins the cgroup by itself."""
+    session.read_cpu_time()
+    time.sleep(2)
+    with cgroup("numaudit-lab/joins", cpus="3") as group, worker(group, MIB):
+        counted = session.read_cpu_time().by_node[group.id]
+        assert sum(counted.values()) / 1e9 < _usage([group])[group.id] * 1.1 + 0.05
+
+
+def test_migrations_that_cannot_succeed_are_failed_allocations_and_no_bytes(session: Session) -> None:
+    """The CPUs are on node 0 and only node 1 may be used: NUMA balancing tries to move the pages, in vain."""
+    with cgroup("numaudit-lab/stuck", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+        before = session.read_page_alloc()
+        running.order("touch")
+
+        def many_failed() -> AllocationsByNode:
+            added = session.read_page_alloc().since(before)
+            assert added.failed.get(group.id, 0) > 100
+            return added
+
+        added = eventually(many_failed, timeout=30).by_node.get(group.id, {})
+    assert sum(added.values()) < REST
+
+
+def test_a_cpu_that_was_offline_is_counted_again_and_its_absence_is_not(session: Session) -> None:
+    online = Path("/sys/devices/system/cpu/cpu3/online")
+    online.write_text("0")
+    try:
+        session.read_cpu_time()
+        time.sleep(2)
+    finally:
+        online.write_text("1")
+    with cgroup("numaudit-lab/back", cpus="3") as group, worker(group, MIB) as running:
+        started = session.read_cpu_time().by_node.get(group.id, {})  # watched from this read on
+        assert sum(started.values()) / 1e9 < _usage([group])[group.id] * 1.1 + 0.05
+        running.order("spin")
+        (added,) = _held_against_the_kernel(session, [group], seconds=1)
+    assert set(added) == {3}
+
+
+def test_no_event_was_lost_in_all_of_this(session: Session) -> None:
+    allocations, times = session.read_page_alloc(), session.read_cpu_time()
+    assert (allocations.dropped, times.dropped) == (0, 0)
+    assert (allocations.missed, times.missed) == (0, 0)
+
+
+def _allocated(session: Session, act: Callable[[], None]) -> AllocationsByNode:
+    before = session.read_page_alloc()
+    act()
+    return session.read_page_alloc().since(before)
+
+
+def _held_against_the_kernel(session: Session, groups: list[Cgroup], seconds: float) -> list[Mapping[int, int]]:
+    """Time of each group over some seconds, which must agree with its cpu.stat read just outside and just inside."""
+    outside, first, inside = _usage(groups), session.read_cpu_time(), _usage(groups)
+    time.sleep(seconds)
+    inside_end, second, outside_end = _usage(groups), session.read_cpu_time(), _usage(groups)
+    added: CpuTimeByNode = second.since(first)
+    for group in groups:
+        least, most = inside_end[group.id] - inside[group.id], outside_end[group.id] - outside[group.id]
+        assert least > 0.1
+        assert least * 0.9 < sum(added.by_node[group.id].values()) / 1e9 < most * 1.1
+    return [added.by_node[group.id] for group in groups]
+
+
+def _usage(groups: list[Cgroup]) -> dict[int, float]:
+    """cpu.stat, usage_usec, in seconds."""
+    found = {}
+    for group in groups:
+        words = group.read("cpu.stat").split()
+        found[group.id] = int(words[words.index("usage_usec") + 1]) / 1e6
+    return found
