@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lab bench fuzz golden clean
+.PHONY: help report test check lab bench soak fuzz golden clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -30,6 +30,9 @@ lab: ## boot a four-node guest and report on an aligned, a misaligned and a spli
 
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run
 	for bench in tests/bench/bench_*.py; do $(PYTHON) $$bench || exit 1; done
+
+soak: ## the agent under churn for 20 minutes (SECONDS=...): memory, files, threads and maps stay as they are
+	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)
 
 fuzz: ## every parser against many generated inputs
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'

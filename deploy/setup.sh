@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 what=${1:-run}
 run_packages=(python3 python3-venv python3-bpfcc)
-test_packages=(numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio)
+test_packages=(numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
 
 say() { echo "setup: $*" >&2; }
 
@@ -51,4 +51,5 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
 fi
 if [ "$what" = test ]; then
 	.venv/bin/python tests/vm/kernels.py 6.1 6.12
+	.venv/bin/python tests/integration/tools.py
 fi
