@@ -11,8 +11,10 @@ from numaudit.collectors.allocation import Allocation
 from numaudit.collectors.allowed import AllowedNodes
 from numaudit.collectors.base import Run
 from numaudit.collectors.cpu_time import CpuTime
+from numaudit.collectors.hint_faults import HintFaults
 from numaudit.collectors.intent import Collected, KubeletIntent
 from numaudit.collectors.mappings import ProcessMappings
+from numaudit.collectors.migrations import KernelBalancing, Migrations
 from numaudit.collectors.node import Nodes
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
@@ -22,7 +24,19 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
 from numaudit.probes.session import PROBES, Session
-from numaudit.snapshot import JUDGED_TYPES, Allowed, BytesByNode, ContainerId, Mappings, NodeMemory, Resident, Snapshot
+from numaudit.snapshot import (
+    JUDGED_TYPES,
+    Allowed,
+    Balancing,
+    BytesByNode,
+    ContainerId,
+    Mappings,
+    Migrated,
+    NodeMemory,
+    Resident,
+    Sampled,
+    Snapshot,
+)
 from numaudit.topology.machine import Machine
 
 _NOTHING_ALLOWED: dict[ContainerId, Allowed] = {}
@@ -32,6 +46,9 @@ _NOTHING_INTENDED: Collected | None = None
 _NO_MAPPINGS: dict[ContainerId, Mappings] = {}
 _NO_CPU_TIME: Mapping[ContainerId, Mapping[int, float]] | None = None
 _NO_ALLOCATION: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
+_NO_HINT_FAULTS: Mapping[ContainerId, Sampled] | None = None
+_NO_MIGRATIONS: Mapping[ContainerId, Migrated] | None = None
+_NO_BALANCING: Balancing | None = None
 _ROOM_FOR_CGROUPS = 1024
 """BPF maps have room for twice the cgroups that are there, and for this many at least."""
 
@@ -78,11 +95,19 @@ class Observer:
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
         # After the census: whatever had a cgroup then was promised its memory before.
         intended = run("intent", partial(self.kubelet.collect, census.containers), _NOTHING_INTENDED)
+        balancing = run(
+            "numa_balancing", partial(KernelBalancing(self.host, self.reader).collect, census), _NO_BALANCING
+        )
         cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
+        hint_faults, migrated = _NO_HINT_FAULTS, _NO_MIGRATIONS
         if session is not None:
             cpu_seconds = run("cpu_time", partial(CpuTime(session, self.hierarchies).collect, census), _NO_CPU_TIME)
             allocation = Allocation(session, self.hierarchies)
             allocated = run("page_alloc", partial(allocation.collect, census), _NO_ALLOCATION)
+            sampling = HintFaults(self.host, self.machine, session, self.reader)
+            hint_faults = run("hint_faults", partial(sampling.collect, census), _NO_HINT_FAULTS)
+            migrations = Migrations(session, self.reader)
+            migrated = run("migrations", partial(migrations.collect, census), _NO_MIGRATIONS)
         mappings: dict[ContainerId, Mappings] = {}
         if mappings_budget is not None:
             mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)
@@ -101,6 +126,9 @@ class Observer:
             unattributed=unattributed,
             cpu_seconds=cpu_seconds,
             allocated_bytes=allocated,
+            hint_faults=hint_faults,
+            migrated=migrated,
+            balancing=balancing,
             intent=None if intended is None else intended.intent,
             outcomes=tuple(run.outcomes),
         )

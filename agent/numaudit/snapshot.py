@@ -123,7 +123,11 @@ class HintFault(NamedTuple):
     @property
     def is_remote(self) -> bool:
         """A page that was brought to the CPU's node was remote when it was used."""
-        return self.cpu_node != self.memory_node or bool(self.flags & 1)
+        return self.cpu_node != self.memory_node or self.has_moved
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self.flags & 1)
 
     @property
     def could_not_move(self) -> bool:

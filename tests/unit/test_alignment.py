@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaudit.evaluation.alignment import Judgements, RemoteShare, Verdict, judge
+from numaudit.evaluation.access import RemoteShare
+from numaudit.evaluation.alignment import Judgements, Verdict, judge
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Qos, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node

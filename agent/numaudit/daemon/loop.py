@@ -152,7 +152,7 @@ class Daemon:
         before = self.published
         snapshot = self.observer.look(session=self.session)
         judgements = judge(snapshot) if before is None else judge(snapshot, before.snapshot, before.judgements)
-        report = build(snapshot, judgements)
+        report = build(snapshot, judgements, None if before is None else before.snapshot)
         exposition = self._evaluate(report)
         self.pages.publish(exposition)
         self.published = Published(snapshot, report, judgements, exposition)

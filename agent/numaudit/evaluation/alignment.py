@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from numaudit.evaluation import access
+from numaudit.evaluation.access import RemoteShare
 from numaudit.evaluation.placement import bytes_of
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -54,15 +56,6 @@ class _Evidence:
     machine: Machine
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteShare:
-    """The measured share of remote accesses, with its confidence interval."""
-
-    source: str
-    lower: float
-    upper: float
-
-
 def judge(
     snapshot: Snapshot,
     before: Snapshot | None = None,
@@ -72,14 +65,16 @@ def judge(
 ) -> Judgements:
     """Judge every container of a snapshot.
 
-    `before` is the previous snapshot (for CPU time since then), `earlier` its judgements.
+    `before` is the previous snapshot (for CPU time and accesses since then), `earlier` its judgements.
+    `remote_shares` are measured elsewhere; None = those that the snapshot itself holds.
     """
     verdicts: dict[ContainerId, Verdict] = {}
     spilled_ticks: dict[ContainerId, int] = {}
+    shares = access.remote_shares(snapshot, before, thresholds) if remote_shares is None else remote_shares
     for container in snapshot.containers:
         if not is_judged(container):
             continue
-        evidence = _gather(snapshot, before, container, (remote_shares or {}).get(container.id))
+        evidence = _gather(snapshot, before, container, shares.get(container.id))
         ticks = _spilled_ticks(evidence, thresholds, earlier)
         if ticks:
             spilled_ticks[container.id] = ticks

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal, TypeVar
 
+from numaudit.evaluation.access_report import (
+    access_reports,
+    balancing_of,
+    hint_fault_reports,
+    migrated_reports,
+    task_move_reports,
+)
 from numaudit.evaluation.alignment import MISALIGNED, Judgements, Verdict, intended_nodes, judge
 from numaudit.evaluation.causes import causes
 from numaudit.evaluation.findings import Finding, find
@@ -56,9 +63,12 @@ _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
 }
 
 
-def build(snapshot: Snapshot, judgements: Judgements | None = None) -> Report:
-    """The report of a snapshot. `judgements` are those of this look; None = it is judged on its own."""
-    conclusions = _Conclusions(snapshot, judge(snapshot) if judgements is None else judgements)
+def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snapshot | None = None) -> Report:
+    """The report of a snapshot. `judgements` are those of this look; None = it is judged on its own.
+
+    `before` is the previous snapshot: what is sampled is told of the time since then.
+    """
+    conclusions = _Conclusions(snapshot, judge(snapshot, before) if judgements is None else judgements, before)
     containers = [_container(snapshot, container, conclusions) for container in snapshot.containers]
     containers.sort(key=lambda one: (-(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path))
     return Report(
@@ -79,9 +89,10 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None) -> Report:
 class _Conclusions:
     """What was concluded from one snapshot, ready to look up by container."""
 
-    def __init__(self, snapshot: Snapshot, judgements: Judgements) -> None:
+    def __init__(self, snapshot: Snapshot, judgements: Judgements, before: Snapshot | None) -> None:
+        self.before = before
         self.verdicts = judgements.verdicts
-        self.findings = find(snapshot)
+        self.findings = find(snapshot, before)
         self.outcomes = () if snapshot.intent is None else outcomes(snapshot.intent)
         self.intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         self._outcomes = {(one.pod_uid, one.container): one for one in self.outcomes}
@@ -137,6 +148,11 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         unknown=_unknown(container, resident, allowed, mappings),
     )
 
+        accesses=access_reports(snapshot, container, conclusions.before),
+        hint_faults=hint_fault_reports(snapshot, container.id),
+        migrated=migrated_reports(snapshot, container.id),
+        task_moves=task_move_reports(snapshot, container.id),
+        numa_balancing=balancing_of(snapshot, container.id),
 
 def _measured(
     by_container: Mapping[ContainerId, Mapping[_Key, _Number]] | None, container: ContainerId

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from numaudit.evaluation.access import failed_moves
 from numaudit.evaluation.placement import bytes_of
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
 from numaudit.topology.machine import Machine
@@ -44,6 +46,12 @@ MEANINGS: dict[str, Meaning] = {
         "promised memory is used, the kernel must kill a process.",
     ),
     "checkpoint-damaged": Meaning(
+    "cannot-heal": Meaning(
+        "warning",
+        "Its CPUs use memory of another node, and its cpuset.mems or a full node keeps the kernel from moving that "
+        "here: let it use the memory of the nodes where its CPUs are, or run it on CPUs of the nodes where its memory "
+        "is. Until then each attempt costs time and moves nothing.",
+    ),
         "critical",
         "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
     ),
@@ -72,19 +80,33 @@ class Finding:
         return MEANINGS[self.name].remedy
 
 
-def find(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """All findings of one look."""
+def find(snapshot: Snapshot, before: Snapshot | None = None) -> tuple[Finding, ...]:
+    """All findings of one look. `before` is the previous snapshot, for what happened since then."""
     intent = snapshot.intent
-    if intent is None:
-        return ()
-    return (
-        *_stale(intent),
-        *_cpu_memory_disagree(intent, snapshot.machine),
-        *_device_remote(intent),
-        *_oom_risk(snapshot, intent),
-        *_checkpoints(intent),
-        *(Finding("sources-disagree", text) for text in intent.conflicts),
-    )
+    return (*(() if intent is None else _of_intent(snapshot, intent)), *_cannot_heal(snapshot, before))
+
+
+def _of_intent(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
+    yield from _stale(intent)
+    yield from _cpu_memory_disagree(intent, snapshot.machine)
+    yield from _device_remote(intent)
+    yield from _oom_risk(snapshot, intent)
+    yield from _checkpoints(intent)
+    yield from (Finding("sources-disagree", text) for text in intent.conflicts)
+
+
+def _cannot_heal(snapshot: Snapshot, before: Snapshot | None, thresholds: Thresholds = DEFAULT) -> Iterator[Finding]:
+    """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
+    for one in snapshot.containers:
+        moves = failed_moves(snapshot, one.id, before)
+        if moves is None:
+            continue
+        failed, moved = moves
+        if failed >= thresholds.failed_moves and failed >= moved:
+            text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
+            allowed = snapshot.allowed.get(one.id)
+            nodes = None if allowed is None else allowed.nodes
+            yield Finding("cannot-heal", text, one.id, one.pod_uid, one.name or one.path, nodes)
 
 
 def _stale(intent: Intent) -> Iterator[Finding]:

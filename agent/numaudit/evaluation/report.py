@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from numaudit.evaluation.access_report import AccessReport, HintFaultsReport, MigratedReport, TaskMoveReport
 from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Severity
@@ -216,6 +217,16 @@ class Residual:
     node_bytes: int
     container_bytes: int
     unattributed_bytes: int
+    accesses: tuple[AccessReport, ...]
+    """From where its memory was used, by each source that measures."""
+    hint_faults: tuple[HintFaultsReport, ...] | None
+    """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
+    migrated: tuple[MigratedReport, ...] | None
+    """Pages that its tasks moved, since the measurement began; null = not measured."""
+    task_moves: tuple[TaskMoveReport, ...] | None
+    """Since the measurement began; null = not measured."""
+    numa_balancing: Mapping[str, int] | None
+    """The kernel's own counters (numa_* of memory.stat) since the cgroup was made; null = it shows none."""
     residual_bytes: int
     types: tuple[str, ...]
     """The types that all three sides show, and that are summed here."""

@@ -18,6 +18,10 @@ class Thresholds:
     """How many looks in a row must see it: memory.numa_stat may lag by a second."""
     remote_access_share: float = 0.10
     """Lower bound of the share of remote accesses."""
+    access_samples: int = 1000
+    """With fewer samples of accesses no share is made of them."""
+    failed_moves: int = 100
+    """Pages that could not be moved to where they are used, and at least as many as could."""
     full_node_share: float = 0.03
     """A node with less of its memory free counts as full when a cause is sought."""
 

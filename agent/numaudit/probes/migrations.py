@@ -19,7 +19,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes import counters, reasons
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.reasons import Refusal
-from numaudit.snapshot import MigratedPages, TaskMove
+from numaudit.snapshot import TaskMove
 
 NAME = "migrations"
 _TRACEPOINTS = {
@@ -72,12 +72,6 @@ class MigrationsByCgroup:
             self.dropped - earlier.dropped,
             self.missed - earlier.missed,
         )
-
-    def pages(self, cgroup: int) -> dict[str, MigratedPages]:
-        """One cgroup's page migrations by reason."""
-        succeeded, failed = self.succeeded.get(cgroup, {}), self.failed.get(cgroup, {})
-        found = dict.fromkeys((*succeeded, *failed))
-        return {reason: MigratedPages(succeeded.get(reason, 0), failed.get(reason, 0)) for reason in found}
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:

@@ -1,0 +1,82 @@
+"""From which node did each container use its memory? By the samples that NUMA balancing takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.collectors.base import Skipped, by_container, require_v2
+from numaudit.containers.inventory import Census
+from numaudit.errors import Unavailable
+from numaudit.kernel.cgroup import Cgroup, Reader
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.numa_balancing import read_mode
+from numaudit.probes.session import Session
+from numaudit.snapshot import ContainerId, Sampled
+from numaudit.topology.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class HintFaults:
+    """Reads the probe's faults and adds up each container's cgroups."""
+
+    host: Host
+    machine: Machine
+    session: Session
+    reader: Reader
+
+    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Sampled]:
+        """Faults since the probe was loaded. Raises Unavailable when it does not run, or the kernel takes no samples.
+
+        A container without samples that the kernel does scan is left out.
+        """
+        require_v2(self.reader.hierarchies)
+        require_sampling(self.host, self.machine)
+        read = self.session.read_hint_faults()
+        lost = read.dropped + read.missed
+        if lost:
+            skipped.lose(lost, "hint faults were not counted: the map was full, or another BPF program was running")
+        faults = by_container(read.faults, census)
+        unscanned = by_container({cgroup: {"scans": count} for cgroup, count in read.skipped.items()}, census)
+        return {
+            owner: Sampled(
+                faults.get(owner, {}),
+                self._has_single_thread(census.groups[owner]),
+                is_scanned=owner not in unscanned,
+            )
+            for owner in (faults | unscanned)
+        }
+
+    def _has_single_thread(self, groups: tuple[Cgroup, ...]) -> bool | None:
+        """Has one of the processes only one thread? None when none of them could be read."""
+        counts = []
+        for group in groups:
+            try:
+                processes = self.reader.processes(group.path)
+            except OSError:
+                continue
+            for pid in processes:
+                count = self._count_threads(pid)
+                if count is not None:
+                    counts.append(count)
+        return 1 in counts if counts else None
+
+    def _count_threads(self, pid: int) -> int | None:
+        """Field 20 of /proc/PID/stat; None for a process that has ended. Its name may hold any character."""
+        try:
+            words = read_text(self.host.proc / str(pid) / "stat").rpartition(")")[2].split()
+            return int(words[17])
+        except (OSError, IndexError, ValueError):
+            return None
+
+
+def require_sampling(host: Host, machine: Machine) -> None:
+    """Raises Unavailable, saying why, when this kernel takes no samples of memory accesses now."""
+    mode = read_mode(host)
+    if mode is None:
+        raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING), so it takes no samples")
+    if len(machine.nodes) < 2:
+        raise Unavailable("with one node there are no remote accesses, so the kernel takes no samples")
+    if mode.is_tiering_only:
+        raise Unavailable("kernel.numa_balancing is 2: only slow memory is sampled; 1 or 3 samples all nodes")
+    if not mode.samples_accesses:
+        raise Unavailable("kernel.numa_balancing is 0, so the kernel takes no samples; 1 switches it on")

@@ -1,0 +1,70 @@
+"""Which pages and tasks were moved between nodes, and why?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.collectors.base import Skipped, by_container, require_v2
+from numaudit.containers.inventory import Census
+from numaudit.errors import Unavailable
+from numaudit.kernel.cgroup import Reader
+from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.numa_balancing import parse_memory_stat, read_mode, read_vmstat
+from numaudit.probes.session import Session
+from numaudit.snapshot import Balancing, ContainerId, Migrated, MigratedPages
+
+
+@dataclass(frozen=True, slots=True)
+class Migrations:
+    """Reads the probe's migrations and adds up each container's cgroups."""
+
+    session: Session
+    reader: Reader
+
+    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Migrated]:
+        """Migrations that each container's tasks carried out. Raises Unavailable when the probe does not run."""
+        require_v2(self.reader.hierarchies)
+        read = self.session.read_migrations()
+        lost = read.dropped + read.missed
+        if lost:
+            skipped.lose(lost, "migrations were not counted: a map was full, or another BPF program was running")
+        succeeded, failed = by_container(read.succeeded, census), by_container(read.failed, census)
+        tasks = by_container(read.tasks, census)
+        return {
+            owner: Migrated(_pages(succeeded.get(owner, {}), failed.get(owner, {})), tasks.get(owner, {}))
+            for owner in (succeeded | tasks)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBalancing:
+    """Reads the kernel's own counters of NUMA balancing, which need no BPF program."""
+
+    host: Host
+    reader: Reader
+
+    def collect(self, census: Census, skipped: Skipped) -> Balancing:
+        """Of the host, and of each container where the kernel shows them.
+
+        Raises Unavailable when the kernel has no NUMA balancing, OSError when /proc/vmstat cannot be read.
+        """
+        mode = read_mode(self.host)
+        if mode is None:
+            raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)")
+        by_container: dict[ContainerId, dict[str, int]] = {}
+        if mode.flags and self.reader.hierarchies.is_v2 and self._read("/"):
+            for container in census.containers:
+                if container.whole:
+                    try:
+                        by_container[container.id] = self._read(container.path)
+                    except (OSError, ValueError) as error:
+                        skipped.count(error)
+        return Balancing(read_vmstat(self.host), by_container)
+
+    def _read(self, path: str) -> dict[str, int]:
+        text = read_bytes(f"{self.reader.hierarchies.memory}{path}/memory.stat")
+        return parse_memory_stat(text.decode("ascii", "replace"))
+
+
+def _pages(succeeded: dict[str, int], failed: dict[str, int]) -> dict[str, MigratedPages]:
+    return {reason: MigratedPages(done, failed.get(reason, 0)) for reason, done in succeeded.items()}

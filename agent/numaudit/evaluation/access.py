@@ -1,0 +1,148 @@
+"""From where is memory used? What each rung of the ladder says of it, with its uncertainty.
+
+The rungs, best first, are those of collectors/access.py. A sampled share has a confidence interval; one that the
+samples cannot give fairly has none, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+from numaudit.evaluation.rates import expected_remote_ratio, increase
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.snapshot import Container, ContainerId, HintFault, Sampled, Snapshot
+
+Source = Literal["hint_faults", "expected"]
+_Z = 1.959964
+"""Of the normal distribution, for 95 %."""
+DESIGN_EFFECT = 2.0
+"""Samples come in bursts, so that many of them tell no more than one that is independent."""
+_NO_FAULTS: Mapping[HintFault, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one source says of one container's accesses since the look before, or since it began to measure."""
+
+    source: Source
+    remote_ratio: float | None
+    """Share of accesses that went to another node; None = this source cannot tell it fairly."""
+    lower: float | None = None
+    upper: float | None = None
+    """Bounds of the 95 % interval; None for what is no sample."""
+    samples: int | None = None
+    remote_samples: int | None = None
+    reason: str | None = None
+    """Why there is no ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteShare:
+    """The measured share of remote accesses, with its confidence interval."""
+
+    source: str
+    lower: float
+    upper: float
+
+
+def wilson(part: int, whole: int, design_effect: float = DESIGN_EFFECT) -> tuple[float, float]:
+    """95 % confidence interval of a share of which `part` of `whole` samples were seen.
+
+    With `design_effect` 1 the samples are independent. Source: E. B. Wilson, 1927.
+    """
+    if not whole:
+        return 0.0, 1.0
+    n, p = whole / design_effect, part / whole
+    centre = (p + _Z * _Z / (2 * n)) / (1 + _Z * _Z / n)
+    half = _Z / (1 + _Z * _Z / n) * sqrt(p * (1 - p) / n + _Z * _Z / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def accesses(
+    snapshot: Snapshot, container: Container, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT
+) -> tuple[Access, ...]:
+    """What each source that measures says of a container, the best source first."""
+    found = []
+    sampled = _sampled(snapshot, container.id)
+    if sampled is not None:
+        earlier = None if before is None else _sampled(before, container.id)
+        found.append(of_hint_faults(sampled, earlier, thresholds))
+    resident = snapshot.resident.get(container.id)
+    if resident is not None and snapshot.cpu_seconds is not None:
+        ratio = expected_remote_ratio(resident, snapshot.cpu_seconds.get(container.id, {}))
+        reason = None if ratio is not None else "it did not run, or holds no memory"
+        found.append(Access("expected", ratio, reason=reason))
+    return tuple(found)
+
+
+def of_hint_faults(now: Sampled, before: Sampled | None, thresholds: Thresholds = DEFAULT) -> Access:
+    """The remote share by hint faults, where it is fair: each sample stands for a page, not for how often it was used.
+
+    Of a process with one thread the kernel takes no local samples of its private memory, so the share that its
+    samples show says nothing.
+    """
+    faults = increase(now.faults, None if before is None else before.faults)
+    samples = sum(faults.values())
+    remote = sum(count for fault, count in faults.items() if fault.is_remote)
+    reason = _why_unfair(now, samples, thresholds)
+    if reason is not None:
+        return Access("hint_faults", None, samples=samples, remote_samples=remote, reason=reason)
+    return Access("hint_faults", remote / samples, *wilson(remote, samples), samples, remote)
+
+
+def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str | None:
+    if not sampled.is_scanned:
+        return "the kernel does not sample tasks whose cpuset.mems is one node"
+    if samples < thresholds.access_samples:
+        return f"{samples} samples are too few; at least {thresholds.access_samples} are needed"
+    if sampled.single_threaded is None:
+        return "how many threads its processes have is not known, and those with one have no local samples"
+    if sampled.single_threaded:
+        return "a process of it has one thread only, and of such the kernel takes no local samples"
+    return None
+
+
+def remote_shares(
+    snapshot: Snapshot, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT
+) -> dict[ContainerId, RemoteShare]:
+    """By container: the remote share of the best source that measures one; what is only expected is no measurement."""
+    shares = {}
+    for container in snapshot.containers:
+        for access in accesses(snapshot, container, before, thresholds):
+            if access.lower is not None and access.upper is not None:
+                shares[container.id] = RemoteShare(access.source, access.lower, access.upper)
+                break
+    return shares
+
+
+def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> tuple[int, int] | None:
+    """Pages that NUMA balancing wanted to bring to the CPU's node: those it could not, and those it did.
+
+    By hint faults, else by the migrations themselves; None when neither is measured.
+    """
+    sampled = _sampled(snapshot, container)
+    if sampled is not None:
+        earlier = None if before is None else _sampled(before, container)
+        faults = increase(sampled.faults, None if earlier is None else earlier.faults)
+        failed = sum(count for fault, count in faults.items() if fault.could_not_move)
+        return failed, sum(count for fault, count in faults.items() if fault.has_moved)
+    if snapshot.migrated is None:
+        return None
+    moved = increase(_misplaced(snapshot, container), _misplaced(before, container))
+    return moved["failed"], moved["succeeded"]
+
+
+def _misplaced(snapshot: Snapshot | None, container: ContainerId) -> dict[str, int]:
+    migrated = None if snapshot is None or snapshot.migrated is None else snapshot.migrated.get(container)
+    pages = None if migrated is None else migrated.pages.get("numa_misplaced")
+    return {"failed": 0, "succeeded": 0} if pages is None else {"failed": pages.failed, "succeeded": pages.succeeded}
+
+
+def _sampled(snapshot: Snapshot, container: ContainerId) -> Sampled | None:
+    """A container that the running probe saw nothing of had no samples."""
+    if snapshot.hint_faults is None:
+        return None
+    return snapshot.hint_faults.get(container, Sampled(_NO_FAULTS, None))

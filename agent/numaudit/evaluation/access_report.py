@@ -1,0 +1,113 @@
+"""The part of the report about accesses and migrations. Every value here goes out as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.evaluation.access import Source, accesses
+from numaudit.snapshot import Container, ContainerId, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReport:
+    """What one source says of where a container's memory accesses went. The best source comes first."""
+
+    source: Source
+    remote_ratio: float | None
+    """Share that went to another node; null = this source cannot tell it fairly."""
+    lower: float | None
+    upper: float | None
+    """Bounds of the 95 % confidence interval; null for what is no sample."""
+    samples: int | None
+    remote_samples: int | None
+    reason: str | None
+    """Why there is no ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class HintFaultsReport:
+    """Hint faults of one kind."""
+
+    cpu_numa_node: int
+    numa_node: int
+    """Where the memory is; after a migration, where it came to."""
+    locality: Literal["local", "remote"]
+    """A page that was moved to the CPU's node was remote when it was used."""
+    flags: tuple[str, ...]
+    """The kernel's: migrated, no_group, shared, local, migrate_fail."""
+    faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigratedReport:
+    """Pages that a container's tasks moved, for one reason. They need not be its own pages."""
+
+    reason: str
+    """The kernel's: numa_misplaced, syscall_or_cpuset, compaction, ..."""
+    bytes: int
+    failed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMoveReport:
+    """Tasks of a container that NUMA balancing moved, swapped with another, or could not move (`stuck`)."""
+
+    event: str
+    from_numa_node: int
+    to_numa_node: int | None
+    count: int
+
+
+def access_reports(snapshot: Snapshot, container: Container, before: Snapshot | None) -> tuple[AccessReport, ...]:
+    """What each source that measures says of a container's accesses since the look before."""
+    return tuple(
+        AccessReport(one.source, one.remote_ratio, one.lower, one.upper, one.samples, one.remote_samples, one.reason)
+        for one in accesses(snapshot, container, before)
+    )
+
+
+def hint_fault_reports(snapshot: Snapshot, container: ContainerId) -> tuple[HintFaultsReport, ...] | None:
+    """Since the measurement began; None = not measured, or this container is one that the kernel does not sample."""
+    if snapshot.hint_faults is None:
+        return None
+    sampled = snapshot.hint_faults.get(container)
+    if sampled is None:
+        return ()
+    if not sampled.is_scanned:
+        return None
+    return tuple(
+        HintFaultsReport(
+            fault.cpu_node, fault.memory_node, "remote" if fault.is_remote else "local", fault.names, count
+        )
+        for fault, count in sorted(sampled.faults.items())
+    )
+
+
+def migrated_reports(snapshot: Snapshot, container: ContainerId) -> tuple[MigratedReport, ...] | None:
+    """Since the measurement began; None = not measured."""
+    if snapshot.migrated is None:
+        return None
+    migrated = snapshot.migrated.get(container)
+    page = snapshot.machine.page_size
+    return tuple(
+        MigratedReport(reason, pages.succeeded * page, pages.failed * page)
+        for reason, pages in sorted(() if migrated is None else migrated.pages.items())
+    )
+
+
+def task_move_reports(snapshot: Snapshot, container: ContainerId) -> tuple[TaskMoveReport, ...] | None:
+    """Since the measurement began; None = not measured."""
+    if snapshot.migrated is None:
+        return None
+    migrated = snapshot.migrated.get(container)
+    return tuple(
+        TaskMoveReport(move.event, move.from_node, move.to_node, count)
+        for move, count in ({} if migrated is None else migrated.tasks).items()
+    )
+
+
+def balancing_of(snapshot: Snapshot, container: ContainerId) -> Mapping[str, int] | None:
+    """The kernel's own counters of one cgroup; None = it shows none."""
+    return None if snapshot.balancing is None else snapshot.balancing.by_container.get(container)

@@ -1,0 +1,94 @@
+"""Hint faults and migrations: map entries into values, and what the kernel counts itself."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from numaudit.collectors.hint_faults import require_sampling
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import numa_balancing
+from numaudit.kernel.bpf_map import Entries
+from numaudit.kernel.host import Host
+from numaudit.probes import hint_faults, migrations
+from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.snapshot import HintFault, TaskMove
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet
+
+WEB, DATABASE = 4711, (7 << 32) + 12
+TWO_NODES = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))
+
+
+def test_hint_faults_are_summed_over_cpus_by_nodes_and_flags() -> None:
+    keys = struct.pack("=QHHI", WEB, 0, 1, 16) + struct.pack("=QHHI", WEB, 0, 0, 8)
+    skipped = Entries(struct.pack("=Q", DATABASE), struct.pack("=2Q", 2, 3), 1)
+    found = hint_faults.decode([Entries(keys, struct.pack("=4Q", 1, 2, 30, 0), 2)], [skipped], cpus=2)
+    assert found.faults == {WEB: {HintFault(0, 1, 16): 3, HintFault(0, 0, 8): 30}}
+    assert found.skipped == {DATABASE: 5}
+
+
+def test_two_reads_of_hint_faults_give_what_came_between() -> None:
+    fault = HintFault(0, 1, 0)
+    earlier = HintFaultsByNode({WEB: {fault: 10}}, {WEB: 1}, dropped=1)
+    later = HintFaultsByNode({WEB: {fault: 15}, DATABASE: {fault: 2}}, {WEB: 1}, dropped=4, missed=2)
+    assert later.since(earlier) == HintFaultsByNode({WEB: {fault: 5}, DATABASE: {fault: 2}}, {}, dropped=3, missed=2)
+
+
+def test_migrated_pages_are_told_by_the_kernels_reason() -> None:
+    keys = struct.pack("=6Q", WEB, 5, WEB, 3, WEB, 77)
+    values = struct.pack("=12Q", 1, 2, 10, 20, 7, 0, 0, 0, 1, 0, 0, 0)
+    found = migrations.decode([Entries(keys, values, 3)], [], cpus=2)
+    assert found.succeeded == {WEB: {"numa_misplaced": 11, "syscall_or_cpuset": 7, "reason_77": 1}}
+    assert found.failed == {WEB: {"numa_misplaced": 22, "syscall_or_cpuset": 0, "reason_77": 0}}
+
+
+def test_moved_tasks_are_told_by_nodes_and_a_missing_target_is_none() -> None:
+    keys = struct.pack("=QIHH", WEB, 0, 1, 0) + struct.pack("=QIHH", WEB, 1, 1, 0xFFFF)
+    found = migrations.decode([], [Entries(keys, struct.pack("=2Q", 4, 5), 2)], cpus=1)
+    assert found.tasks == {WEB: {TaskMove("moved", 1, 0): 4, TaskMove("stuck", 1, None): 5}}
+
+
+def test_only_lines_of_numa_balancing_are_taken_from_memory_stat() -> None:
+    text = "anon 4096\nnuma_pages_migrated 12\nnuma_pte_updates 40\nnuma_hint_faults 30\npgfault 9\n"
+    assert numa_balancing.parse_memory_stat(text) == {
+        "numa_pages_migrated": 12,
+        "numa_pte_updates": 40,
+        "numa_hint_faults": 30,
+    }
+    assert numa_balancing.parse_memory_stat("anon 4096\nworkingset_nodes 0\n") == {}
+
+
+def test_a_counter_that_is_no_number_is_an_error_with_the_line() -> None:
+    with pytest.raises(ParseError, match="numa_hint_faults many"):
+        numa_balancing.parse_memory_stat("numa_hint_faults many\n")
+
+
+def _host(root: Path, mode: str | None) -> Host:
+    folder = root / "proc/sys/kernel"
+    folder.mkdir(parents=True)
+    if mode is not None:
+        (folder / "numa_balancing").write_text(f"{mode}\n")
+    return Host.under(root)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("0", "is 0"), ("2", "only slow memory"), (None, "CONFIG_NUMA_BALANCING")],
+    ids=["off", "tiering only", "not built"],
+)
+def test_a_kernel_that_takes_no_samples_is_unavailable_and_says_why(
+    tmp_path: Path, mode: str | None, words: str
+) -> None:
+    with pytest.raises(Unavailable, match=words):
+        require_sampling(_host(tmp_path, mode), TWO_NODES)
+
+
+@pytest.mark.parametrize("mode", ["1", "3"])
+def test_a_kernel_that_balances_takes_samples_of_more_than_one_node(tmp_path: Path, mode: str) -> None:
+    host = _host(tmp_path, mode)
+    require_sampling(host, TWO_NODES)
+    with pytest.raises(Unavailable, match="one node"):
+        require_sampling(host, Machine(TWO_NODES.nodes[:1]))
