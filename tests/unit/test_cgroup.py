@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,15 +151,62 @@ def test_a_group_that_vanishes_during_the_walk_is_left_out(tmp_path: Path, monke
         (tmp_path / name).mkdir(parents=True)
     children = cgroup._children
 
-    def vanish(folder: str) -> list[tuple[str, object]]:
+    def vanish(folder: str, links: int, known: list[str] | None) -> list[tuple[str, os.stat_result]]:
         if folder.endswith("/gone"):
             (tmp_path / "gone/inner").rmdir()
             (tmp_path / "gone").rmdir()
-        return children(folder)  # type: ignore[return-value]
+        return children(folder, links, known)
 
     monkeypatch.setattr(cgroup, "_children", vanish)
     paths = [group.path for group in walk(Hierarchies("v2", tmp_path, None, None, tmp_path), {})]
     assert paths == ["/", "/gone", "/stays"]
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> list[frozenset[str]]:
+    """The leaf folders of a tree at several moments."""
+    names = st.sampled_from("abc")
+    leaf = st.lists(names, min_size=1, max_size=3).map("/".join)
+    return draw(st.lists(st.frozensets(leaf, max_size=5), min_size=2, max_size=4))
+
+
+@given(_histories())
+def test_any_change_between_two_walks_is_seen(history: list[frozenset[str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "root"
+        root.mkdir()
+        hierarchies = Hierarchies("v2", root, None, None, None)
+        known: dict[str, list[str]] = {}
+        for leaves in history:
+            wanted = {str(path) for leaf in leaves for path in (Path(leaf), *Path(leaf).parents)} - {"."}
+            for gone in sorted(root.rglob("*"), reverse=True):
+                if str(gone.relative_to(root)) not in wanted:
+                    gone.rmdir()
+            for leaf in leaves:
+                (root / leaf).mkdir(parents=True, exist_ok=True)
+            found = list(walk(hierarchies, {}, known))
+            assert found == list(walk(hierarchies, {}))
+            assert {group.path[1:] for group in found} == {"", *wanted}
+
+
+def test_a_second_walk_lists_only_folders_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/x", "a/y", "b/x"):
+        (tmp_path / name).mkdir(parents=True)
+    hierarchies, known = Hierarchies("v2", tmp_path, None, None, None), dict[str, list[str]]()
+    first = list(walk(hierarchies, {}, known))
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def counted(folder: str) -> object:
+        listed.append(folder.removeprefix(str(tmp_path)))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert list(walk(hierarchies, {}, known)) == first
+    assert listed == []
+    (tmp_path / "a/y").rename(tmp_path / "a/z")
+    assert [group.path for group in walk(hierarchies, {}, known)] == ["/", "/a", "/b", "/b/x", "/a/x", "/a/z"]
+    assert listed == ["/a"]
 
 
 def test_a_hierarchy_that_is_not_there_cannot_answer(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class Inventory:
     host: Host
     hierarchies: Hierarchies
     _inodes: Mapping[str, int] | None = None
+    _names: dict[str, list[str]] = field(default_factory=dict)
     _cgroups: list[Cgroup] = field(default_factory=list)
     _census: Census = field(default_factory=lambda: Census((), {}, {"/": ()}))
     _unnamed: dict[ContainerId, _Question] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Inventory:
         """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all."""
         if self._inodes is None:
             self._inodes = read_inodes(self.host)
-        cgroups = list(walk(self.hierarchies, self._inodes))
+        cgroups = list(walk(self.hierarchies, self._inodes, self._names))
         self._count += 1
         if cgroups != self._cgroups:
             self._census = self._with_known_names(divide(cgroups))

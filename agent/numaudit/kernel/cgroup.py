@@ -79,26 +79,34 @@ def find_hierarchies(host: Host) -> Hierarchies:
     return Hierarchies("v2", unified, unified, unified, unified)
 
 
-def walk(hierarchies: Hierarchies, inodes: Mapping[str, int]) -> Iterator[Cgroup]:
+def walk(
+    hierarchies: Hierarchies, inodes: Mapping[str, int], known: dict[str, list[str]] | None = None
+) -> Iterator[Cgroup]:
     """Every group below the memory hierarchy's root, parents first; the root itself comes first.
 
-    `inodes` is what `read_inodes` found. A group that vanishes is skipped.
+    `inodes` is what `read_inodes` found. `known` remembers names by parent from one walk to the next, so
+    that only folders whose groups changed are listed anew. A group that vanishes is skipped.
     """
     root = str(hierarchies.memory)
     try:
-        root_status = hierarchies.memory.stat()
+        status = hierarchies.memory.stat()
     except OSError as error:
         raise Unavailable(f"cannot read {root}: {error.strerror}; is the cgroup file system mounted?") from error
-    yield Cgroup(inodes.get(root, root_status.st_ino), "/")
-    pending = [""]
+    before = {} if known is None else known.copy()
+    names: dict[str, list[str]] = {} if known is None else known
+    names.clear()
+    yield Cgroup(inodes.get(root, status.st_ino), "/")
+    pending = [("", status.st_nlink)]
     while pending:
-        parent = pending.pop()
-        for name, status in _children(root + parent):
+        parent, links = pending.pop()
+        children = _children(root + parent, links, before.get(parent))
+        names[parent] = [name for name, _ in children]
+        for name, status in children:
             path = f"{parent}/{name}"
             yield Cgroup(inodes.get(root + path, status.st_ino), path)
             # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
             if status.st_nlink != 2:
-                pending.append(path)
+                pending.append((path, status.st_nlink))
 
 
 def read_inodes(host: Host) -> dict[str, int]:
@@ -239,7 +247,13 @@ def _controllers(unified: Path) -> list[str]:
         return ["memory"]
 
 
-def _children(folder: str) -> list[tuple[str, os.stat_result]]:
+def _children(folder: str, links: int, known: list[str] | None) -> list[tuple[str, os.stat_result]]:
+    """Name and status of each subfolder. As many as before, and all of them still there: then they are the same."""
+    if known is not None and links == 2 + len(known):
+        try:
+            return [(name, os.lstat(f"{folder}/{name}")) for name in known]
+        except OSError:
+            pass  # one has gone, so another has come
     children = []
     try:
         with os.scandir(folder) as entries:
