@@ -43,6 +43,7 @@ def test_every_int64_is_read(number: int) -> None:
 def test_a_sign_and_leading_zeros_are_fine() -> None:
     assert atoi("+8") == 8
     assert atoi("-08") == -8
+    assert atoi("-9223372036854775808") == -(2**63)
     assert atoi("0" * 5000 + "8") == 8
 
 
