@@ -12,7 +12,9 @@ from typing import Literal
 
 from numaudit.memorymanager.hints import ProviderHints, TopologyHint
 from numaudit.memorymanager.pod import Pod, QosClass
+from numaudit.memorymanager.restart import Answer
 from numaudit.memorymanager.state import MachineState
+from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 SourceName = Literal[
@@ -50,6 +52,17 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
+class StartOutlook:
+    """Would the kubelet start with a checkpoint on this machine, with the configuration that is known?"""
+
+    valid: bool | None = None
+    """Nothing is wrong with it; None = it is absent or was not read."""
+    starts_now: Answer = "unknown"
+    starts_after_reboot: Answer = "unknown"
+    findings: tuple[StateFinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointHealth:
     """One checkpoint file."""
 
@@ -65,6 +78,7 @@ class CheckpointHealth:
     problem: Literal["absent", "unreadable", "not understood", "checksum"] | None = None
     detail: str | None = None
     """The problem in words."""
+    outlook: StartOutlook = StartOutlook()
 
 
 @dataclass(frozen=True, slots=True)

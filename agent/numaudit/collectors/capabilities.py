@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from numaudit.collectors.base import explain
+from numaudit.collectors.checkpoint_checks import checkpoint_checks
 from numaudit.errors import NumauditError
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, read_text
@@ -21,7 +22,8 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
     Without a session, each BPF program is tried: loaded, attached, and taken out again.
     """
     if session is not None:
-        return (*(_guarded(name, host, check) for name, check in _CHECKS.items()), *_probes(session))
+        basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
+        return (*basic, *checkpoint_checks(host), *_probes(session))
     with Session.open(host, cgroups=1, nodes=1) as tried:
         return examine(host, tried)
 

@@ -21,6 +21,8 @@ from numaudit.evaluation.rates import expected_remote_ratio
 from numaudit.evaluation.report import (
     AllocatedBytes,
     CauseReport,
+    CheckpointFindingReport,
+    CheckpointReport,
     ContainerReport,
     FindingReport,
     HintOutcomeReport,
@@ -37,7 +39,7 @@ from numaudit.evaluation.report import (
     VerdictReport,
 )
 from numaudit.evaluation.thresholds import DEFAULT
-from numaudit.intent import ContainerIntent, Intent
+from numaudit.intent import CheckpointHealth, ContainerIntent, Intent
 from numaudit.snapshot import (
     JUDGED_TYPES,
     RESIDENT_TYPES,
@@ -81,6 +83,8 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         findings=tuple(_finding(one) for one in conclusions.findings),
         rejections=tuple(_hint_outcome(one) for one in conclusions.outcomes if one.container is None),
         kubelet=None if snapshot.intent is None else _kubelet(snapshot.intent),
+        checkpoints=() if snapshot.intent is None else tuple(map(_checkpoint, snapshot.intent.checkpoints)),
+        numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
         unknown=_unknown_on_host(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(snapshot.intent)),
     )
@@ -144,15 +148,15 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         cpu_seconds=None if cpu_seconds is None else _seconds(cpu_seconds),
         expected_remote_ratio=_expected(resident, cpu_seconds),
         allocated=None if allocated is None else _allocated(allocated),
-        mappings=None if mappings is None else _mappings(mappings),
-        unknown=_unknown(container, resident, allowed, mappings),
-    )
-
         accesses=access_reports(snapshot, container, conclusions.before),
         hint_faults=hint_fault_reports(snapshot, container.id),
         migrated=migrated_reports(snapshot, container.id),
         task_moves=task_move_reports(snapshot, container.id),
         numa_balancing=balancing_of(snapshot, container.id),
+        mappings=None if mappings is None else _mappings(mappings),
+        unknown=_unknown(container, resident, allowed, mappings),
+    )
+
 
 def _measured(
     by_container: Mapping[ContainerId, Mapping[_Key, _Number]] | None, container: ContainerId
@@ -251,6 +255,24 @@ def _kubelet(intent: Intent) -> KubeletReport:
         cpu_manager_policy=config.cpu_manager_policy,
         topology_manager_policy=config.topology_manager_policy,
         topology_manager_scope=config.topology_manager_scope,
+    )
+
+
+def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
+    return CheckpointReport(
+        file=one.file,
+        policy_name=one.policy,
+        format=one.form,
+        problem=one.problem,
+        written_at=one.written_at,
+        last_good_at=one.last_good_at,
+        valid=one.outlook.valid,
+        starts_now=one.outlook.starts_now,
+        starts_after_reboot=one.outlook.starts_after_reboot,
+        findings=tuple(
+            CheckpointFindingReport(found.name, found.severity, found.message, found.remedy, found.where)
+            for found in one.outlook.findings
+        ),
     )
 
 

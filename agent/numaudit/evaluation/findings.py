@@ -10,6 +10,7 @@ from numaudit.evaluation.access import failed_moves
 from numaudit.evaluation.placement import bytes_of
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
+from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
@@ -45,15 +46,20 @@ MEANINGS: dict[str, Meaning] = {
         "Move pods that are not Guaranteed off the node, or raise --reserved-memory of these NUMA nodes: when the "
         "promised memory is used, the kernel must kill a process.",
     ),
-    "checkpoint-damaged": Meaning(
     "cannot-heal": Meaning(
         "warning",
         "Its CPUs use memory of another node, and its cpuset.mems or a full node keeps the kernel from moving that "
         "here: let it use the memory of the nodes where its CPUs are, or run it on CPUs of the nodes where its memory "
         "is. Until then each attempt costs time and moves nothing.",
     ),
+    "checkpoint-damaged": Meaning(
         "critical",
         "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
+    ),
+    "restart-unsafe": Meaning(
+        "critical",
+        "Repair what the message names before the kubelet restarts: it would not start again, and the node would go "
+        "not ready.",
     ),
     "sources-disagree": Meaning("info", "Compare the sources that are named; the kubelet may just have restarted."),
 }
@@ -70,6 +76,8 @@ class Finding:
     pod_uid: str | None = None
     container: str | None = None
     numa_nodes: NodeSet | None = None
+    cause: StateFinding | None = None
+    """Of `restart-unsafe`: what is wrong with the checkpoint, and what to do about it."""
 
     @property
     def severity(self) -> Severity:
@@ -77,7 +85,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        return MEANINGS[self.name].remedy
+        return MEANINGS[self.name].remedy if self.cause is None else self.cause.remedy
 
 
 def find(snapshot: Snapshot, before: Snapshot | None = None) -> tuple[Finding, ...]:
@@ -92,6 +100,7 @@ def _of_intent(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
     yield from _device_remote(intent)
     yield from _oom_risk(snapshot, intent)
     yield from _checkpoints(intent)
+    yield from _restart_unsafe(intent)
     yield from (Finding("sources-disagree", text) for text in intent.conflicts)
 
 
@@ -190,6 +199,19 @@ def _checkpoints(intent: Intent) -> Iterator[Finding]:
     for file in intent.checkpoints:
         if file.problem in ("not understood", "checksum"):
             yield Finding("checkpoint-damaged", f"{file.file}: {file.detail or file.problem}")
+
+
+def _restart_unsafe(intent: Intent) -> Iterator[Finding]:
+    """One finding for each cause and file, with all places where it holds."""
+    for file in intent.checkpoints:
+        causes: dict[str, list[StateFinding]] = {}
+        for one in file.outlook.findings:
+            if one.what_it_stops in ("start", "maybe"):
+                causes.setdefault(one.name, []).append(one)
+        for name, found in causes.items():
+            first = "; ".join(one.message for one in found[:3])
+            more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+            yield Finding("restart-unsafe", f"{file.file}: {name}: {first}{more}", cause=found[0])
 
 
 def _alive(intent: Intent) -> Iterator[ContainerIntent]:

@@ -11,6 +11,8 @@ from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Severity
 from numaudit.evaluation.hint_outcomes import OutcomeSource
 from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
+from numaudit.memorymanager.restart import Answer
+from numaudit.memorymanager.state_findings import Severity as StateSeverity
 from numaudit.snapshot import Kind, Outcome, Qos
 
 
@@ -118,6 +120,37 @@ class FindingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFindingReport:
+    """One thing found in a checkpoint, as `numaudit state verify` names it."""
+
+    name: str
+    severity: StateSeverity
+    message: str
+    remedy: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """One of the kubelet's checkpoints, and whether the kubelet would start with it."""
+
+    file: str
+    policy_name: str | None
+    format: str | None
+    """The format whose checksum fits: V1, V2, ...; null = none does."""
+    problem: str | None
+    """absent, unreadable, not understood or checksum; null = it was read well."""
+    written_at: float | None
+    """Seconds since the epoch, as is `last_good_at`: when it was last read well."""
+    last_good_at: float | None
+    valid: bool | None
+    """Nothing is wrong with it; null = it is absent or was not read."""
+    starts_now: Answer
+    starts_after_reboot: Answer
+    findings: tuple[CheckpointFindingReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSeconds:
     """CPU time on one node."""
 
@@ -184,6 +217,16 @@ class ContainerReport:
     """Share of accesses that would be remote if every byte were used equally from wherever its CPUs ran."""
     allocated: tuple[AllocatedBytes, ...] | None
     """Since the measurement began; null = not measured."""
+    accesses: tuple[AccessReport, ...]
+    """From where its memory was used, by each source that measures."""
+    hint_faults: tuple[HintFaultsReport, ...] | None
+    """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
+    migrated: tuple[MigratedReport, ...] | None
+    """Pages that its tasks moved, since the measurement began; null = not measured."""
+    task_moves: tuple[TaskMoveReport, ...] | None
+    """Since the measurement began; null = not measured."""
+    numa_balancing: Mapping[str, int] | None
+    """The kernel's own counters (numa_* of memory.stat) since the cgroup was made; null = it shows none."""
     mappings: MappingsReport | None
     unknown: tuple[Unknown, ...]
 
@@ -217,16 +260,6 @@ class Residual:
     node_bytes: int
     container_bytes: int
     unattributed_bytes: int
-    accesses: tuple[AccessReport, ...]
-    """From where its memory was used, by each source that measures."""
-    hint_faults: tuple[HintFaultsReport, ...] | None
-    """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
-    migrated: tuple[MigratedReport, ...] | None
-    """Pages that its tasks moved, since the measurement began; null = not measured."""
-    task_moves: tuple[TaskMoveReport, ...] | None
-    """Since the measurement began; null = not measured."""
-    numa_balancing: Mapping[str, int] | None
-    """The kernel's own counters (numa_* of memory.stat) since the cgroup was made; null = it shows none."""
     residual_bytes: int
     types: tuple[str, ...]
     """The types that all three sides show, and that are summed here."""
@@ -250,6 +283,10 @@ class Report:
     """Pods that the kubelet refused."""
     kubelet: KubeletReport | None
     """null on a host without one."""
+    checkpoints: tuple[CheckpointReport, ...]
+    """The kubelet's three files."""
+    numa_balancing: Mapping[str, int] | None
+    """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[Outcome, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from numaudit.memorymanager.machine_state import UINT64, default_machine_state
+from numaudit.memorymanager.machine_state import UINT64, SystemReserved, default_machine_state
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.pod import HUGEPAGES_PREFIX, MEMORY
 from numaudit.memorymanager.replay import GROUP_SUMS_SINCE, Refusal, check_start, without_assignments
@@ -84,6 +84,20 @@ def reserved_in(machine: MachineState) -> dict[int, dict[str, int]]:
         id_: {resource: table.system_reserved for resource, table in node.memory_map.items()}
         for id_, node in machine.items()
     }
+
+
+def reservation_changes(in_file: MachineState, configured: SystemReserved) -> Iterator[StateFinding]:
+    """Where the configuration reserves other amounts than the file has, on the nodes of the file."""
+    for id_, node in in_file.items():
+        for resource, table in node.memory_map.items():
+            wanted = configured.get(id_, {}).get(resource, 0)
+            if table.system_reserved != wanted:
+                where = f"machineState.{id_}.memoryMap.{resource}.systemReserved"
+                message = (
+                    f"node {id_}: {table.system_reserved} bytes of {resource} are reserved in the file, "
+                    f"{wanted} by the kubelet's configuration"
+                )
+                yield StateFinding("reservation-changed", message, where)
 
 
 def machine_changes(in_file: MachineState, default: MachineState) -> Iterator[StateFinding]:

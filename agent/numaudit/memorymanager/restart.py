@@ -20,8 +20,9 @@ from numaudit.memorymanager.cpu_start import start as start_cpu_manager
 from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology
 from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
+from numaudit.memorymanager.machine_state import SystemReserved
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
-from numaudit.memorymanager.memory_start import memory_findings, replayed
+from numaudit.memorymanager.memory_start import memory_findings, replayed, reservation_changes
 from numaudit.memorymanager.replay import Refusal
 from numaudit.memorymanager.spew import Verification
 from numaudit.memorymanager.state_findings import StateFinding
@@ -40,6 +41,13 @@ class StartingKubelet:
     version: KubernetesVersion = LATEST
     pod_level: bool | None = None
     """Gate PodLevelResourceManagers; None = as it was when the file was written."""
+    memory_policy: str | None = None
+    """memoryManagerPolicy of its configuration; None = as in the file. So is `cpu_policy`."""
+    cpu_policy: str | None = None
+    reserved_memory: SystemReserved | None = None
+    """What its configuration reserves; None = as in the file."""
+    reservation_problem: str | None = None
+    """Why that could not be worked out from a configuration that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +120,32 @@ def _findings(
     if verification.form == "no checksum":
         yield StateFinding("checksum-missing", "the stored checksum is 0, which is not checked", "checksum")
     pod_level = pod_level_gate(verification, kubelet)
+    yield from _policy_changes(checkpoint, kubelet)
     if isinstance(checkpoint, MemoryCheckpoint):
         accepted = memory_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
         yield from memory_findings(checkpoint, verification, machine, version=kubelet.version)
+        yield from _reservations(checkpoint, kubelet)
     else:
         accepted = cpu_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
         yield from _cpu_findings(checkpoint, verification, machine, kubelet.version)
+
+
+def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
+    configured = kubelet.memory_policy if isinstance(checkpoint, MemoryCheckpoint) else kubelet.cpu_policy
+    if configured is not None and configured != checkpoint.policy_name:
+        message = f"the file is of policy {checkpoint.policy_name!r}, the kubelet's configuration says {configured!r}"
+        yield StateFinding("policy-changed", message, "policyName")
+
+
+def _reservations(checkpoint: MemoryCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
+    if checkpoint.policy_name != "Static":
+        return
+    if kubelet.reservation_problem is not None:
+        yield StateFinding("reservation-not-known", kubelet.reservation_problem, "machineState")
+    elif kubelet.reserved_memory is not None:
+        yield from reservation_changes(checkpoint.state.machine, kubelet.reserved_memory)
 
 
 def _format_findings(

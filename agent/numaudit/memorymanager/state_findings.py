@@ -83,6 +83,12 @@ MEANINGS: dict[str, Meaning] = {
         "start",
         f"No manager has a policy of this name, so the configured policy cannot be the one in the file. {_DRAIN}",
     ),
+    "policy-changed": Meaning(
+        "error",
+        "start",
+        "The kubelet never starts with a file of another policy. Set the policy in its configuration back to that of "
+        f"the file, or give up the assignments: {_DRAIN}",
+    ),
     "state-differs": Meaning(
         "error", "start", f"The kubelet compares the file with the machine and refuses this difference. {_DRAIN}"
     ),
@@ -172,6 +178,18 @@ MEANINGS: dict[str, Meaning] = {
         "The kubelet takes this for a complete restore, but a pod's own blocks and those of its containers do not fit "
         "together: its containers may run unpinned, or its memory is never given back. Delete that pod; when the entry "
         "stays, drain the node and delete the file.",
+    ),
+    "reservation-changed": Meaning(
+        "error",
+        "start",
+        "The kubelet's configuration reserves other memory for the system than when the file was written. Set "
+        f"reservedMemory (and systemReserved, kubeReserved, evictionHard) back, or give up the assignments: {_DRAIN}",
+    ),
+    "reservation-not-known": Meaning(
+        "warning",
+        "nothing",
+        "What the kubelet's configuration reserves could not be worked out, so the reservations in the file were taken "
+        "for true. A kubelet may refuse this configuration: correct what the message names.",
     ),
     # cpu_manager_state
     "cpu-state-refused": Meaning("error", "start", f"The kubelet refuses this CPU state. {_DRAIN}"),
