@@ -1,0 +1,145 @@
+"""What one look at a host with 1,000 containers costs, and how quickly the command starts.
+
+Run as root: python tests/bench/bench_pass.py. It makes 1,000 empty cgroups named like containers of pods, in the
+memory and cpuset hierarchies (the same folder with cgroup v2), and removes them again. It fails when a look takes
+more than 60 ms of CPU time, or `numaudit --help` more than 150 ms of it.
+
+The floor in the same run opens, reads and closes the containers' files and does nothing else (a look keeps them
+open, so it can be below); the peer is `numastat -p` over as many small processes, which reads their page tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from numaudit.agent import Observer
+from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
+from numaudit.kernel.host import Host
+
+CONTAINERS = 1000
+LOOK_SECONDS = 0.060
+HELP_SECONDS = 0.150
+REPEATS = 15
+
+
+def main() -> int:
+    if os.geteuid() != 0:
+        print("run as root: only root makes cgroups")
+        return 3
+    hierarchies = find_hierarchies(Host())
+    with _containers(hierarchies) as paths:
+        observer = Observer.of(Host())
+        began = time.process_time()
+        snapshot = observer.look()
+        first = time.process_time() - began
+        read = sum(container.path in paths for container in snapshot.containers if container.id in snapshot.resident)
+        print(f"{read} of {CONTAINERS} containers read, {len(snapshot.machine.nodes)} nodes, cgroup {hierarchies.mode}")
+        look = _cpu_seconds(observer.look)
+        files = _files(hierarchies, paths)
+        floor = _cpu_seconds(lambda: _read_all(files))
+        steps = {one.source: one.seconds for one in observer.look().outcomes if one.seconds is not None}
+    print(f"one look        {look * 1000:7.1f} ms of CPU time, allowed {LOOK_SECONDS * 1000:.0f} ms")
+    print(f"  of which      {', '.join(f'{name} {seconds * 1000:.1f}' for name, seconds in steps.items())}")
+    print(f"first look      {first * 1000:7.1f} ms")
+    print(f"floor           {floor * 1000:7.1f} ms to open, read and close {len(files)} files")
+    print(f"                one look is {look / floor:.2f} of the floor")
+    _print_peer(look)
+    help_, wall = min(
+        _child_seconds([str(Path(sys.executable).with_name("numaudit")), "--help"]) for _ in range(REPEATS)
+    )
+    print(
+        f"numaudit --help {help_ * 1000:7.1f} ms of CPU time, {wall * 1000:.0f} ms on the clock; "
+        f"allowed {HELP_SECONDS * 1000:.0f} ms"
+    )
+    return 0 if look <= LOOK_SECONDS and help_ <= HELP_SECONDS and read == CONTAINERS else 1
+
+
+@contextlib.contextmanager
+def _containers(hierarchies: Hierarchies) -> Iterator[set[str]]:
+    """Paths inside the hierarchies: 500 pods of two containers."""
+    top = f"/numaudit-bench-{os.getpid()}"
+    pods = [f"{top}/kubepods/pod{uuid.UUID(int=number)}" for number in range(CONTAINERS // 2)]
+    paths = {f"{pod}/{side}{number:063x}" for number, pod in enumerate(pods) for side in "ab"}
+    roots = {root for root in (hierarchies.memory, hierarchies.cpuset) if root is not None}
+    made: list[str] = []
+    try:
+        for root in roots:
+            for path in (top, f"{top}/kubepods", *pods, *paths):
+                os.mkdir(f"{root}{path}")  # noqa: PTH102 (a Path would drop nothing here, but cost as much again)
+                made.append(f"{root}{path}")
+                if hierarchies.is_v2 and path not in paths:
+                    Path(f"{root}{path}/cgroup.subtree_control").write_text("+memory +cpuset")
+                elif root == hierarchies.cpuset:
+                    for name in ("cpuset.mems", "cpuset.cpus"):
+                        Path(f"{root}{path}/{name}").write_text((root / name).read_text())
+        yield paths
+    finally:
+        for folder in reversed(made):
+            Path(folder).rmdir()
+
+
+def _files(hierarchies: Hierarchies, paths: set[str]) -> list[str]:
+    """What a look reads of each container."""
+    cpuset = (
+        ("cpuset.mems.effective", "cpuset.cpus.effective")
+        if hierarchies.is_v2
+        else ("cpuset.effective_mems", "cpuset.effective_cpus")
+    )
+    files = [f"{hierarchies.memory}{path}/memory.numa_stat" for path in paths]
+    if hierarchies.cpuset is not None:
+        files += [f"{hierarchies.cpuset}{path}/{name}" for path in paths for name in cpuset]
+    return files
+
+
+def _read_all(files: list[str]) -> None:
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        os.read(descriptor, 16384)
+        os.close(descriptor)
+
+
+def _print_peer(look: float) -> None:
+    if shutil.which("numastat") is None:
+        print("peer            numastat is not installed (package numactl)")
+        return
+    processes = [os.posix_spawn("/bin/sleep", ["sleep", "600"], {}) for _ in range(CONTAINERS)]
+    try:
+        time.sleep(0.5)
+        peer, _ = _child_seconds(["numastat", "-p", *map(str, processes)])
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+    print(f"peer            {peer * 1000:7.1f} ms for numastat -p of {CONTAINERS} processes: {peer / look:.1f} looks")
+
+
+def _child_seconds(command: list[str]) -> tuple[float, float]:
+    """CPU time and wall-clock time of one command."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ended - began
+
+
+def _cpu_seconds(act: Callable[[], object]) -> float:
+    """The least of several runs: other work on the machine only ever adds."""
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.process_time()
+        act()
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
