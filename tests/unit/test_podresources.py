@@ -35,19 +35,18 @@ RUNNING = Step("standalone-single-numa-node/1-running").read("podresources-list.
 Handlers = dict[str, Callable[[], bytes]]
 
 
+def _replying(answer: Callable[[], bytes]) -> grpc.RpcMethodHandler:  # type: ignore[type-arg]
+    return grpc.unary_unary_rpc_method_handler(lambda _request, _context: answer(), bytes, bytes)
+
+
 @contextlib.contextmanager
 def serving(path: Path, handlers: Handlers) -> Iterator[None]:
     """A gRPC server on this socket that knows these methods."""
 
-    class Service(grpc.GenericRpcHandler[bytes, bytes]):
-        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-            answer = handlers.get(details.method)
-            if answer is None:
-                return None
-            return grpc.unary_unary_rpc_method_handler(lambda _request, _context: answer(), bytes, bytes)
-
     server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.max_send_message_length", -1)])
-    server.add_generic_rpc_handlers((Service(),))
+    for method, answer in handlers.items():
+        _, service, name = method.split("/")
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {name: _replying(answer)}),))
     server.add_insecure_port(f"unix:{path}")
     server.start()
     try:
