@@ -114,8 +114,8 @@ class Settings:
     )
     interval: float = _setting(15.0, duration(1, 3600), "Time between two looks at the host.")
     probes: tuple[str, ...] = _setting(
-        ("cpu_time",),
-        choices("cpu_time", "page_alloc"),
+        ("cpu_time", "hint_faults", "migrations"),
+        choices("cpu_time", "hint_faults", "migrations", "page_alloc"),
         "BPF programs to load. page_alloc runs once for every page that the kernel gives away.",
     )
     log: LogSettings = LogSettings()

@@ -17,11 +17,11 @@ MatchesGolden = Callable[[str, str], None]
 Captured = pytest.CaptureFixture[str]
 
 
-def test_the_page_of_settings_is_the_code(matches_golden: MatchesGolden) -> None:
+def test_the_generated_page_of_settings_is_the_code(matches_golden: MatchesGolden) -> None:
     matches_golden("docs/config.md", config_text())
 
 
-def test_the_page_of_metrics_is_the_catalogue(matches_golden: MatchesGolden) -> None:
+def test_the_generated_page_of_metrics_is_the_catalogue(matches_golden: MatchesGolden) -> None:
     matches_golden("docs/metrics.md", metrics_text())
 
 

@@ -37,14 +37,16 @@ LABELS = {
         f"One of {', '.join(RESIDENT_TYPES)}; for nodes also total and free; for promises memory, hugepages-2Mi, ...",
     ),
     "source": Label("numaudit.source", "`expected`: residence x CPU time"),
+    "locality": Label("numaudit.locality", "local or remote"),
     "verdict": Label("numaudit.verdict", "aligned, split, spilled, drifted, cpu-remote, ..."),
     "outcome": Label("numaudit.outcome", "Of hints: aligned-single, ..., rejected-affinity. Of OTLP: delivered, ..."),
     "finding": Label("numaudit.finding", "Name of the finding"),
+    "file": Label("file.name", "memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint"),
     "memory_manager": Label("numaudit.kubelet.memory_manager", "Policy; empty when it is not known"),
     "cpu_manager": Label("numaudit.kubelet.cpu_manager", "Policy; empty when it is not known"),
     "topology_manager": Label("numaudit.kubelet.topology_manager", "Policy; empty when it is not known"),
     "scope": Label("numaudit.kubelet.scope", "container or pod; empty when it is not known"),
-    "event": Label("numaudit.numastat.event", "The kernel's word: numa_hit, numa_miss, ..."),
+    "event": Label("numaudit.kernel.event", "The kernel's word: numa_hit, numa_hint_faults, ..."),
     "collector": Label("numaudit.collector", "Which question was asked"),
     "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
     "reason": Label("numaudit.reason", "Why"),
@@ -103,9 +105,21 @@ def _allocated(container: ContainerReport) -> Values:
             yield (str(pair.cpu_numa_node), node), pair.bytes
 
 
-def _expected_ratio(container: ContainerReport) -> Values:
-    ratio = container.expected_remote_ratio
-    return () if ratio is None else ((("expected",), ratio),)
+def _remote_ratios(container: ContainerReport) -> Values:
+    # Hint faults see only what NUMA balancing scans, so their share is none of all accesses.
+    return [
+        ((access.source,), access.remote_ratio)
+        for access in container.accesses
+        if access.remote_ratio is not None and access.source != "hint_faults"
+    ]
+
+
+def _hint_faults(container: ContainerReport) -> Values:
+    sums: dict[tuple[str, ...], int] = {}
+    for kind in container.hint_faults or ():
+        labels = (str(kind.cpu_numa_node), str(kind.numa_node), kind.locality)
+        sums[labels] = sums.get(labels, 0) + kind.faults
+    return sums.items()
 
 
 def _hint_outcome(container: ContainerReport) -> Values:
@@ -156,8 +170,17 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("cpu_numa_node", "numa_node"), _allocated, since="container",
     ),
     Metric(
+        "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
+        ("cpu_numa_node", "numa_node", "locality"), _hint_faults, since="container",
+    ),
+    Metric(
+        "container_migrated_bytes_total", "bytes", "Pages moved by the container's tasks, its own or others'.",
+        ("reason",), lambda container: [((kind.reason,), kind.bytes) for kind in container.migrated or ()],
+        since="container",
+    ),
+    Metric(
         "container_remote_ratio", "ratio", "Share of memory accesses that go to another node, by how it is known.",
-        ("source",), _expected_ratio, merged=None,
+        ("source",), _remote_ratios, merged=None,
     ),
     Metric(
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",),
@@ -202,6 +225,17 @@ def _policies(tick: Tick) -> Values:
     return ((tuple(policy or "" for policy in (*managers, kubelet.topology_manager_scope)), 1),)
 
 
+def _restart_safe(tick: Tick) -> Values:
+    for file in tick.report.checkpoints:
+        if file.starts_after_reboot != "unknown":
+            yield (file.file,), int(file.starts_after_reboot == "yes")
+
+
+def _hint_fault_events(tick: Tick) -> Values:
+    counters = tick.report.numa_balancing or {}
+    return [((event,), count) for event, count in counters.items() if event.startswith("numa_hint_faults")]
+
+
 TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "admission_rejections_total", "", "Pods the kubelet refused, each counted once.",
@@ -210,6 +244,18 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "node_policy_info", "", "The kubelet's policies; always 1.",
         ("memory_manager", "cpu_manager", "topology_manager", "scope"), _policies,
+    ),
+    Metric(
+        "state_valid", "", "1 when nothing is wrong with the kubelet's checkpoint, 0 when something is.", ("file",),
+        lambda tick: [((file.file,), int(file.valid)) for file in tick.report.checkpoints if file.valid is not None],
+    ),
+    Metric(
+        "state_restart_safe", "", "1 when the kubelet would start with the checkpoint after a reboot, 0 when not.",
+        ("file",), _restart_safe,
+    ),
+    Metric(
+        "state_problem_info", "", "Why a checkpoint could not be read; 1 while it is so.", ("file", "reason"),
+        lambda tick: [((file.file, file.problem), 1) for file in tick.report.checkpoints if file.problem],
     ),
     Metric(
         "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup.",
@@ -226,6 +272,10 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "node_numastat_bytes_total", "bytes", "Allocations by the kernel's numastat events.",
         ("numa_node", "event"), _numastat, since="boot",
+    ),
+    Metric(
+        "node_hint_faults_total", "", "NUMA balancing's hint faults on the whole host.",
+        ("event",), _hint_fault_events, since="boot",
     ),
     Metric(
         "node_distance", "", "Relative memory distance by the firmware (SLIT); 10 is local.",

@@ -1,0 +1,95 @@
+"""How long one tick's metrics take to evaluate, render and pack, and how that compares with prometheus-client's renderer.
+
+Run: python tests/bench/bench_render.py. It fails when rendering takes more than a third of `generate_latest`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.registry import Collector
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+from node_tree import NodeTree
+from numaudit.agent import Observer
+from numaudit.evaluation.build import build
+from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
+from numaudit.exporters.facts import Tick
+from numaudit.exporters.metrics import labels_of
+from numaudit.exporters.prometheus import render
+from numaudit.exporters.series import Ledger
+from numaudit.kernel.host import Host
+
+CONTAINERS = 1000
+MOST_OF_THE_LIBRARY = 1 / 3
+
+
+class Library(Collector):
+    """The same points, as a custom collector of prometheus-client gives them."""
+
+    def __init__(self, of: Exposition) -> None:
+        self.of = of
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self.of.families:
+            row = family.metric
+            make = CounterMetricFamily if row.is_counter else GaugeMetricFamily
+            metric = make(row.family, row.help, labels=labels_of(row), unit=row.unit)
+            for key, labels, value in family.points:
+                metric.add_metric((*(key or ()), *labels), value)
+            yield metric
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        tree = NodeTree(Path(folder))
+        tree.fill(CONTAINERS)
+        report = build(Observer.of(Host.under(Path(folder))).look())
+    ledger = Ledger()
+
+    def evaluate() -> Exposition:
+        series = ledger.update(report.containers, report.taken_at, 0)
+        return evaluate_tick(Tick(report, "0", "3", 1.0, 2.0), evaluate_containers(series))
+
+    of = evaluate()
+    registry = CollectorRegistry()
+    registry.register(Library(of))
+    text = render(of, "openmetrics")
+    print(f"{CONTAINERS} containers x 2 nodes: {of.series} series, {len(text) / 1e6:.2f} MB, CPU ms (best of 7):")
+    print(f"  evaluate                 {_ms(evaluate):7.1f}")
+    print(f"  gzip -1                  {_ms(lambda: zlib.compress(text, 1)):7.1f}")
+    print(f"  gzip -9 (the library's)  {_ms(lambda: gzip.compress(text)):7.1f}")
+    worst = 0.0
+    for name, ours, theirs in (
+        ("text", lambda: render(of, "text"), lambda: generate_latest(registry)),
+        ("openmetrics", lambda: render(of, "openmetrics"), lambda: generate_openmetrics(registry)),
+    ):
+        mine, library = _ms(ours), _ms(theirs)
+        worst = max(worst, mine / library)
+        print(f"  render {name:12}      {mine:7.1f}   generate_latest {library:7.1f}   ratio {mine / library:.2f}")
+    print(f"worst ratio: {worst:.2f}, allowed {MOST_OF_THE_LIBRARY:.2f}")
+    return 0 if worst <= MOST_OF_THE_LIBRARY else 1
+
+
+def _ms(call: Callable[[], object]) -> float:
+    """CPU milliseconds of the fastest of seven calls."""
+    best = float("inf")
+    for _ in range(7):
+        before = time.process_time()
+        call()
+        best = min(best, time.process_time() - before)
+    return best * 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main())
