@@ -421,6 +421,33 @@ class TestDevices:
             "Allocate failed due to cannot allocate unregistered"
         )
 
+    def test_a_new_pod_gets_its_device_although_the_kubelet_does_not_know_all_pods_yet(self) -> None:
+        node = kubelet()
+        state = fresh_state(node, self.nics(2))
+        done = admit(node, state, self.asking("a"), sources_ready=False)
+        assert done.state.devices.entries == {"a": {"app": {NIC: frozenset({"n0"})}}}
+        gone = fresh_state(node, replace(self.nics(2), plugins={NIC: {}}))
+        assert why(admit(node, gone, self.asking("a"), sources_ready=False))[1] == (
+            f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {NIC}, "
+            "which is unexpected"
+        )
+
+    def test_a_container_that_does_not_run_is_looked_at_although_the_kubelet_does_not_know_all_pods_yet(self) -> None:
+        """After a reboot nothing runs, so a plugin that did not come back is noticed."""
+        node = kubelet()
+        state = admit(node, fresh_state(node, self.nics(2)), self.asking("a")).state
+        gone = replace(state, devices=replace(state.devices, plugins={}))
+        _, (again,) = restart(node, gone, running={})
+        assert why(again)[1].startswith("Allocate failed due to cannot allocate unregistered device")
+
+    def test_a_pod_that_the_kubelet_finds_anew_at_its_restart_does_not_run(self) -> None:
+        node = kubelet()
+        state = admit(node, fresh_state(node, self.nics(2, 3)), self.asking("a")).state
+        after, admissions = restart(node, state, [self.asking("b"), self.asking("a")])
+        assert [one.admitted for one in admissions] == [True, True]
+        held = {uid: one["app"][NIC] for uid, one in after.devices.entries.items()}
+        assert held == {"a": frozenset({"n0"}), "b": frozenset({"n1"})}
+
 
 class TestConfiguration:
     @pytest.mark.parametrize(

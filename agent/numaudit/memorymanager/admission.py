@@ -5,7 +5,7 @@ Source: pkg/kubelet/cm/topologymanager/{scope,scope_container,scope_pod,scope_no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.memorymanager import cpu_allocation, cpu_hints, device_allocation, device_hints, static_policy
@@ -72,17 +72,20 @@ class Admission:
         return self.rejection is None
 
 
-def admit(kubelet: Kubelet, state: NodeState, pod: Pod, *, sources_ready: bool = True) -> Admission:
+def admit(
+    kubelet: Kubelet, state: NodeState, pod: Pod, *, sources_ready: bool = True, running: Collection[str] = ()
+) -> Admission:
     """Decide on a pod, and give it what it asks for.
 
     `sources_ready` False: the kubelet started lately and does not know all its pods yet, so it does
-    not release what belongs to pods it does not know. Raises InputError for a pod that makes a
-    kubelet crash, KubeletHangs for one that makes it hang.
+    not release what belongs to pods it does not know, and leaves the devices of containers alone that
+    were `running` (their names) when it started. Raises InputError for a pod that makes a kubelet
+    crash, KubeletHangs for one that makes it hang.
     """
     state = replace(state, pods={**state.pods, pod.uid: pod})
     if sources_ready:
         state = _release_stale(state)
-    run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), sources_ready)
+    run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), () if sources_ready else running)
     rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
     state = run.state if rejection is None else remove(run.state, pod.uid)
     return Admission(pod, state, tuple(run.decisions), tuple(run.placements), rejection)
@@ -112,7 +115,8 @@ class _Run:
     state: NodeState
     pod: Pod
     cpus: CPUPod
-    sources_ready: bool
+    runs_since_before: Collection[str]
+    """Containers that ran when the kubelet started, while it does not know all its pods."""
     decisions: list[Decision] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
 
@@ -239,7 +243,7 @@ class _Run:
                 wanted,
                 affinity,
                 ordinary_init=is_ordinary_init(self.pod, container, self.kubelet.features),
-                runs_since_before=not self.sources_ready,
+                runs_since_before=container in self.runs_since_before,
             )
             self.state = replace(self.state, devices=devices)
 

@@ -8,7 +8,7 @@ Source: pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_conta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from numaudit.errors import InputError, NumauditError
@@ -18,7 +18,7 @@ from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.device_hints import DeviceState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.machine_state import default_machine_state
-from numaudit.memorymanager.pod import Pod
+from numaudit.memorymanager.pod import Pod, is_ordinary_init
 from numaudit.memorymanager.replay import Refusal, check_start
 from numaudit.memorymanager.state import MachineState, State
 from numaudit.memorymanager.static_policy import MemoryPolicy
@@ -77,22 +77,34 @@ def start(kubelet: Kubelet, state: NodeState, pod_uid: str, container: str) -> t
 
 
 def restart(
-    kubelet: Kubelet, state: NodeState, pods: Iterable[Pod] | None = None
+    kubelet: Kubelet,
+    state: NodeState,
+    pods: Iterable[Pod] | None = None,
+    *,
+    running: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[NodeState, tuple[Admission, ...]]:
     """Restart the kubelet with the files it wrote, and have it admit its pods again.
 
     `pods` are those the kubelet finds, in the order in which it finds them (the active ones if not
-    given). `kubelet` may have another machine or configuration than before.
-    Raises StartRefused where the kubelet would exit.
+    given). `running` are the containers that run meanwhile, by pod UID: all but the ordinary init
+    containers of the active pods if not given, none after a reboot. `kubelet` may have another machine
+    or configuration than before. Raises StartRefused where the kubelet would exit.
     """
+    if running is None:
+        running = {uid: _running(pod, kubelet) for uid, pod in state.pods.items()}
     again = tuple(state.pods.values() if pods is None else pods)
     memory = _restarted_memory(kubelet, state.memory.state)
     state = NodeState(memory, _restarted_cpu(kubelet, state.cpu), replace(state.devices, reusable={}))
     admissions: list[Admission] = []
     for pod in again:
-        admissions.append(admit(kubelet, state, pod, sources_ready=False))
+        admissions.append(admit(kubelet, state, pod, sources_ready=False, running=running.get(pod.uid, ())))
         state = admissions[-1].state
     return state, tuple(admissions)
+
+
+def _running(pod: Pod, kubelet: Kubelet) -> list[str]:
+    names = [one.name for one in pod.all_containers]
+    return [name for name in names if not is_ordinary_init(pod, name, kubelet.features)]
 
 
 def _fresh_memory(kubelet: Kubelet) -> MemoryPolicy:
