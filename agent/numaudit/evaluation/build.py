@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from operator import attrgetter
 from typing import Literal, TypeVar
 
 from numaudit.evaluation.access_report import (
@@ -317,12 +318,13 @@ def _huge_pages_in_use(nodes: Sequence[NodeMemory]) -> bool:
 
 
 def _by_node(resident: Resident) -> tuple[NodeBytes, ...]:
-    columns: dict[str, BytesByNode | None] = {kind: getattr(resident, kind) for kind in RESIDENT_TYPES}
-    nodes = sorted({node for column in columns.values() if column is not None for node in column})
-    return tuple(
-        NodeBytes(numa_node=node, **{kind: None if by is None else by.get(node, 0) for kind, by in columns.items()})
-        for node in nodes
-    )
+    columns: tuple[BytesByNode | None, ...] = _columns(resident)
+    nodes = sorted({node for column in columns if column is not None for node in column})
+    return tuple([NodeBytes(node, *[None if by is None else by.get(node, 0) for by in columns]) for node in nodes])
+
+
+_columns = attrgetter(*RESIDENT_TYPES)
+"""In the order of NodeBytes' fields."""
 
 
 def _node(memory: NodeMemory, machine: Machine) -> NodeReport:

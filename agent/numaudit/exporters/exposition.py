@@ -81,9 +81,7 @@ def _container_family(metric: Metric[Any], series: Sequence[Series]) -> Family:
             points += [(one.key, labels, count) for labels, count in one.totals.get(metric.name, {}).items()]
     else:
         values = metric.values
-        for one in series:
-            key = one.key
-            points += [(key, labels, value) for labels, value in values(one.report)]
+        points = [(one.key, labels, value) for one in series for labels, value in values(one.report)]
     return Family(metric, points)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal
 
 from numaudit.evaluation.report import ContainerReport, NodeBytes
@@ -58,8 +59,9 @@ LABELS = {
 
 
 def _info(container: ContainerReport) -> Values:
-    facts = (container.pod_uid, container.container_id, container.qos, container.runtime)
-    return ((tuple(fact or "" for fact in facts), 1),)
+    # Spelled out: this runs for every container in every tick.
+    uid, id_ = container.pod_uid or "", container.container_id or ""
+    return (((uid, id_, container.qos or "", container.runtime or ""), 1),)
 
 
 @lru_cache(maxsize=4096)
@@ -88,14 +90,17 @@ def _by_type(nodes: Iterable[NodeBytes]) -> Values:
     return [
         (labels, size)
         for node in nodes
-        for kind, labels in _type_labels(node.numa_node)
-        if (size := getattr(node, kind)) is not None
+        for labels, size in zip(_type_labels(node.numa_node), _all_types(node), strict=True)
+        if size is not None
     ]
 
 
+_all_types = attrgetter(*RESIDENT_TYPES)
+
+
 @lru_cache(maxsize=1024)
-def _type_labels(node: int) -> tuple[tuple[str, tuple[str, str]], ...]:
-    return tuple((kind, (str(node), kind)) for kind in RESIDENT_TYPES)
+def _type_labels(node: int) -> tuple[tuple[str, str], ...]:
+    return tuple((str(node), kind) for kind in RESIDENT_TYPES)
 
 
 def _allocated(container: ContainerReport) -> Values:

@@ -71,28 +71,40 @@ class _Identities(dict["Key | None", str]):
     """A container -> its labels as text. Most of a line is this, and it is the same in every family."""
 
     def __missing__(self, key: Key | None) -> str:
-        text = "" if key is None else _labels_text(IDENTITY, key)
-        self[key] = text
+        text = self[key] = "" if key is None else "{" + _labels_text(IDENTITY, key)
+        return text
+
+
+class _Endings(dict[Labels, str]):
+    """The values of a row's own labels -> the rest of the braces. Few differ."""
+
+    def __init__(self, names: tuple[str, ...], behind_identity: bool) -> None:
+        self._names, self._behind = names, behind_identity
+
+    def __missing__(self, labels: Labels) -> str:
+        own = _labels_text(self._names, labels)
+        opening = "," if self._behind else "{"
+        text = f"{opening}{own}}}" if own else "}" * self._behind
+        self[labels] = text
         return text
 
 
 def _lines(family: Family, identities: _Identities, since: Callable[[Key | None], float | None] | None) -> list[str]:
     metric = family.metric
     name = PREFIX + metric.name
+    endings = _Endings(metric.labels, any(key is not None for key, _, _ in family.points[:1]))
+    if since is None:
+        return [
+            f"{name}{identities[key]}{endings[labels]} {value if type(value) is int else floatToGoString(value)}\n"
+            for key, labels, value in family.points
+        ]
     lines: list[str] = []
-    suffixes: dict[Labels, str] = {}
     for key, labels, value in family.points:
-        suffix = suffixes.get(labels)
-        if suffix is None:
-            suffix = suffixes[labels] = _labels_text(metric.labels, labels)
-        identity = identities[key]
-        if identity:
-            braced = f"{{{identity},{suffix}}}" if suffix else f"{{{identity}}}"
-        else:
-            braced = f"{{{suffix}}}" if suffix else ""
-        lines.append(f"{name}{braced} {value if type(value) is int else floatToGoString(value)}\n")
-        if since is not None and (created := since(key)) is not None:
-            lines.append(f"{metric.family}_created{braced} {floatToGoString(created)}\n")
+        braces = identities[key] + endings[labels]
+        lines.append(f"{name}{braces} {value if type(value) is int else floatToGoString(value)}\n")
+        created = since(key)
+        if created is not None:
+            lines.append(f"{metric.family}_created{braces} {floatToGoString(created)}\n")
     return lines
 
 

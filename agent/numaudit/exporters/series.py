@@ -98,22 +98,28 @@ class Ledger:
     def _take_in(self, entry: _Entry, reports: Sequence[ContainerReport]) -> None:
         entry.ended_at = None
         entry.report = _newest(reports, entry)
-        now = {(one.id, one.path) for one in reports}
-        for gone in [instance for instance in entry.instances if instance not in now]:
-            _carry(entry.carried, entry.instances.pop(gone))
-        for one in reports:
-            last = entry.instances.setdefault((one.id, one.path), {})
-            for row in self.counters:
-                counts = dict(row.values(one))
-                fell = {
-                    labels: before
-                    for labels, before in last.get(row.name, {}).items()
-                    if counts.get(labels, 0) < before and labels in counts
-                }
-                if fell:  # its source began anew; what it had counted stays counted
-                    _carry(entry.carried, {row.name: fell})
-                if counts:
-                    last[row.name] = {**last.get(row.name, {}), **counts}
+        now = {(one.id, one.path): one for one in reports}
+        if entry.instances.keys() != now.keys():
+            for gone in entry.instances.keys() - now.keys():
+                _carry(entry.carried, entry.instances.pop(gone))
+            for instance in now:
+                entry.instances.setdefault(instance, {})
+        for instance, one in now.items():
+            self._count(entry, entry.instances[instance], one)
+
+    def _count(self, entry: _Entry, last: dict[str, dict[Labels, Number]], one: ContainerReport) -> None:
+        for row in self.counters:
+            counts = dict(row.values(one))
+            if not counts:
+                continue
+            before = last.get(row.name)
+            if before is None:
+                last[row.name] = counts
+                continue
+            fell = {labels: had for labels, had in before.items() if counts.get(labels, had) < had}
+            if fell:  # its source began anew; what it had counted stays counted
+                _carry(entry.carried, {row.name: fell})
+            last[row.name] = before | counts
 
     def _end(self, alive: Mapping[Key, object], living: set[Instance], scrapes: int) -> None:
         """Mark what ended, and forget what was kept long enough."""
@@ -157,8 +163,12 @@ def _carry(carried: dict[str, dict[Labels, Number]], counts: Mapping[str, Totals
 
 
 def _series(key: Key, entry: _Entry) -> Series:
-    totals: dict[str, dict[Labels, Number]] = {}
-    _carry(totals, entry.carried)
+    ended = entry.ended_at is not None
+    if len(entry.instances) == 1 and not entry.carried:
+        (totals,) = entry.instances.values()
+        return Series(key, entry.report, dict(totals), entry.created, ended)
+    sums: dict[str, dict[Labels, Number]] = {}
+    _carry(sums, entry.carried)
     for counts in entry.instances.values():
-        _carry(totals, counts)
-    return Series(key, entry.report, totals, entry.created, entry.ended_at is not None)
+        _carry(sums, counts)
+    return Series(key, entry.report, sums, entry.created, ended)

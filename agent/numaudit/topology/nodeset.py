@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import ClassVar, Self
 
@@ -72,15 +73,7 @@ class IdSet:
 
     def __str__(self) -> str:
         """The kernel's list format, `0-1,3`; the empty set is the empty string."""
-        parts: list[str] = []
-        ids = list(self)
-        start = 0
-        for index, one in enumerate(ids):
-            if index + 1 == len(ids) or ids[index + 1] != one + 1:
-                first = ids[start]
-                parts.append(str(one) if first == one else f"{first}-{one}")
-                start = index + 1
-        return ",".join(parts)
+        return _list_format(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -150,6 +143,20 @@ class CpuSet(IdSet):
 
     limit: ClassVar[int] = 1 << 16
     what: ClassVar[str] = "CPU"
+
+
+@lru_cache(maxsize=4096)
+def _list_format(ids: IdSet) -> str:
+    # Thousands of containers share a few sets.
+    parts: list[str] = []
+    ascending = list(ids)
+    start = 0
+    for index, one in enumerate(ascending):
+        if index + 1 == len(ascending) or ascending[index + 1] != one + 1:
+            first = ascending[start]
+            parts.append(str(one) if first == one else f"{first}-{one}")
+            start = index + 1
+    return ",".join(parts)
 
 
 def _shorten(text: str) -> str:
