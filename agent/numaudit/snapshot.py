@@ -31,8 +31,8 @@ class Container:
     """cgroup path inside the memory hierarchy."""
     kind: Kind
     whole: bool = True
-    """True: everything below the cgroup belongs to it. False: only what the cgroup itself holds,
-    because its children are containers of their own."""
+    """True: everything below the cgroup belongs to it. False: only what its children do not hold, because
+    they are containers of their own: what it holds itself, and what removed children left behind."""
     qos: Qos | None = None
     runtime: str | None = None
     container_id: str | None = None

@@ -229,11 +229,9 @@ def test_the_v2_root_shows_no_huge_pages_so_they_are_not_known(captured: Capture
     assert Reader(find_hierarchies(captured("huge-pages")), (2 * MIB,)).hugetlb("") is None
 
 
-def test_v1_huge_pages_are_read_with_or_without_the_groups_below(tmp_path: Path) -> None:
+def test_v1_huge_pages_are_those_of_all_groups_below(tmp_path: Path) -> None:
     text = "total=2097152 N0=2097152\nhierarchical_total=6291456 N0=6291456\n"
-    reader = _reader(tmp_path, "v1", (2 * MIB,), hugetlb__2MB__numa_stat=text)
-    assert reader.hugetlb("/a", own=True) == {0: 2 * MIB}
-    assert reader.hugetlb("/a") == {0: 6 * MIB}
+    assert _reader(tmp_path, "v1", (2 * MIB,), hugetlb__2MB__numa_stat=text).hugetlb("/a") == {0: 6 * MIB}
 
 
 def test_a_huge_page_file_that_is_empty_is_refused_rather_than_read_as_zero(tmp_path: Path) -> None:

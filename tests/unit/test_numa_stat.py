@@ -60,18 +60,17 @@ def test_huge_pages_charged_to_memory_too_are_counted_once() -> None:
     assert resident_v2(text, {0: 4 * MIB}).hugetlb == {0: 4 * MIB}
 
 
-def test_v1_counts_pages_with_or_without_the_groups_below() -> None:
-    own = resident_v1(V1, None, 4096, own=True)
-    whole = resident_v1(V1, None, 4096, own=False)
-    assert (own.anon, own.file, own.unevictable) == ({0: 0, 1: 3 << 12}, {0: 1 << 12, 1: 0}, {0: 0, 1: 2 << 12})
-    assert (whole.anon, whole.file) == ({0: 0, 1: 30 << 12}, {0: 10 << 12, 1: 0})
-    assert (own.shmem, own.kernel, own.hugetlb) == (None, None, None)
+def test_v1_counts_pages_of_all_groups_below() -> None:
+    found = resident_v1(V1, None, 4096)
+    assert (found.anon, found.file) == ({0: 0, 1: 30 << 12}, {0: 10 << 12, 1: 0})
+    assert found.unevictable == {0: 0, 1: 20 << 12}
+    assert (found.shmem, found.kernel, found.hugetlb) == (None, None, None)
 
 
-def test_huge_pages_are_in_bytes_with_or_without_the_groups_below() -> None:
+def test_huge_pages_are_in_bytes_with_those_of_the_groups_below() -> None:
+    assert hugetlb("total=2097152 N0=2097152 N1=0\n", is_v2=True) == {0: 2 * MIB, 1: 0}
     text = "total=2097152 N0=2097152 N1=0\nhierarchical_total=6291456 N0=6291456 N1=0\n"
-    assert hugetlb(text, own=True) == {0: 2 * MIB, 1: 0}
-    assert hugetlb(text, own=False) == {0: 6 * MIB, 1: 0}
+    assert hugetlb(text, is_v2=False) == {0: 6 * MIB, 1: 0}
 
 
 @pytest.mark.parametrize(
@@ -80,9 +79,9 @@ def test_huge_pages_are_in_bytes_with_or_without_the_groups_below() -> None:
 def test_a_file_that_is_empty_or_cut_short_is_refused_rather_than_read_as_zero(text: str) -> None:
     for read in (
         lambda: resident_v2(text, None),
-        lambda: resident_v1(text, None, 4096, own=False),
-        lambda: resident_v1(text, None, 4096, own=True),
-        lambda: hugetlb(text, own=True),
+        lambda: resident_v1(text, None, 4096),
+        lambda: hugetlb(text, is_v2=False),
+        lambda: hugetlb(text, is_v2=True),
     ):
         with pytest.raises(ParseError, match=r"numa_stat has no row '.*empty, cut short or foreign"):
             read()
@@ -113,8 +112,8 @@ def test_any_numa_stat_text_is_read_or_refused(text: str) -> None:
     reads: tuple[Callable[[], list[BytesByNode]], ...] = (
         lambda: list(parse(text, ("anon", "file", "total")).values()),
         lambda: [resident_v2(text, None).anon or {}],
-        lambda: [resident_v1(text, None, 4096, own=False).anon or {}],
-        lambda: [hugetlb(text, own=True)],
+        lambda: [resident_v1(text, None, 4096).anon or {}],
+        lambda: [hugetlb(text, is_v2=True)],
     )
     for read in reads:
         try:

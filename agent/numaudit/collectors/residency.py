@@ -33,33 +33,27 @@ class Residency:
         return own, self._unattributed(by_path, census, skipped)
 
     def _read_all(self, census: Census, skipped: Skipped) -> dict[str, Resident]:
-        """By path. cgroup v1 gives a group's own figure directly, v2 only with all its descendants."""
-        v1 = not self.reader.hierarchies.is_v2
+        """By path, descendants included."""
         found: dict[str, Resident] = {}
         for container in census.containers:
             try:
-                found[container.path] = self.reader.resident(container.path, own=v1 and not container.whole)
+                found[container.path] = self.reader.resident(container.path)
             except (OSError, ParseError) as error:
                 skipped.count(error)
         return found
 
     def _own(self, by_path: dict[str, Resident], path: str, children: Sequence[str]) -> Resident:
+        """What the children do not hold: the group's own, and what children that were removed left behind."""
         whole = by_path[path]
-        if not children or not self.reader.hierarchies.is_v2:
-            return whole
-        return _without(whole, [by_path[child] for child in children if child in by_path])
+        return _without(whole, [by_path[child] for child in children if child in by_path]) if children else whole
 
     def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: Skipped) -> Resident | None:
         try:
-            root = self.reader.resident("", own=True)
+            by_path = {**by_path, "/": self.reader.resident("")}
         except (OSError, ParseError) as error:
             skipped.count(error)
             return None
-        if not self.reader.hierarchies.is_v2:
-            return root
-        # Charged huge pages of the root itself are shown nowhere in cgroup v2.
-        children = [by_path[child] for child in census.children.get("/", ()) if child in by_path]
-        return _without(root, children)
+        return self._own(by_path, "/", census.children.get("/", ()))
 
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:

@@ -134,30 +134,27 @@ class Reader:
     read: Callable[[str], bytes] = read_bytes
     """Reads a file that is one record; one that keeps files open is cheaper for looking again and again."""
 
-    def resident(self, path: str, own: bool = False) -> Resident:
-        """Bytes by node and type, descendants included. `own` (v1 only): without them."""
+    def resident(self, path: str) -> Resident:
+        """Bytes by node and type, descendants included."""
         file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
         text = self._text(file)
-        hugetlb = self.hugetlb(path, own)
+        hugetlb = self.hugetlb(path)
         try:
             if self.hierarchies.is_v2:
                 return numa_stat.resident_v2(text, hugetlb)
-            return numa_stat.resident_v1(text, hugetlb, self.page_size, own)
+            return numa_stat.resident_v1(text, hugetlb, self.page_size)
         except ParseError as error:
             raise _in(file, error) from None
 
-    def hugetlb(self, path: str, own: bool = False) -> BytesByNode | None:
-        """Bytes in huge pages by node; None when the controller is absent.
-
-        v2 prints bytes with descendants (`total`); v1 `total` without and `hierarchical_total` with them.
-        """
+    def hugetlb(self, path: str) -> BytesByNode | None:
+        """Bytes in huge pages by node, descendants included; None when the controller is absent."""
         if self.hierarchies.hugetlb is None:
             return None
         sums: dict[int, int] = {}
         for size in self.huge_page_sizes:
             file = f"{self.hierarchies.hugetlb}{path}/hugetlb.{huge_page_label(size)}.numa_stat"
             try:
-                by_node = numa_stat.hugetlb(self._text(file), own or self.hierarchies.is_v2)
+                by_node = numa_stat.hugetlb(self._text(file), self.hierarchies.is_v2)
             except FileNotFoundError:
                 return None
             except ParseError as error:

@@ -14,8 +14,7 @@ from numaudit.snapshot import BytesByNode, Resident
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
 _V2_ROWS = ("anon", "file", "shmem", "hugetlb", *_KERNEL_ROWS)
-_V1_ROWS = ("anon", "file", "unevictable")
-_V1_ROWS_BELOW = tuple(f"hierarchical_{row}" for row in _V1_ROWS)
+_V1_ROWS = ("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable")
 _FIELD = re.compile(r" N(\d{1,4})=(\d{1,19})", re.ASCII)
 
 
@@ -51,24 +50,23 @@ def resident_v2(text: str, hugetlb: BytesByNode | None) -> Resident:
     )
 
 
-def resident_v1(text: str, hugetlb: BytesByNode | None, page_size: int, own: bool) -> Resident:
+def resident_v1(text: str, hugetlb: BytesByNode | None, page_size: int) -> Resident:
     """Sort the rows of v1's memory.numa_stat, which counts pages on the LRU lists.
 
     `anon` includes shmem there, and nothing tells what the unevictable pages are. Kernel memory
-    is not split by node. `own` takes the group's own rows instead of those with its descendants.
-    Raises ParseError when a row is missing that every kernel prints.
+    is not split by node. The rows are those with all descendants, also removed ones that left memory
+    behind: a group's own rows do not have that. Raises ParseError when one is missing.
     """
-    keys = _V1_ROWS if own else _V1_ROWS_BELOW
-    rows = parse(text, keys)
+    rows = parse(text, _V1_ROWS)
     anon, file, unevictable = (
-        {node: pages * page_size for node, pages in _row(rows, key, text).items()} for key in keys
+        {node: pages * page_size for node, pages in _row(rows, key, text).items()} for key in _V1_ROWS
     )
     return Resident(anon=anon, file=file, hugetlb=hugetlb, unevictable=unevictable)
 
 
-def hugetlb(text: str, own: bool) -> BytesByNode:
-    """Bytes in huge pages of one size: `total`, or v1's `hierarchical_total` with the groups below."""
-    key = "total" if own else "hierarchical_total"
+def hugetlb(text: str, is_v2: bool) -> BytesByNode:
+    """Bytes in huge pages of one size, descendants included: v2's `total`, v1's `hierarchical_total`."""
+    key = "total" if is_v2 else "hierarchical_total"
     return _row(parse(text, (key,)), key, text)
 
 
