@@ -11,6 +11,7 @@ import pytest
 from documents import without_times
 
 from numaudit.cli.main import call
+from numaudit.reports.document import KINDS, schema
 
 HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures").glob("*/sys"))
 
@@ -57,3 +58,8 @@ def test_the_topology_of_a_captured_host_is_known(
     capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
 ) -> None:
     matches_golden(f"tests/golden/{name}.topology.txt", _output(capsys, "topology", "--root", str(fixtures / name)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_in_the_documentation_is_that_of_the_program(matches_golden: MatchesGolden, kind: str) -> None:
+    matches_golden(f"docs/schemas/{kind}.schema.json", json.dumps(schema(kind), indent=2) + "\n")
