@@ -36,19 +36,23 @@ def container(
     cpus: str = "",
     mems: str = "",
     memory_max: int | None = None,
+    qos: str = "",
 ) -> Iterator[Container]:
-    """Run a busybox command as a container of a Guaranteed pod; killed and removed at the end.
+    """Run a busybox command as a container of a Guaranteed pod, or of one that is `burstable` or `besteffort`;
+    killed and removed at the end.
 
     Its cgroup is `kubepods.slice/kubepods-podUID.slice/cri-containerd-ID.scope`, with the UID's dashes as
-    underscores (the kubelet's systemd driver), and its termination log is mounted from the pod's folder below
-    /var/lib/kubelet, so mountinfo names pod and container. A fresh 32 MiB that stays in use:
-    `["dd", "if=/dev/zero", "of=/dev/null", "bs=32M"]`.
+    underscores (the kubelet's systemd driver; below a slice of its QoS where it has one). Its termination log is
+    mounted from the pod's folder below /var/lib/kubelet, so mountinfo names pod and container. A fresh 32 MiB that
+    stays in use: `["dd", "if=/dev/zero", "of=/dev/null", "bs=32M"]`.
     """
     full_id = hashlib.sha256(f"{pod_uid}/{name}".encode()).hexdigest()
     log = KUBELET_PODS / pod_uid / "containers" / name / full_id[:8]
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
-    group = CGROUPS / f"kubepods.slice/kubepods-pod{pod_uid.replace('-', '_')}.slice/cri-containerd-{full_id}.scope"
+    tier = f"kubepods-{qos}" if qos else "kubepods"
+    above = CGROUPS / "kubepods.slice" / (f"{tier}.slice" if qos else "")
+    group = above / f"{tier}-pod{pod_uid.replace('-', '_')}.slice/cri-containerd-{full_id}.scope"
     with tempfile.TemporaryDirectory(dir="/run") as folder:
         bundle = Path(folder)
         _write_bundle(bundle, command, group, log, _resources(cpus, mems, memory_max))
@@ -58,8 +62,8 @@ def container(
             yield Container(full_id, int(pid_file.read_text()), Cgroup(group))
         finally:
             _runc("delete", "--force", full_id)
-            for parent in group.parents[:2]:  # runc removes the container's own cgroup only
-                if parent.is_dir():
+            for parent in group.parents:  # runc removes the container's own cgroup only
+                if parent.is_dir() and CGROUPS in parent.parents:
                     remove_cgroup(Cgroup(parent))
 
 
