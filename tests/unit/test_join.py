@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,35 @@ def test_a_cgroup_that_no_status_knows_stays_without_a_name_and_a_promise() -> N
     found = only(joined([cgroup(1, container_id=B)], checkpoints, by_uid(pod())))
     assert found.cgroups == ()
     assert found.promise.memory == (ONE_GIB,)
+
+
+def test_what_is_left_over_in_a_settled_pod_is_its_sandbox() -> None:
+    named = complete([cgroup(1), cgroup(2, container_id=B)], by_uid(pod()))
+    assert [(one.kind, one.name) for one in named] == [("container", "db"), ("sandbox", None)]
+
+
+@pytest.mark.parametrize(
+    ("containers", "cgroups"),
+    [
+        # Started, and the status does not know it yet: it may be the new one that is left over.
+        ((PodContainer("db", "app", "running", A), PodContainer("web", "app", "waiting")), [A, B]),
+        # It restarted: the old one is gone, the new one is not in the status.
+        ((PodContainer("db", "app", "running", A),), [B]),
+        # The sandbox, and one more that nobody knows.
+        ((PodContainer("db", "app", "running", A),), [A, B, "c" * 64]),
+        # Two containers of the status claim it.
+        ((PodContainer("db", "app", "running", A), PodContainer("web", "app", "running", A)), [A, B]),
+        ((PodContainer("db", "app", "waiting"),), [B]),
+    ],
+)
+def test_what_is_left_over_in_a_pod_that_changes_may_be_a_container(
+    containers: tuple[PodContainer, ...], cgroups: list[str]
+) -> None:
+    named = complete(
+        [cgroup(number, container_id=id_) for number, id_ in enumerate(cgroups)],
+        by_uid(pod("u1", "db-0", "Running", *containers)),
+    )
+    assert {one.kind for one in named} == {"container"}
 
 
 def test_a_name_that_contradicts_the_id_is_no_name() -> None:

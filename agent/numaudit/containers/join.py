@@ -40,7 +40,30 @@ def complete(containers: Sequence[Container], pods: Pods | None) -> tuple[Contai
     if not pods:
         return tuple(containers)
     names = _names_by_id(pods)
-    return tuple([_complete(one, pods, names) for one in containers])
+    named = [_complete(one, pods, names) for one in containers]
+    sandboxes = _sandboxes(named, pods, names)
+    return tuple([replace(one, kind="sandbox") if one.id in sandboxes else one for one in named])
+
+
+def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, Key | None]) -> set[int]:
+    """The one cgroup that is left over in a pod all of whose containers run in cgroups of their own, or ended.
+
+    A pod's status never names its sandbox. While a container waits or restarts, more could be left over.
+    """
+    cgroups: dict[str, list[Container]] = {}
+    for one in named:
+        if one.kind in ("container", "sandbox") and one.pod_uid in pods:
+            cgroups.setdefault(one.pod_uid, []).append(one)
+    found: set[int] = set()
+    for uid, of_pod in cgroups.items():
+        states = {one.state for one in pods[uid].containers}
+        running = {one.container_id for one in pods[uid].containers if one.state == "running"}
+        here = {one.container_id for one in of_pod if one.name is not None}
+        rest = [one for one in of_pod if one.name is None and one.container_id not in names]
+        is_settled = running and running <= here and states <= {"running", "terminated"}
+        if is_settled and len(rest) == 1 and len(of_pod) == len(here) + 1:
+            found.add(rest[0].id)
+    return found
 
 
 def _complete(one: Container, pods: Pods, names: Mapping[str, Key | None]) -> Container:
