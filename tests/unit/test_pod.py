@@ -227,6 +227,38 @@ class TestFeatures:
         assert not gated.in_place_pod_vertical_scaling
         assert KubeletFeatures.of("1.28", {"InPlacePodVerticalScaling": True})[0].in_place_pod_vertical_scaling
 
+    @pytest.mark.parametrize(
+        ("version", "gate"),
+        [
+            ("1.28", "PodLevelResourceManagers"),
+            ("1.32", "PodLevelResourceManagers"),
+            ("1.35.9", "PodLevelResourceManagers"),
+            ("1.31", "PodLevelResources"),
+            ("1.26", "InPlacePodVerticalScaling"),
+        ],
+    )
+    def test_a_gate_that_the_version_does_not_have_stops_the_kubelet(self, version: str, gate: str) -> None:
+        for is_on in (True, False):
+            with pytest.raises(InputError, match=f"featureGates: unrecognized feature gate: {gate}; Kubernetes 1"):
+                KubeletFeatures.of(version, {gate: is_on})
+
+    def test_all_alpha_gates_are_opened_together_but_for_those_named(self) -> None:
+        assert KubeletFeatures.of("1.36", {"AllAlpha": True})[0].manages_pod_level
+        named = {"AllAlpha": True, "PodLevelResourceManagers": False}
+        assert not KubeletFeatures.of("1.36", named)[0].manages_pod_level
+        assert KubeletFeatures.of("1.32", {"AllAlpha": True})[0] == KubeletFeatures(
+            (1, 32), pod_level_resources=True, in_place_pod_vertical_scaling=True
+        )
+        assert not KubeletFeatures.of("1.36", {"AllBeta": False})[0].pod_level_resources
+        assert KubeletFeatures.of("1.28", {"AllAlpha": True})[0].in_place_pod_vertical_scaling
+
+    def test_no_version_before_its_first_has_a_gate_open(self) -> None:
+        assert not KubeletFeatures((1, 32), pod_level_resource_managers=True).manages_pod_level
+        amounts = quantities({"cpu": "1", "memory": "1Gi"})
+        of_pod = replace(pod("a", bare("app")), resources=Resources(amounts, amounts))
+        assert qos(of_pod, KubeletFeatures()) == "Guaranteed"
+        assert qos(of_pod, KubeletFeatures((1, 28))) == "BestEffort"
+
     @pytest.mark.parametrize("text", ["", "1", "latest", "1.x", "1.2345", "-1.2", "1.36x"])
     def test_other_text_is_no_version(self, text: str) -> None:
         with pytest.raises(InputError, match="not a Kubernetes version"):

@@ -100,7 +100,7 @@ def qos(pod: Pod, features: KubeletFeatures) -> QosClass:
     """
     if pod.status_qos is not None:
         return pod.status_qos
-    if features.pod_level_resources and pod.resources is not None:
+    if features.counts_pod_level and pod.resources is not None:
         parts = [pod.resources]
     else:
         parts = [one.resources for one in pod.all_containers]

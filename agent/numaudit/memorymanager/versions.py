@@ -23,9 +23,20 @@ DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST)
 _VERSION = re.compile(r"v?(\d{1,2})\.(\d{1,3})(?:[.+-].*)?", re.ASCII)
 
 
+_GATES: Mapping[str, tuple[KubernetesVersion, KubernetesVersion | None]] = {
+    "PodLevelResources": ((1, 32), (1, 34)),
+    "PodLevelResourceManagers": ((1, 36), None),
+    "InPlacePodVerticalScaling": ((1, 27), (1, 33)),
+}
+"""Gate -> the version that has it first, as alpha and off, and the first in which it is on (None = none yet)."""
+
+
 @dataclass(frozen=True, slots=True)
 class KubeletFeatures:
-    """What of a kubelet's version and feature gates changes its memory management."""
+    """What of a kubelet's version and feature gates changes its memory management.
+
+    `of` knows which gates a version has and how they stand there; the defaults here are those of 1.36.
+    """
 
     version: KubernetesVersion = LATEST
     """One of DESCRIBED."""
@@ -40,7 +51,12 @@ class KubeletFeatures:
     @property
     def manages_pod_level(self) -> bool:
         """Are pods with pod-level resources given exclusive memory and CPUs at all?"""
-        return self.pod_level_resources and self.pod_level_resource_managers
+        return self.counts_pod_level and self.pod_level_resource_managers and self.version >= (1, 36)
+
+    @property
+    def counts_pod_level(self) -> bool:
+        """Do pod-level resources decide a pod's quality of service?"""
+        return self.pod_level_resources and self.version >= (1, 32)
 
     @property
     def knows_sidecars(self) -> bool:
@@ -57,16 +73,17 @@ class KubeletFeatures:
         """The features of a version ("v1.36.2", "1.28") with `featureGates`, and a notice or None.
 
         The notice tells that the version behaves as another one here. Gates that do not matter to
-        memory management are ignored. Raises InputError when the text is no version.
+        memory management are ignored. Raises InputError when the text is no version, and for one of
+        the gates that matter where the version does not have it: such a kubelet does not start.
         """
         real = parse_version(version)
         described, notice = nearest_described(real)
-        gates = gates or {}
+        stands = {name: _stands(name, real, gates or {}) for name in _GATES}
         features = cls(
             described,
-            pod_level_resources=gates.get("PodLevelResources", real >= (1, 34)),
-            pod_level_resource_managers=gates.get("PodLevelResourceManagers", False),
-            in_place_pod_vertical_scaling=gates.get("InPlacePodVerticalScaling", False) and real < (1, 33),
+            pod_level_resources=stands["PodLevelResources"],
+            pod_level_resource_managers=stands["PodLevelResourceManagers"],
+            in_place_pod_vertical_scaling=stands["InPlacePodVerticalScaling"] and real < (1, 33),
         )
         return features, notice
 
@@ -89,6 +106,20 @@ def nearest_described(version: KubernetesVersion) -> tuple[KubernetesVersion, st
     if described == version:
         return described, None
     return described, f"Kubernetes {_text(version)} is taken for {_text(described)}, whose kubelet is known exactly"
+
+
+def _stands(name: str, version: KubernetesVersion, gates: Mapping[str, bool]) -> bool:
+    """Is the gate open in this version? AllAlpha and AllBeta stand for all gates of a kind that are not named."""
+    first, on_since = _GATES[name]
+    if version < first:
+        if name in gates:
+            raise InputError(
+                f"featureGates: unrecognized feature gate: {name}; Kubernetes {_text(version)} does not have it "
+                f"and would not start, {_text(first)} is the first that has: leave it out"
+            )
+        return False
+    is_on = on_since is not None and version >= on_since
+    return gates.get(name, gates.get("AllBeta" if is_on else "AllAlpha", is_on))
 
 
 def _text(version: KubernetesVersion) -> str:
