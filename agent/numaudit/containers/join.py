@@ -52,7 +52,7 @@ def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, Key |
     """
     cgroups: dict[str, list[Container]] = {}
     for one in named:
-        if one.kind in ("container", "sandbox") and one.pod_uid in pods:
+        if one.kind in ("container", "sandbox") and one.pod_uid is not None and one.pod_uid in pods:
             cgroups.setdefault(one.pod_uid, []).append(one)
     found: set[int] = set()
     for uid, of_pod in cgroups.items():

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ from numaudit.memorymanager.manager import NodeState, admit, fresh_state, start
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.pod_manifest import read_pod
 from workload import MIB, eventually
+
+Document = dict[str, list[dict[str, Any]]]
 
 HELD = 32 * MIB
 CONFIGURATION = {
@@ -149,9 +152,9 @@ def verdicts(capsys: pytest.CaptureFixture[str], everyone: Mapping[str, Patient]
     return found
 
 
-def look(capsys: pytest.CaptureFixture[str]) -> dict[str, list[dict[str, dict[str, str]]]]:
+def look(capsys: pytest.CaptureFixture[str]) -> Document:
     assert call(["report", "-o", "json"]) == 0
-    document: dict[str, list[dict[str, dict[str, str]]]] = json.loads(capsys.readouterr().out)
+    document: Document = json.loads(capsys.readouterr().out)
     return document
 
 
@@ -173,14 +176,14 @@ def test_the_kubelet_would_start_with_these_promises_until_its_huge_pages_change
     assert ward
     pool = Path("/sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")
     before = pool.read_text()
-    (memory,) = [one for one in look(capsys)["checkpoints"] if str(one["file"]) == MEMORY]
+    (memory,) = [one for one in look(capsys)["checkpoints"] if one["file"] == MEMORY]
     assert (memory["valid"], memory["starts_now"], memory["starts_after_reboot"]) == (True, "yes", "at risk")
     pool.write_text(str(int(before) + 2))
     try:
         report = look(capsys)
     finally:
         pool.write_text(before)
-    (memory,) = [one for one in report["checkpoints"] if str(one["file"]) == MEMORY]
+    (memory,) = [one for one in report["checkpoints"] if one["file"] == MEMORY]
     assert (memory["valid"], memory["starts_now"]) == (False, "no")
-    (unsafe,) = [one for one in report["findings"] if str(one["name"]) == "restart-unsafe"]
+    (unsafe,) = [one for one in report["findings"] if one["name"] == "restart-unsafe"]
     assert "huge-pages-changed" in unsafe["message"]
