@@ -46,9 +46,13 @@ Examples:
     "--duration",
     type=Duration(),
     metavar="TIME",
-    help="Measure for so long (10s, 1m) where containers run and from which nodes they are given pages, by BPF.",
+    help="Measure for so long (10s, 1m) where containers run and from which nodes they get and use memory, by BPF.",
 )
-@click.option("--matrix", is_flag=True, help="Show given pages by CPU's node and page's node; needs --duration.")
+@click.option(
+    "--matrix",
+    is_flag=True,
+    help="Show given pages and sampled accesses by CPU's node and memory's node; needs --duration.",
+)
 @click.option(
     "--fail-below",
     type=click.FloatRange(0, 1),
@@ -86,6 +90,7 @@ def command(
         report_tables.print_report(report, out, wide=output == "wide")
         if matrix:
             report_tables.print_matrix(report, out)
+            report_tables.print_accesses(report, out)
     return EXIT_FINDINGS if fail_below is not None and _below(report, fail_below) else 0
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.evaluation.report import ContainerReport, Report
-from numaudit.reports.container_table import container_table, display_name, has_cpu_time, judged_bytes
+from numaudit.reports.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
 from numaudit.reports.terminal import UNKNOWN, new_table, print_table, printable, share, size
 
 _SMALL = 1 << 20
@@ -43,6 +43,26 @@ def print_matrix(report: Report, out: Console) -> None:
         columns = [*nodes, None] if unknown else [*nodes]
         for cpu in sorted({cpu for cpu, _ in given}):
             table.add_row(f"N{cpu}", *(size(given.get((cpu, page), 0)) for page in columns))
+        print_table(table, out)
+
+
+def print_accesses(report: Report, out: Console) -> None:
+    """Samples of each container's accesses: from the CPU's node (rows) to the memory's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.hint_faults:
+            continue
+        counts: dict[tuple[int, int], int] = {}
+        for kind in one.hint_faults:
+            pair = (kind.cpu_numa_node, kind.numa_node)
+            counts[pair] = counts.get(pair, 0) + kind.faults
+        moved = sum(kind.faults for kind in one.hint_faults if "migrated" in kind.flags)
+        out.print()
+        title = f"accesses of {display_name(one)} by NUMA hint faults, by CPU's node and memory's node"
+        out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
+        table = new_table("CPU ON", *(f">N{node}" for node in nodes))
+        for cpu in sorted({cpu for cpu, _ in counts}):
+            table.add_row(f"N{cpu}", *(str(counts.get((cpu, node), 0)) for node in nodes))
         print_table(table, out)
 
 
@@ -81,6 +101,14 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
                 "dim",
             )
         )
+    if has_samples(report):
+        out.print(
+            Text(
+                "SAMPLED REMOTE = share of the sampled accesses that went to another node, with its 95 % interval; "
+                "- = no samples; ? = samples that do not tell a share fairly, as of a process with one thread.",
+                "dim",
+            )
+        )
     _print_judgements(report, shown, out)
     for unknown in report.unknown:
         out.print(Text(f"not known: {unknown.what}: {printable(unknown.reason)}", "yellow"))
@@ -103,7 +131,8 @@ def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Con
             for cause in one.verdict.causes:
                 out.print(Text(f"    {cause.cause}: {printable(cause.evidence)}", "dim"))
     for finding in report.findings:
-        subject = f"{finding.pod_uid}/{finding.container}: " if finding.pod_uid else ""
+        subject = "/".join(part for part in (finding.pod_uid, finding.container) if part)
+        subject = f"{subject}: " if subject else ""
         out.print(Text(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", "yellow"))
         out.print(Text(f"    {finding.remedy}", "dim"))
     for refused in report.rejections:

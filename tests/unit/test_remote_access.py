@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from numaudit.evaluation.access import accesses, failed_moves, remote_shares, wilson
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.build import build
 from numaudit.evaluation.findings import find
-from numaudit.snapshot import Container, ContainerId, HintFault, Migrated, MigratedPages, Resident, Sampled, Snapshot
+from numaudit.evaluation.report import Report
+from numaudit.reports.report_tables import print_accesses, print_report
+from numaudit.snapshot import (
+    Container,
+    ContainerId,
+    HintFault,
+    Migrated,
+    MigratedPages,
+    NodeMemory,
+    Resident,
+    Sampled,
+    Snapshot,
+)
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 
@@ -37,6 +51,7 @@ def look(
         machine=MACHINE,
         cgroup_mode="v2",
         containers=(WEB,),
+        nodes=(NodeMemory(0, None, None, Resident()), NodeMemory(1, None, None, Resident())),
         resident={WEB.id: Resident(anon={0: 300, 1: 100})},
         hint_faults=None if faults is None else {WEB.id: Sampled(faults, single_threaded, is_scanned)},
         migrated=None if migrated is None else {WEB.id: Migrated(migrated, {})},
@@ -64,9 +79,11 @@ def test_an_interval_holds_its_share_and_is_wider_than_that_of_independent_sampl
     whole = part + rest
     lower, upper = wilson(part, whole)
     alone = wilson(part, whole, design_effect=1)
-    assert 0 <= lower <= alone[0] <= alone[1] <= upper <= 1
+    rounding = 1e-9
+    assert 0 <= lower <= alone[0] + rounding
+    assert alone[1] - rounding <= upper <= 1
     if whole:
-        assert lower - 1e-9 <= part / whole <= upper + 1e-9
+        assert alone[0] - rounding <= part / whole <= alone[1] + rounding
 
 
 def test_a_page_that_was_brought_home_was_remote_when_it_was_used() -> None:
@@ -165,3 +182,35 @@ def test_memory_that_heals_is_no_finding(faults: Mapping[HintFault, int]) -> Non
 
 def test_a_container_that_could_not_heal_long_ago_is_no_finding_now() -> None:
     assert find(look({STUCK_FAULT: 5000}), before=look({STUCK_FAULT: 5000})) == ()
+
+
+def _table(snapshot: Snapshot, print_: Callable[[Report, Console], None]) -> str:
+    out = io.StringIO()
+    print_(build(snapshot), Console(file=out, width=200, highlight=False, markup=False))
+    return out.getvalue()
+
+
+def test_the_table_shows_the_sampled_share_with_its_interval_and_the_finding_with_its_subject() -> None:
+    text = _table(
+        look({STUCK_FAULT: 3000, LOCAL_FAULT: 1000}), lambda report, out: print_report(report, out, wide=True)
+    )
+    assert "SAMPLED REMOTE" in text
+    assert "75.0% (73.1-76.8)" in text
+    assert "cannot-heal: /web: NUMA balancing could not bring 3000 pages" in text
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "cell"),
+    [(look({}), "-"), (look({STUCK_FAULT: 5000}, single_threaded=True), "?")],
+    ids=["no samples", "not fair"],
+)
+def test_a_share_that_is_not_told_is_a_dash_or_a_question_mark(snapshot: Snapshot, cell: str) -> None:
+    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
+    (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
+    assert row.split()[-3] == cell
+
+
+def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:
+    text = _table(look({STUCK_FAULT: 3000, LOCAL_FAULT: 1000, HEALED_FAULT: 5}), print_accesses)
+    assert "by CPU's node and memory's node; 5 were brought to the CPU's node by that" in text
+    assert [line.split() for line in text.splitlines() if line.startswith("N0")] == [["N0", "1005", "3000"]]

@@ -1,0 +1,277 @@
+"""From where memory is used, as the kernel's samples and migrations tell it on a machine with four nodes.
+
+NUMA balancing scans often here (every 0.2-1 s), so that a few seconds of work give thousands of samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from numaudit.agent import Observer
+from numaudit.evaluation.access import accesses
+from numaudit.evaluation.findings import find
+from numaudit.kernel.host import Host
+from numaudit.probes import loader
+from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.session import Session
+from numaudit.snapshot import ContainerId, HintFault, Snapshot
+from workload import MIB, Cgroup, cgroup, eventually, worker
+
+SIZE = 8 * MIB
+PAGES = SIZE // 4096
+ENOUGH = 1200
+"""Samples; the guest takes a few hundred in a second, and 1000 are needed for a share."""
+BALANCING = Path("/proc/sys/kernel/numa_balancing")
+Faults = dict[HintFault, int]
+
+
+@pytest.fixture(scope="module")
+def observer() -> Observer:
+    return Observer.of(Host())
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session.open(Host(), cgroups=500, nodes=16) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def balancing(value: str) -> Iterator[None]:
+    before = BALANCING.read_text()
+    BALANCING.write_text(value)
+    try:
+        yield
+    finally:
+        BALANCING.write_text(before)
+
+
+def faults_of(session: Session, group: Cgroup, before: HintFaultsByNode) -> Faults:
+    return dict(session.read_hint_faults().since(before).faults.get(group.id, {}))
+
+
+def seen(session: Session, group: Cgroup, before: HintFaultsByNode, at_least: int, timeout: float = 30) -> Faults:
+    """The cgroup's faults once there are so many."""
+
+    def enough() -> Faults:
+        faults = faults_of(session, group, before)
+        assert sum(faults.values()) >= at_least, faults
+        return faults
+
+    return eventually(enough, timeout)
+
+
+def share(faults: Faults, of: Callable[[HintFault], bool]) -> float:
+    return sum(count for fault, count in faults.items() if of(fault)) / sum(faults.values())
+
+
+def look_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapshot, ContainerId]:
+    return observer.look(session=session), ContainerId(group.id)
+
+
+def test_every_probe_of_accesses_runs_here(session: Session) -> None:
+    texts = {one.probe: one.text for one in loader.diagnose(session.outcomes)}
+    assert texts["hint_faults"] == "runs"
+    assert texts["migrations"] == "runs"
+
+
+def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Session, observer: Observer) -> None:
+    with cgroup("numaudit-lab/local", cpus="0", mems="0") as group, worker(group, SIZE, threads=3) as running:
+        before = session.read_hint_faults()
+        running.order("touch")
+        faults = seen(session, group, before, at_least=ENOUGH)
+        assert share(faults, lambda fault: not fault.is_remote) > 0.97, faults
+        snapshot, key = look_of(observer, session, group)
+        container = next(one for one in snapshot.containers if one.id == key)
+        found = accesses(snapshot, container)[0]
+        assert found.source == "hint_faults"
+        assert found.remote_ratio is not None and found.upper is not None
+        assert found.remote_ratio < 0.03 and found.upper < 0.1
+        assert "cannot-heal" not in {one.name for one in find(snapshot) if one.container_id == key}
+
+
+@pytest.mark.parametrize(("mems", "node"), [("1", 1), ("3", 3)])
+def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
+    session: Session, observer: Observer, mems: str, node: int
+) -> None:
+    with cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group, worker(group, SIZE, threads=3) as running:
+        before = session.read_hint_faults()
+        running.order("touch")
+        faults = seen(session, group, before, at_least=ENOUGH)
+        assert share(faults, lambda fault: (fault.cpu_node, fault.memory_node) == (0, node)) > 0.97, faults
+        assert share(faults, lambda fault: fault.could_not_move) > 0.9, faults
+        snapshot, key = look_of(observer, session, group)
+        container = next(one for one in snapshot.containers if one.id == key)
+        found = accesses(snapshot, container)[0]
+        assert found.remote_ratio is not None and found.lower is not None
+        assert found.remote_ratio > 0.97 and found.lower > 0.9
+        assert "cannot-heal" in {one.name for one in find(snapshot) if one.container_id == key}
+        assert snapshot.migrated is not None
+        assert snapshot.migrated[key].pages["numa_misplaced"].failed >= ENOUGH // 2
+
+
+def test_a_process_with_one_thread_has_remote_samples_but_no_ratio(session: Session, observer: Observer) -> None:
+    with cgroup("numaudit-lab/single", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+        before = session.read_hint_faults()
+        running.order("touch")
+        faults = seen(session, group, before, at_least=ENOUGH)
+        assert share(faults, lambda fault: fault.is_remote) > 0.97, faults
+        snapshot, key = look_of(observer, session, group)
+        container = next(one for one in snapshot.containers if one.id == key)
+        found = accesses(snapshot, container)[0]
+        assert found.remote_ratio is None
+        assert found.reason is not None and "one thread" in found.reason
+
+
+def test_local_memory_of_a_process_with_one_thread_gives_no_samples(session: Session) -> None:
+    with cgroup("numaudit-lab/quiet", cpus="0", mems="0") as group, worker(group, SIZE) as running:
+        before = session.read_hint_faults()
+        running.order("touch")
+        time.sleep(3)
+        faults = faults_of(session, group, before)
+        assert sum(faults.values()) < PAGES // 20, faults
+
+
+def test_memory_bound_by_a_policy_gives_no_samples(session: Session) -> None:
+    with (
+        cgroup("numaudit-lab/bound", cpus="0") as group,
+        worker(group, SIZE, policy="bind", nodes=[1], threads=3) as running,
+    ):
+        before = session.read_hint_faults()
+        running.order("touch")
+        time.sleep(3)
+        assert running.bytes_by_node() == {1: SIZE}
+        faults = faults_of(session, group, before)
+        remote = sum(count for fault, count in faults.items() if fault.memory_node == 1)
+        assert remote < PAGES // 20, faults
+
+
+def test_half_and_half_is_half(session: Session) -> None:
+    """Memory of nodes 0 and 1 in equal parts, used from node 0; balancing may not move it."""
+    with (
+        cgroup("numaudit-lab/half", cpus="0", mems="0") as near,
+        cgroup("numaudit-lab/other-half", cpus="0", mems="1") as far,
+        worker(near, SIZE, threads=3) as one,
+        worker(far, SIZE, threads=3) as other,
+    ):
+        before = session.read_hint_faults()
+        for running in (one, other):
+            running.order("touch")
+        for group, node in ((near, 0), (far, 1)):
+            faults = seen(session, group, before, at_least=ENOUGH)
+            assert share(faults, lambda fault, node=node: fault.memory_node == node) > 0.97, faults  # type: ignore[misc]
+
+
+def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: Session, observer: Observer) -> None:
+    with cgroup("numaudit-lab/healing", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+        before, moved_before = session.read_hint_faults(), session.read_migrations()
+        group.write("cpuset.mems", "0-1")
+        running.order("touch")
+
+        def is_home() -> None:
+            assert running.bytes_by_node().get(0, 0) > SIZE * 0.95
+
+        eventually(is_home, timeout=30)
+        running.order("sleep")
+        faults = faults_of(session, group, before)
+        healed = sum(count for fault, count in faults.items() if fault.has_moved and fault.cpu_node == 0)
+        assert PAGES * 0.9 < healed < PAGES * 1.6, faults
+        assert all(fault.is_remote for fault in faults if fault.has_moved)
+        moved = session.read_migrations().since(moved_before).succeeded[group.id]["numa_misplaced"]
+        assert PAGES * 0.9 < moved < PAGES * 1.6
+        snapshot, key = look_of(observer, session, group)
+        assert "cannot-heal" not in {one.name for one in find(snapshot) if one.container_id == key}
+
+
+def test_two_containers_on_one_cpu_are_not_mixed_up(session: Session) -> None:
+    with (
+        cgroup("numaudit-lab/near", cpus="2", mems="2") as near,
+        cgroup("numaudit-lab/far", cpus="2", mems="0") as far,
+        worker(near, SIZE, threads=2) as one,
+        worker(far, SIZE, threads=2) as other,
+    ):
+        before = session.read_hint_faults()
+        one.order("touch")
+        other.order("touch")
+        local = seen(session, near, before, at_least=ENOUGH)
+        remote = seen(session, far, before, at_least=ENOUGH)
+        assert share(local, lambda fault: (fault.cpu_node, fault.memory_node) == (2, 2)) > 0.97, local
+        assert share(remote, lambda fault: (fault.cpu_node, fault.memory_node) == (2, 0)) > 0.97, remote
+
+
+def test_samples_are_absent_while_balancing_is_off_and_come_back(session: Session, observer: Observer) -> None:
+    with cgroup("numaudit-lab/toggled", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
+        running.order("touch")
+        with balancing("0"):
+            snapshot = observer.look(session=session)
+            assert snapshot.hint_faults is None
+            (why,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
+            assert why.state == "unavailable" and "numa_balancing is 0" in (why.reason or "")
+        before = session.read_hint_faults()
+        seen(session, group, before, at_least=ENOUGH)
+        assert observer.look(session=session).hint_faults is not None
+
+
+def test_the_kernels_own_counters_agree_with_the_samples(session: Session, observer: Observer) -> None:
+    """Per cgroup the kernel counts since Linux 6.12; it counts a page's owner, which here is the one who uses it."""
+    with cgroup("numaudit-lab/counted", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
+        before, own_before = session.read_hint_faults(), _own(observer, group)
+        running.order("touch")
+        seen(session, group, before, at_least=ENOUGH)
+        running.order("sleep")
+        time.sleep(0.5)
+        faults = sum(faults_of(session, group, before).values())
+        snapshot = observer.look()
+        assert snapshot.balancing is not None
+        assert snapshot.balancing.host["numa_hint_faults"] >= faults
+        if not own_before:
+            assert "numa_hint_faults" not in (group.path / "memory.stat").read_text()
+            return
+
+        def agree() -> None:
+            counted = _own(observer, group)["numa_hint_faults"] - own_before["numa_hint_faults"]
+            assert counted == pytest.approx(faults, rel=0.1)
+
+        eventually(agree, timeout=10)
+
+
+def test_a_changed_cpuset_moves_pages_in_the_name_of_a_kernel_worker(session: Session) -> None:
+    with cgroup("numaudit-lab/ordered", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+        before = session.read_migrations()
+        group.write("cpuset.mems", "0")
+        assert running.bytes_by_node() == {0: SIZE}
+        added = session.read_migrations().since(before)
+        moved = {cgroup: row.get("syscall_or_cpuset", 0) for cgroup, row in added.succeeded.items()}
+        assert sum(moved.values()) >= PAGES
+        assert moved.get(group.id, 0) < PAGES // 10
+
+
+def test_two_hundred_cgroups_that_come_and_go_leave_nothing_behind(session: Session, observer: Observer) -> None:
+    with cgroup("numaudit-lab/stays", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
+        before = session.read_hint_faults()
+        running.order("touch")
+        parent = group.path.parent
+        for number in range(200):
+            child = parent / f"brief-{number}"
+            child.mkdir()
+            if number % 20 == 0:
+                assert observer.look(session=session).hint_faults is not None
+            child.rmdir()
+        faults = seen(session, group, before, at_least=ENOUGH)
+        assert share(faults, lambda fault: fault.memory_node == 1) > 0.97
+        observer.look(session=session)
+        alive = {path.stat().st_ino for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()}
+        assert set(session.read_hint_faults().faults) <= alive | {1}
+
+
+def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
+    """What the kernel itself counts of a cgroup; it adds it up every few seconds only."""
+    time.sleep(2.5)
+    counted = observer.look().balancing
+    assert counted is not None
+    return counted.by_container.get(ContainerId(group.id), {})
