@@ -46,9 +46,9 @@ class ProcessMappings:
     def _read(self, processes: Sequence[int], deadline: float, skipped: Skipped) -> Mappings:
         sums = numa_maps.MappedBytes()
         done = gone = 0
-        for pid in processes:
+        for position, pid in enumerate(processes):
             if monotonic() > deadline:
-                skipped.lose(len(processes) - done - gone, f"the time budget of {self.budget:g} s ran out")
+                skipped.lose(len(processes) - position, f"the time budget of {self.budget:g} s ran out")
                 break
             try:
                 sums.add(numa_maps.read(self.host, pid))
