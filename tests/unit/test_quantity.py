@@ -167,6 +167,33 @@ def test_an_eviction_percentage_is_of_the_capacity_in_the_kubelets_32_bit_float(
             eviction_threshold(text, 1)
 
 
+@pytest.mark.parametrize(
+    "text", [" 5%", "5 %", "5% ", "٥%", "5\n%", "_5%", "5_%", "1__0%", "%", "0x10%", "nan%", "inf%"]
+)
+def test_a_percentage_is_a_number_without_spaces_in_plain_digits(text: str) -> None:
+    with pytest.raises(ParseError, match=r"percentage|quantity"):
+        eviction_threshold(text, 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("+5%", 50), ("5.%", 50), (".5%", 4), ("5e1%", 500), ("1_0%", 100), ("5%%", 50)]
+)
+def test_a_percentage_may_be_written_in_all_ways_of_a_go_number(text: str, amount: int) -> None:
+    assert eviction_threshold(text, 1000).value == amount
+
+
+def test_a_threshold_of_0_or_100_percent_is_no_threshold() -> None:
+    assert eviction_threshold("0%", 1000).value == 0
+    assert eviction_threshold("100%", 1000).value == 0
+    assert eviction_threshold("99%", 1000).value == 990
+
+
+@pytest.mark.parametrize("text", ["0", "0Mi", "-1Mi"])
+def test_a_threshold_in_bytes_is_positive(text: str) -> None:
+    with pytest.raises(ParseError, match="must be positive"):
+        eviction_threshold(text, 1000)
+
+
 @given(st.integers(-(10**12), 10**12), st.sampled_from(SUFFIXES))
 def test_the_canonical_form_is_the_same_amount(number: int, suffix: str) -> None:
     quantity = Quantity.parse(f"{number}{suffix}")

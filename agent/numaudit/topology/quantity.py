@@ -20,6 +20,8 @@ NANO = 10**9
 MAX_INT64 = 2**63 - 1
 
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*[+-]?[0-9]*)", re.ASCII)
+_DIGITS = "[0-9](?:_?[0-9])*"
+_GO_FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]{1,4})", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -157,15 +159,22 @@ def node_allocatable_reservation(
 def eviction_threshold(text: str, capacity: int) -> Quantity:
     """A threshold as bytes: a quantity, or a percentage of `capacity` bytes. Raises ParseError.
 
-    The kubelet keeps the percentage as a 32-bit float, so 10 % of 1000 bytes need not be 100.
+    The kubelet keeps the percentage as a 32-bit float, so 10 % of 1000 bytes need not be 100, and it
+    passes over `0%` and `100%`. Percentages are decimal numbers as Go's strconv.ParseFloat reads them;
+    its hexadecimal ones and NaN are refused here.
     Source: pkg/kubelet/eviction/helpers.go, pkg/kubelet/eviction/api/types.go.
     """
     if not text.endswith("%"):
-        return Quantity.parse(text)
-    try:
-        percentage = float(text.removesuffix("%"))
-    except ValueError:
-        raise ParseError(f"not a percentage such as 5%: {_shorten(text)!r}") from None
+        threshold = Quantity.parse(text)
+        if threshold.nano <= 0:
+            raise ParseError(f"eviction threshold memory.available must be positive: {threshold}")
+        return threshold
+    if text in ("0%", "100%"):
+        return ZERO
+    number = text.rstrip("%")
+    if not _GO_FLOAT.fullmatch(number):
+        raise ParseError(f"not a percentage such as 5%: {_shorten(text)!r}")
+    percentage = float(number)
     if not 0 <= percentage <= 100:
         raise ParseError(f"a percentage of the capacity is within 0%..100%: {_shorten(text)!r}")
     return Quantity.of(int(capacity * _float32(_float32(percentage) / 100)))
