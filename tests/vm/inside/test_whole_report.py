@@ -1,0 +1,116 @@
+"""The report of a four-node machine: where bytes are, from where they were given, and that the accounts agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from numaudit.agent import Observer
+from numaudit.cli.report import observe
+from numaudit.evaluation.report import ContainerReport, Report
+from numaudit.kernel.host import Host
+from workload import MIB, Cgroup, Worker, cgroup, eventually, worker
+
+SIZE = 32 * MIB
+OVERHEAD = 8 * MIB
+"""The worker's interpreter, beside its `SIZE` bytes."""
+
+
+@pytest.fixture(scope="module")
+def observer() -> Observer:
+    return Observer.of(Host())
+
+
+@pytest.fixture(scope="module")
+def measured(observer: Observer) -> Iterator[Report]:
+    """One report of three workloads on CPU 0, which is on node 0, while they refill their memory."""
+    with (
+        cgroup("numaudit-report/aligned", cpus="0", mems="0") as aligned,
+        cgroup("numaudit-report/misaligned", cpus="0", mems="1") as misaligned,
+        cgroup("numaudit-report/split", cpus="0", mems="0-1") as split,
+        worker(aligned, SIZE) as first,
+        worker(misaligned, SIZE) as second,
+        worker(split, SIZE, policy="interleave", nodes=[0, 1]) as third,
+    ):
+        for one in (first, second, third):
+            one.order("touch")
+        yield observe(observer, 5.0, 3.0)
+
+
+def found(report: Report, name: str) -> ContainerReport:
+    (one,) = [one for one in report.containers if one.path == f"/numaudit-report/{name}"]
+    return one
+
+
+def anon(container: ContainerReport) -> dict[int, int]:
+    return {row.numa_node: row.anon or 0 for row in container.resident or ()}
+
+
+def test_an_aligned_workload_has_no_remote_byte_and_none_is_expected(measured: Report) -> None:
+    one = found(measured, "aligned")
+    assert SIZE <= anon(one)[0] < SIZE + OVERHEAD
+    assert one.remote_bytes == 0
+    assert one.expected_remote_ratio == 0
+
+
+def test_a_misaligned_workload_is_remote_with_every_byte(measured: Report) -> None:
+    one = found(measured, "misaligned")
+    assert SIZE <= anon(one)[1] < SIZE + OVERHEAD
+    assert one.remote_bytes == one.judged_bytes
+    assert one.expected_remote_ratio == 1
+    assert one.verdict is not None
+    assert [cause.cause for cause in one.verdict.causes] == ["cpuset"]
+
+
+def test_a_split_workload_is_expected_remote_by_the_share_of_its_bytes_elsewhere(measured: Report) -> None:
+    one = found(measured, "split")
+    by_node = anon(one)
+    assert by_node[1] == pytest.approx(SIZE / 2, abs=MIB)
+    assert one.expected_remote_ratio == pytest.approx(by_node[1] / sum(by_node.values()), abs=0.02)
+    assert one.verdict is not None
+    assert "mempolicy" in [cause.cause for cause in one.verdict.causes]
+
+
+def test_three_workloads_on_one_cpu_share_its_time(measured: Report) -> None:
+    seconds = [sum(row.seconds for row in found(measured, name).cpu_seconds or ()) for name in
+               ("aligned", "misaligned", "split")]  # fmt: skip
+    assert all(one > 0.3 for one in seconds)
+    assert sum(seconds) < 12
+
+
+def test_the_nodes_count_what_the_containers_and_the_root_group_count(observer: Observer, measured: Report) -> None:
+    def accounts_agree() -> None:
+        report = observe(observer, 5.0, None)
+        total = {node.numa_node: node.total_bytes or 0 for node in report.nodes}
+        assert len(report.residual) == len(total) == 4
+        for row in report.residual:
+            assert abs(row.residual_bytes) <= max(0.02 * total[row.numa_node], 4 * MIB), row
+
+    eventually(accounts_agree, timeout=15)
+
+
+def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer) -> None:
+    with cgroup("numaudit-report/moved", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+        before = _bytes(observer, group, running)
+        group.write("cpuset.mems", "2")
+
+        def moved() -> ContainerReport:
+            one = found(observe(observer, 5.0, None), "moved")
+            assert anon(one)[2] >= SIZE
+            return one
+
+        after = eventually(moved, timeout=20)
+    assert before[1] >= SIZE
+    assert anon(after)[1] < MIB
+    assert after.allowed_memory_nodes == "2"
+
+
+def _bytes(observer: Observer, group: Cgroup, running: Worker) -> dict[int, int]:
+    def settled() -> dict[int, int]:
+        by_node = anon(found(observe(observer, 5.0, None), group.path.name))
+        assert by_node[1] >= SIZE
+        return by_node
+
+    assert running.bytes_by_node()[1] >= SIZE
+    return eventually(settled)
