@@ -46,13 +46,9 @@ static __always_inline void page_alloc_count_failure(u64 cgroup_id)
 
 static __always_inline u16 page_alloc_node(u64 pfn)
 {
-	u64 block = pfn >> PAGE_ALLOC_BLOCK_SHIFT;
-	u32 index = block;
-	u16 *node;
+	u32 block = pfn >> PAGE_ALLOC_BLOCK_SHIFT;
+	u16 *node = page_alloc_node_of_block.lookup(&block);
 
-	if (block >= PAGE_ALLOC_BLOCKS)
-		return PAGE_ALLOC_NODE_UNKNOWN;
-	node = page_alloc_node_of_block.lookup(&index);
 	return node ? *node : PAGE_ALLOC_NODE_UNKNOWN;
 }
 

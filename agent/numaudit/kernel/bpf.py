@@ -34,6 +34,7 @@ class Command(IntEnum):
     MAP_LOOKUP_BATCH = 24
     MAP_LOOKUP_AND_DELETE_BATCH = 25
     MAP_UPDATE_BATCH = 26
+    ENABLE_STATS = 32
 
 
 class ProgramType(IntEnum):

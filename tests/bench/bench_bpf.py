@@ -1,0 +1,292 @@
+"""What the BPF probes cost: nanoseconds for each event, reading the maps, memory, start.
+
+Run as root: python tests/bench/bench_bpf.py [REPETITIONS]. It fails when a goal is missed. Nanoseconds are the kernel's
+own (run_time_ns / run_cnt), less those of an empty program on the same hook in the same run; milliseconds are of CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from numaudit.kernel import bpf, perf_event
+from numaudit.kernel.bpf import Command, ProgramType
+from numaudit.kernel.bpf_map import Entries, Map
+from numaudit.kernel.cgroup import find_hierarchies
+from numaudit.kernel.host import Host
+from numaudit.probes import cpu_time, loader, page_alloc
+from numaudit.probes.cpu_time import CpuTime
+from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.page_alloc import PageAlloc
+from numaudit.probes.reasons import Refusal
+
+HOST = Host()
+MIB = 1 << 20
+TOUCH = Path(__file__).parents[1] / "vm/inside/touch.py"
+EMPTY = """
+int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
+int empty_event(void *ctx) { return 0; }
+"""
+_JOIN = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"']
+FIRST_VALUE = """
+import sys, time
+begin = time.monotonic()
+from numaudit.kernel.host import Host
+from numaudit.probes.session import Session
+session = Session.open(Host(), cgroups=1000, nodes=2, probes=("page_alloc", "cpu_time"))
+session.read_page_alloc(), session.read_cpu_time()
+seconds = time.monotonic() - begin
+status = open("/proc/self/status").read()
+print(seconds, status.split("VmRSS:")[1].split()[0], status.split("VmHWM:")[1].split()[0])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measurement and the goal for what is above the floor."""
+
+    what: str
+    value: float
+    goal: float
+    unit: str
+    floor: float = 0
+
+
+def main() -> int:
+    os.nice(-19)  # what others run beside us empties the caches
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; the best of each line counts", flush=True)
+    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    missed = 0
+    with ExitStack() as stack:
+        loaded = _load(stack)
+        figures: list[Callable[[], Iterator[Figure]]] = [
+            lambda: _page_alloc(loaded),
+            lambda: _cpu_time(loaded),
+            lambda: _read_out(loaded["read"]),
+            _recorded,
+            _start,
+        ]
+        for measure in figures:
+            runs = [list(measure()) for _ in range(repetitions)]
+            missed += sum(_show(same) for same in zip(*runs, strict=True))
+    return 1 if missed else 0
+
+
+def _show(same: Sequence[Figure]) -> bool:
+    """Print the best of several runs; is the goal missed?"""
+    first, best, floor = same[0], min(one.value for one in same), min(one.floor for one in same)
+    print(f"{first.what:60} {best - floor:8.4g} {first.unit:4} goal {first.goal:g}", end="")
+    print(f"  ({best:.0f} - {floor:.0f}" if floor else "  (", end="; ")
+    print("all:", *(f"{one.value - one.floor:.4g}" for one in same), end=")\n", flush=True)
+    return best - floor > first.goal
+
+
+def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
+    with tempfile.NamedTemporaryFile("w", suffix=".bpf.c") as text:
+        text.write(EMPTY)
+        text.flush()
+        programs = (
+            Program("empty_tracepoint", ProgramType.TRACEPOINT, "kmem:mm_page_alloc"),
+            Program("empty_event", ProgramType.PERF_EVENT),
+        )
+        empty = ProbeRequest("empty", programs, (), source=Path(text.name))
+        requests = [empty, page_alloc.request(HOST, 1000, 2), cpu_time.request(HOST, 1000, 2)]
+        loaded = loader.load(requests)
+    stack.callback(loaded.close)
+    large = loader.load([page_alloc.request(HOST, 2500, 1)])
+    stack.callback(large.close)
+    return {**_all_loaded(loaded), "read": _all_loaded(large)[page_alloc.NAME]}
+
+
+def _all_loaded(loaded: loader.Loaded) -> dict[str, LoadedProbe]:
+    probes = {}
+    for name, outcome in loaded.outcomes.items():
+        if isinstance(outcome, Refusal):
+            raise outcome
+        probes[name] = outcome
+    return probes
+
+
+def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
+    """Each program alone at the tracepoint, while a worker touches 10 x 64 MiB page by page."""
+    probe, empty = loaded[page_alloc.NAME], loaded["empty"].programs["empty_tracepoint"]
+    with ExitStack() as stack:
+        group = stack.enter_context(_group("alloc"))
+        worker = _start_in(group, [sys.executable, "-I", "-S", str(TOUCH), str(64 * MIB)])
+        stack.callback(worker.communicate, "quit\n")
+        _say(worker, "")
+
+        def touch(program: int) -> float:
+            with _statistics(program) as spent:
+                for _ in range(10):
+                    _say(worker, "refill\n")
+            assert spent.runs > 100_000
+            return spent.nanoseconds
+
+        event = perf_event.open_event(perf_event.tracepoint(probe.tracepoint_ids["kmem:mm_page_alloc"]), cpu=0)
+        with os.fdopen(event):
+            perf_event.set_program(event, empty)
+            perf_event.enable(event)
+            floor = touch(empty)
+        with closing(PageAlloc(HOST, _copy(probe))):
+            gross = touch(probe.programs["page_alloc_on_mm_page_alloc"])
+    yield Figure("page_alloc at an allocation", gross, 140, "ns", floor)
+
+
+def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
+    """Each program alone at the event cgroup-switches, while two processes pass a byte to and fro on one CPU."""
+    probe, empty = loaded[cpu_time.NAME], loaded["empty"].programs["empty_event"]
+    program = probe.programs["cpu_time_on_cgroup_switch"]
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(_group(name)) for name in ("one", "other"))
+        with ExitStack() as events:
+            for cpu in os.sched_getaffinity(0):
+                event = perf_event.open_event(perf_event.CGROUP_SWITCHES, cpu=cpu)
+                events.callback(os.close, event)
+                perf_event.set_program(event, empty)
+                perf_event.enable(event)
+            with _statistics(empty) as floor:
+                _ping_pong(one, other)
+        running = stack.enter_context(closing(CpuTime(HOST, _copy(probe), "cgroup-switches")))
+        with _statistics(program) as between:
+            _ping_pong(one, other)
+        assert min(floor.runs, between.runs) > 10_000
+        with _statistics(program) as inside:
+            switches = _ping_pong(one, one)
+        begin = time.process_time()
+        running.read()
+        seconds = time.process_time() - begin
+    yield Figure("cpu_time at a switch between cgroups", between.nanoseconds, 200, "ns", floor.nanoseconds)
+    yield Figure("cpu_time inside a cgroup: runs for each switch", inside.runs / switches, 0.05, "")
+    yield Figure("cpu_time, one read with a flush of each CPU", seconds * 1e3, 10, "ms")
+
+
+def _read_out(probe: LoadedProbe) -> Iterator[Figure]:
+    """10,000 entries of the real map on this host's CPUs, none of them written meanwhile."""
+    bytes_map = Map.of(probe.maps["page_alloc_bytes"], HOST)
+    value = struct.pack(f"={bytes_map.cpus}Q", *range(4096, 4096 * bytes_map.cpus + 1, 4096))
+    bytes_map.update_all(dict.fromkeys(_keys(10_000), value))
+    read = page_alloc.decode(bytes_map.read(), [], bytes_map.cpus)
+    total = 10_000 * sum(struct.unpack(f"={bytes_map.cpus}Q", value))
+    assert sum(sum(row.values()) for row in read.by_node.values()) == total
+    seconds = _best(lambda: page_alloc.decode(bytes_map.read(), [], bytes_map.cpus))
+    yield Figure(f"read and decode 10,000 entries of {bytes_map.cpus} CPUs", seconds * 1e3, 10, "ms")
+
+
+def _recorded() -> Iterator[Figure]:
+    """What a host of 128 CPUs would give for the same map: 10 MB in chunks of 1 MB."""
+    row = struct.pack("=128Q", *range(1 << 20, (1 << 20) + 128))
+    keys = _keys(10_000)
+    chunks = [Entries(b"".join(keys[at : at + 1000]), row * 1000, 1000) for at in range(0, 10_000, 1000)]
+    seconds = _best(lambda: page_alloc.decode(chunks, [], 128))
+    yield Figure("decode 10,000 entries of 128 CPUs", seconds * 1e3, 100, "ms")
+
+
+def _start() -> Iterator[Figure]:
+    """A fresh process from its first import to its first values of both probes."""
+    done = subprocess.run([sys.executable, "-c", FIRST_VALUE], capture_output=True, text=True, check=True)
+    seconds, resident, peak = (float(word) for word in done.stdout.split())
+    yield Figure("start to first value", seconds, 2, "s")
+    yield Figure("resident memory of the process that holds the descriptors", resident / 1024, 40, "MiB")
+    yield Figure("its peak", peak / 1024, 40, "MiB")
+
+
+def _best(work: Callable[[], object]) -> float:
+    """CPU seconds, the best of five."""
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        work()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def _keys(count: int) -> list[bytes]:
+    return [struct.pack("=QHHI", 5000 + n // 4, n % 2, 0, n % 4 // 2) for n in range(count)]
+
+
+def _copy(probe: LoadedProbe) -> LoadedProbe:
+    """Descriptors of its own, for a probe that closes them."""
+    programs = {name: os.dup(descriptor) for name, descriptor in probe.programs.items()}
+    maps = {name: os.dup(descriptor) for name, descriptor in probe.maps.items()}
+    return LoadedProbe(probe.name, programs, maps, probe.tracepoint_ids)
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a program used: nanoseconds for each run, and runs."""
+
+    nanoseconds: float = 0
+    runs: int = 0
+
+
+@contextmanager
+def _statistics(program: int) -> Iterator[Spent]:
+    """Filled in at the end of the block. The kernel measures for as long as the descriptor is open."""
+    with os.fdopen(bpf.command(Command.ENABLE_STATS, bytearray(4))):
+        spent = Spent()
+        before = bpf.read_program_info(program)
+        yield spent
+        after = bpf.read_program_info(program)
+    spent.runs = after.run_count - before.run_count
+    spent.nanoseconds = (after.run_time_ns - before.run_time_ns) / max(1, spent.runs)
+
+
+def _say(worker: subprocess.Popen[str], order: str) -> None:
+    assert worker.stdin and worker.stdout
+    worker.stdin.write(order)
+    worker.stdin.flush()
+    worker.stdout.readline()
+
+
+@contextmanager
+def _group(name: str) -> Iterator[Path]:
+    unified = find_hierarchies(HOST).unified
+    assert unified, "needs cgroup version 2"
+    group = unified / f"numaudit-bench-{os.getpid()}-{name}"
+    group.mkdir()
+    yield group
+    while "populated 1" in (group / "cgroup.events").read_text():
+        time.sleep(0.01)
+    group.rmdir()
+
+
+def _start_in(group: Path, command: list[str]) -> subprocess.Popen[str]:
+    command = [*_JOIN, str(group / "cgroup.procs"), *command]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _ping_pong(one: Path, other: Path, seconds: float = 1) -> int:
+    """Two `cat` in a ring on one CPU pass a byte to and fro. How many switches they made."""
+    cat = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), "cat"]
+    (read_a, write_a), (read_b, write_b) = os.pipe(), os.pipe()
+    ring = [
+        subprocess.Popen([*_JOIN, str(group / "cgroup.procs"), *cat], stdin=read, stdout=write)
+        for group, read, write in ((one, read_a, write_b), (other, read_b, write_a))
+    ]
+    os.write(write_a, b"x")
+    time.sleep(seconds)
+    switches = sum(_switches(process.pid) for process in ring)
+    for process in ring:
+        process.kill()
+        process.wait()
+    for end in (read_a, write_a, read_b, write_b):
+        os.close(end)
+    return switches
+
+
+def _switches(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if "voluntary_ctxt_switches" in line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
