@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from numaudit.collectors.access import Ground, climb
 from numaudit.collectors.base import explain
 from numaudit.collectors.checkpoint_checks import checkpoint_checks
 from numaudit.errors import NumauditError
@@ -15,17 +16,25 @@ from numaudit.probes.loader import diagnose
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
+_CGROUPS, _NODES = 256, 4
+"""Room enough in the maps for a trial."""
+
 
 def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
-    Without a session, each BPF program is tried: loaded, attached, and taken out again.
+    Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
+    notices a load of our own, which takes some seconds.
     """
     if session is not None:
-        basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
-        return (*basic, *checkpoint_checks(host), *_probes(session))
-    with Session.open(host, cgroups=1, nodes=1) as tried:
-        return examine(host, tried)
+        return _examine(host, session, under_load=False)
+    with Session.open(host, cgroups=_CGROUPS, nodes=_NODES) as tried:
+        return _examine(host, tried, under_load=True)
+
+
+def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
+    basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
+    return (*basic, *checkpoint_checks(host), *_probes(session), *climb(Ground(host, session, under_load)))
 
 
 def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:

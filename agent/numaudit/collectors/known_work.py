@@ -1,0 +1,75 @@
+"""A known amount of work in a process of its own, to see whether a measurement notices it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from numaudit.errors import NumauditError, Unavailable
+
+_PROGRAM = Path(__file__).with_name("known_work_child.py")
+_PATIENCE = 30.0
+"""Seconds for one order to be followed; an emulated machine needs a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWork:
+    """A running process that holds `size` bytes and does what it is told."""
+
+    process: subprocess.Popen[str]
+    size: int
+
+    def order(self, word: str) -> None:
+        """`touch`, `refill` or `rest`; returns once it is followed. Raises Unavailable when the process has ended."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(f"{word}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        self.expect(word)
+
+    def expect(self, word: str) -> None:
+        """Wait for the process to say a word."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], _PATIENCE)[0]:
+            raise NumauditError(f"the process that does known work is silent for {_PATIENCE:g} s")
+        if self.process.stdout.readline().strip() != word:
+            raise self._ended()
+
+    def _ended(self) -> Unavailable:
+        code = self.process.wait(_PATIENCE)
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return Unavailable(f"the process that does known work ended {how}: is there memory enough where it may use it?")
+
+
+@contextmanager
+def known_work(
+    size: int, threads: int, cgroup: Path | None = None, cpus: Collection[int] | None = None
+) -> Iterator[KnownWork]:
+    """Start it, optionally in a cgroup's folder and on some CPUs; it ends with the block. Raises OSError.
+
+    A shell joins the cgroup while it is small and then becomes the process, so that every page of it is given there.
+    """
+    program = [sys.executable, "-I", "-S", str(_PROGRAM), str(size), str(threads)]
+    joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(cgroup / "cgroup.procs")] if cgroup else []
+    before = os.sched_getaffinity(0)
+    try:
+        if cpus is not None:
+            os.sched_setaffinity(0, cpus)  # a child inherits it
+        process = subprocess.Popen([*joining, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    finally:
+        os.sched_setaffinity(0, before)
+    work = KnownWork(process, size)
+    with process:
+        try:
+            work.expect("ready")
+            yield work
+        finally:
+            process.kill()
