@@ -93,7 +93,7 @@ class PromisedMemory:
 
 @dataclass(frozen=True, slots=True)
 class PromisedDevices:
-    """The devices of one resource."""
+    """Devices of one resource that are on the same nodes."""
 
     resource: str
     ids: tuple[str, ...]

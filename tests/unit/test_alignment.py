@@ -179,6 +179,34 @@ def test_pause_sandboxes_and_remainders_of_pods_are_not_judged() -> None:
     assert judge(snapshot(who=replace(container(kind="slice"), whole=False))).verdicts == {}
 
 
+def test_a_runtimes_monitor_in_a_pods_cgroup_is_not_judged() -> None:
+    assert judge(snapshot(who=container(kind="scope"))).verdicts == {}
+    assert judge(snapshot(who=container(kind="group"))).verdicts == {}
+
+
+def with_huge_pages(hugetlb: Mapping[int, int] | None) -> Snapshot:
+    blocks = tuple(PromisedMemory(type_, 10 * MIB, NodeSet.of(0)) for type_ in ("memory", "hugepages-2Mi"))
+    one = ContainerIntent("uid", "db", cgroups=(DB,), promise=Promise(memory=blocks))
+    taken = snapshot(Intent(containers=(one,)))
+    return replace(taken, resident={DB: replace(taken.resident[DB], hugetlb=hugetlb)})
+
+
+def test_huge_pages_on_another_node_are_a_spill_though_the_rest_is_in_place() -> None:
+    spilling = with_huge_pages({0: 2 * MIB, 1: 8 * MIB})
+    assert verdict(spilling, judge(spilling)).name == "spilled"
+    assert verdict(with_huge_pages({0: 10 * MIB, 1: 0})).name == "aligned"
+
+
+def test_promised_huge_pages_that_nobody_shows_leave_the_verdict_unknown() -> None:
+    found = verdict(with_huge_pages(None))
+    assert found.name == "unknown"
+    assert "huge pages" in found.reason
+
+
+def test_an_empty_cpuset_is_drift() -> None:
+    assert verdict(snapshot(mems="")) == Verdict("drifted", "allowed nodes are none, promised are 0")
+
+
 def test_a_verdict_keeps_the_time_of_the_look_that_saw_it_first() -> None:
     aligned = judge(snapshot())
     drifted = judge(replace(snapshot(mems="1"), taken_at=2000.0), earlier=aligned)

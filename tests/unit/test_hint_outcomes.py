@@ -86,6 +86,12 @@ def test_a_log_record_of_other_nodes_is_of_an_earlier_admission() -> None:
     assert only(Intent(containers=(promised("0", hints=old),))).source == "re-derived"
 
 
+def test_a_record_of_a_whole_pod_is_of_each_container_whose_nodes_are_among_its() -> None:
+    whole = HintRecord("shop", "db-0", None, best=TopologyHint(NodeSet.of(0), True), memory_nodes=NodeSet.of(0, 1))
+    assert only(Intent(containers=(promised("0", hints=whole),))).source == "log"
+    assert only(Intent(containers=(promised("2", hints=whole),))).source == "re-derived"
+
+
 def test_what_was_promised_but_is_not_known_has_no_outcome() -> None:
     assert outcomes(Intent(containers=(ContainerIntent("uid", "db"),))) == ()
 

@@ -56,6 +56,7 @@ def joined(
     pods_are_current: bool = True,
     resources: Iterable[PodResources] | None = None,
     records: Iterable[HintRecord] = (),
+    cgroups_are_settled: bool = False,
 ) -> Joined:
     return join(
         complete(tuple(containers), pods),
@@ -64,7 +65,12 @@ def joined(
         pods_are_current=pods_are_current and pods is not None,
         resources=resources,
         records=records,
+        cgroups_are_settled=cgroups_are_settled,
     )
+
+
+def by_container_of(uid: str) -> Checkpoints:
+    return replace(NOTHING, memory={(uid, "db"): (ONE_GIB,)})
 
 
 def only(found: Joined) -> ContainerIntent:
@@ -148,6 +154,19 @@ def test_an_entry_without_a_pod_is_stale_only_when_the_pods_are_known_now() -> N
     assert only(joined(checkpoints=checkpoints, pods={})).is_stale is True
     assert only(joined(checkpoints=checkpoints, pods={}, pods_are_current=False)).is_stale is None
     assert only(joined(checkpoints=checkpoints, pods=None)).is_stale is None
+
+
+def test_without_pods_an_entry_is_stale_once_its_pod_had_time_to_get_a_cgroup() -> None:
+    gone = by_container_of("gone")
+    here = [cgroup(1, "u1", name="db")]
+    stale = {one.pod_uid: one.is_stale for one in joined(here, gone, cgroups_are_settled=True).containers}
+    assert stale == {"u1": False, "gone": True}
+    assert [one.is_stale for one in joined(here, gone).containers if one.pod_uid == "gone"] == [None]
+    # No pod's cgroup is seen at all: they may be out of sight.
+    assert only(joined((), gone, cgroups_are_settled=True)).is_stale is None
+    # The kubelet listed its pods once: cgroups alone do not outweigh that.
+    old = joined(here, gone, by_uid(pod()), pods_are_current=False, cgroups_are_settled=True)
+    assert [one.is_stale for one in old.containers if one.pod_uid == "gone"] == [None]
 
 
 def test_an_entry_of_a_pod_that_still_has_a_cgroup_is_not_stale() -> None:
@@ -263,7 +282,8 @@ def test_checkpoints_are_sorted_by_container() -> None:
     assert found.cpus == {("u1", "db"): CpuSet.of(1, 2)}
     assert found.devices == {
         ("u1", "db"): (
-            PromisedDevices("vendor.example/nic", ("n1", "n2"), NodeSet.of(0)),
+            PromisedDevices("vendor.example/nic", ("n1",), NodeSet.of(0)),
+            PromisedDevices("vendor.example/nic", ("n2",), None),
             PromisedDevices("vendor.example/fuse", ("f",), None),
         )
     }

@@ -104,17 +104,21 @@ def test_lists_of_the_whole_pod_are_kept_apart_from_its_containers() -> None:
     assert decode(Answer(data)) == (expected,)
 
 
-def test_the_devices_of_one_resource_are_one_entry_with_all_their_nodes() -> None:
+def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
     def device(id_: str, *nodes: int) -> pb.ContainerDevices:
         topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes]) if nodes else None
         return pb.ContainerDevices(resource_name="vendor.example/nic", device_ids=[id_], topology=topology)
 
     other = pb.ContainerDevices(resource_name="vendor.example/fuse", device_ids=["f"])
-    app = pb.ContainerResources(name="app", devices=[device("b", 1), device("a", 0), other])
+    app = pb.ContainerResources(
+        name="app", devices=[device("b", 1), device("a", 0), device("c", 1), device("d", 0, 1), other]
+    )
     pod = pb.PodResources(name="p", namespace="n", containers=[app])
     (found,) = decode(Answer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
     assert found.containers["app"].devices == (
-        PromisedDevices("vendor.example/nic", ("a", "b"), NodeSet.of(0, 1)),
+        PromisedDevices("vendor.example/nic", ("a",), NodeSet.of(0)),
+        PromisedDevices("vendor.example/nic", ("b", "c"), NodeSet.of(1)),
+        PromisedDevices("vendor.example/nic", ("d",), NodeSet.of(0, 1)),
         PromisedDevices("vendor.example/fuse", ("f",), None),
     )
 

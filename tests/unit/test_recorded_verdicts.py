@@ -170,21 +170,40 @@ def test_the_same_pods_are_refused_for_two_reasons_and_both_are_numa_rejections(
     assert told == {pod: capacity if pod in unexpected else affinity for pod in pods}
 
 
+RUNNING = {
+    "be/app": "unmanaged",
+    "bu/app": "unmanaged",
+    "gu-frac/app": "aligned",
+    "gu-huge/app": "aligned",
+    "gu-init/app": "aligned",
+    "gu-sidecar/app": "aligned",
+    "gu-sidecar/side": "aligned",
+    "gu-small/app": "aligned",
+    "gu-two/a": "aligned",
+    "gu-two/b": "aligned",
+}
+RECORDED = RUNNING | {"gu-huge/app": "unknown"}
+"""Where huge pages were was not recorded."""
+WITHOUT_TWO = {name: verdict for name, verdict in RECORDED.items() if not name.startswith("gu-two/")} | {
+    "gu-frac/app": "cpu-remote"
+}
+"""The CPUs that gu-two gave back, of node 1, went to the shared pool, on which gu-frac runs."""
 VERDICTS = {
-    f"{SINGLE}/1-running": {
-        "be/app": "unmanaged",
-        "bu/app": "unmanaged",
-        "gu-frac/app": "aligned",
-        "gu-huge/app": "aligned",
-        "gu-init/app": "aligned",
-        "gu-sidecar/app": "aligned",
-        "gu-sidecar/side": "aligned",
-        "gu-small/app": "aligned",
-        "gu-two/a": "aligned",
-        "gu-two/b": "aligned",
-    },
+    f"{SINGLE}/1-running": RECORDED,
+    f"{SINGLE}/2-rejected": RECORDED,
+    f"{SINGLE}/3-removed-gu-two": WITHOUT_TWO,
+    f"{SINGLE}/4-kubelet-restarted": WITHOUT_TWO,
     "standalone-restricted/1-cross": {"gu-cross3/app": "split"},
     "standalone-restricted/2-more": {"gu-cross3/app": "split", "gu-small/app": "aligned", "gu-cross2/app": "aligned"},
+    "standalone-log-verbosity-0/1": {"gu-small/app": "aligned", "bu/app": "unmanaged"},
+    "standalone-restart-errors/1": {"gu-small/app": "aligned"},
+    "standalone-pod-level-resources/1": {
+        "gu-small/app": "aligned",
+        "pl-mixed/pinned": "aligned",
+        "pl-mixed/shared": "aligned",
+        "pl-only/a": "aligned",
+        "pl-only/b": "aligned",
+    },
 }
 
 
@@ -199,6 +218,16 @@ def test_an_entry_that_outlives_its_pod_is_stale_before_and_after_a_restart(tmp_
     uid = pods_of(f"{SINGLE}/1-running")["default/gu-two-numanode"]
     assert removed.findings("stale") == {(uid, "a"), (uid, "b")}
     assert restarted.findings("stale") == {(uid, "a"), (uid, "b"), ("gu-init", "init")}
+
+
+def test_without_the_kubelets_pods_stale_entries_are_found_by_missing_cgroups(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/3-removed-gu-two")
+    host = step.tree(tmp_path / "tree")
+    names = {one.id: one for one in KubeletIntent.of(host).collect(step.containers(), Skipped()).containers}
+    (host.answers / "pods.json").unlink()
+    intent = KubeletIntent.of(host).collect(tuple(names.values()), Skipped()).intent
+    uid = pods_of(f"{SINGLE}/1-running")["default/gu-two-numanode"]
+    assert {(one.pod_uid, one.name) for one in intent.containers if one.is_stale} == {(uid, "a"), (uid, "b")}
 
 
 def test_pod_level_entries_are_not_counted_beside_their_containers(tmp_path: Path) -> None:
@@ -238,7 +267,7 @@ def test_the_whole_node_is_judged_and_no_sandbox_of_it(fixtures: Path) -> None:
         for one in report.containers
         if one.kind == "container" and one.verdict is not None
     }
-    assert judged == VERDICTS[f"{SINGLE}/1-running"]
+    assert judged == RUNNING
     sandboxes = [one for one in report.containers if one.kind == "sandbox"]
     assert len(sandboxes) == 8
     assert all(one.verdict is None and one.hint_outcome is None for one in sandboxes)

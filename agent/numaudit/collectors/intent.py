@@ -38,6 +38,9 @@ SELDOM = 60.0
 """Seconds between two questions to the kubelet while no container and no checkpoint changes."""
 
 
+SETTLED_AFTER = 60.0
+"""Seconds from the writing of a checkpoint until all pods in it have their cgroups for sure."""
+
 _AFTER_PODS = timedelta(days=180)
 """A captured log goes on for less than this after its newest pod came, and began less than that before."""
 
@@ -128,7 +131,8 @@ class KubeletIntent:
         """Join again only when something changed."""
         pods = None if self._pods.value is None else self._pods.value.pods
         resources = self._resources.value if self._resources.is_current else None
-        inputs = (checkpoints, pods, self._pods.is_current, resources, self._admissions.changes)
+        settled = self._cgroups_are_settled()
+        inputs = (checkpoints, pods, self._pods.is_current, resources, self._admissions.changes, settled)
         if self._joined is not None:
             before, named, joined = self._joined
             same = all(
@@ -144,9 +148,15 @@ class KubeletIntent:
             pods_are_current=self._pods.is_current,
             resources=resources,
             records=self._admissions.records,
+            cgroups_are_settled=settled,
         )
         self._joined = (containers, *inputs), named, joined
         return named, joined
+
+    def _cgroups_are_settled(self) -> bool:
+        """A capture takes its time; on a running node a pod's cgroup follows its entry within seconds."""
+        written = [file.health.written_at for file in self._files.values() if file.health.written_at is not None]
+        return not self.host.is_live or (bool(written) and time() - max(written) > SETTLED_AFTER)
 
     def _intent(self, joined: Joined, checkpoints: Checkpoints) -> Intent:
         pods = None if self._pods.value is None else self._pods.value.pods

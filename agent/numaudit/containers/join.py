@@ -97,8 +97,12 @@ def join(
     pods_are_current: bool,
     resources: Iterable[PodResources] | None,
     records: Iterable[HintRecord],
+    cgroups_are_settled: bool = False,
 ) -> Joined:
-    """Join everything by pod UID and container name. `containers` are those that `complete` gave back."""
+    """Join everything by pod UID and container name. `containers` are those that `complete` gave back.
+
+    `cgroups_are_settled`: the checkpoints were written long enough ago that every pod in them has its cgroup.
+    """
     uids = _uids_by_name(pods or {}, containers)
     cgroups: dict[Key, list[int]] = {}
     for one in containers:
@@ -109,6 +113,7 @@ def join(
     hints_by_key = _hints_by_key(hints)
     spec = {(pod.uid, one.name): one for pod in (pods or {}).values() for one in pod.containers}
     living = {one.pod_uid for one in containers if one.pod_uid is not None}
+    all_seen = pods_are_current or (pods is None and cgroups_are_settled and bool(living))
     in_checkpoint = checkpoints.keys
     keys = dict.fromkeys([*spec, *cgroups, *sorted(in_checkpoint), *given])
     names = _names_by_uid(containers, hints)
@@ -129,7 +134,7 @@ def join(
                 cgroups=tuple(cgroups.get(key, ())),
                 promise=promises.promise(key, checkpoints, given.get(key)),
                 hints=hints_by_key.get(key) or hints_by_key.get((uid, "")),
-                is_stale=key in in_checkpoint and _is_stale(key, pod, part, living, pods_are_current),
+                is_stale=key in in_checkpoint and _is_stale(key, pod, part, living, all_seen),
                 has_ended=_has_ended(pod, part),
             )
         )
@@ -200,13 +205,13 @@ def _hints_by_key(hints: Iterable[HintRecord]) -> dict[Key, HintRecord]:
 
 
 def _is_stale(
-    key: Key, pod: PodFacts | None, part: PodContainer | None, living: set[str], pods_are_current: bool
+    key: Key, pod: PodFacts | None, part: PodContainer | None, living: set[str], all_seen: bool
 ) -> bool | None:
     if pod is not None:
-        return True if pod.has_ended else part is None and pods_are_current
+        return True if pod.has_ended else part is None and all_seen
     if key[0] in living:
         return False
-    return True if pods_are_current else None
+    return True if all_seen else None
 
 
 def _has_ended(pod: PodFacts | None, part: PodContainer | None) -> bool | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from numaudit.containers.promises import devices_by_nodes
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices, PromisedMemory
 from numaudit.kernel.host import Host
@@ -94,14 +95,15 @@ def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[PromisedM
 
 
 def _devices(devices: Iterable[pb.ContainerDevices], where: str) -> tuple[PromisedDevices, ...]:
-    """One entry for each resource: the kubelet sends one for each device and set of nodes."""
-    ids: dict[str, list[str]] = {}
-    nodes: dict[str, NodeSet] = {}
+    """The kubelet sends one entry for each device, or for some; here those on the same nodes come together."""
+    found: dict[str, dict[str, NodeSet | None]] = {}
     for one in devices:
-        ids.setdefault(one.resource_name, []).extend(one.device_ids)
-        if one.HasField("topology") and one.topology.nodes:
-            nodes[one.resource_name] = nodes.get(one.resource_name, NodeSet()) | _nodes(one.topology, where)
-    return tuple([PromisedDevices(name, tuple(sorted(set(found))), nodes.get(name)) for name, found in ids.items()])
+        nodes = _nodes(one.topology, where) if one.HasField("topology") and one.topology.nodes else None
+        known = found.setdefault(one.resource_name, {})
+        for id_ in one.device_ids:
+            before = known.get(id_)
+            known[id_] = nodes if before is None else before | (nodes or NodeSet())
+    return tuple([one for name, nodes_of in found.items() for one in devices_by_nodes(name, nodes_of)])
 
 
 def _nodes(topology: pb.TopologyInfo, where: str) -> NodeSet:

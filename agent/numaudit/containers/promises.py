@@ -125,14 +125,23 @@ def _devices(checkpoint: DeviceCheckpoint) -> dict[Key, tuple[PromisedDevices, .
     found: dict[Key, tuple[PromisedDevices, ...]] = {}
     for entry in checkpoint.entries or ():
         by_node = entry.device_ids
-        if isinstance(by_node, Mapping):
-            ids = {id_ for listed in by_node.values() for id_ in listed or ()}
-            nodes = entry.nodes if any(node != NO_NODE and listed for node, listed in by_node.items()) else None
-        else:
-            ids, nodes = set(by_node or ()), None
+        if not isinstance(by_node, Mapping):
+            by_node = {NO_NODE: by_node}
+        nodes: dict[str, NodeSet | None] = {}
+        for node, listed in by_node.items():
+            for id_ in listed or ():
+                nodes[id_] = nodes.get(id_) if node == NO_NODE else (nodes.get(id_) or NodeSet()) | NodeSet.of(node)
         key = (entry.pod_uid, entry.container_name)
-        found[key] = (*found.get(key, ()), PromisedDevices(entry.resource_name, tuple(sorted(ids)), nodes))
+        found[key] = (*found.get(key, ()), *devices_by_nodes(entry.resource_name, nodes))
     return found
+
+
+def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tuple[PromisedDevices, ...]:
+    """The devices of one resource (id -> its nodes), those on the same nodes together."""
+    ids: dict[NodeSet | None, list[str]] = {}
+    for id_ in sorted(nodes):
+        ids.setdefault(nodes[id_], []).append(id_)
+    return tuple([PromisedDevices(resource, tuple(found), on) for on, found in ids.items()])
 
 
 def _in_words(blocks: tuple[PromisedMemory, ...]) -> str:

@@ -84,8 +84,13 @@ def judge(
 
 
 def is_judged(container: Container) -> bool:
-    """Containers and systemd units are; pause sandboxes and what parent groups hold themselves are not."""
-    return container.whole and container.kind not in ("sandbox", "pod")
+    """Containers and systemd units are; pause sandboxes and what parent groups hold themselves are not.
+
+    Of a pod only its containers are: what else is in its cgroup, such as a runtime's monitor, was promised nothing.
+    """
+    if container.pod_uid is not None and container.kind != "container":
+        return False
+    return container.whole
 
 
 def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
@@ -126,11 +131,17 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresh
     if evidence.resident is None or evidence.resident.anon is None:
         return Verdict("unknown", "where the bytes are is not known")
     spilled = _spilled_bytes(evidence.resident, intended, thresholds)
+    if not spilled and evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
+        return Verdict("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
     if not spilled:
         return _placed(evidence, evidence.allowed, intended, thresholds)
     if spilled_ticks >= thresholds.spilled_ticks:
         return Verdict("spilled", f"{spilled} judged bytes are outside the promised nodes {intended}")
     return Verdict("unknown", "bytes are outside the promised nodes, but it takes a second look to be sure")
+
+
+def _has_huge_pages(intent: ContainerIntent) -> bool:
+    return any(block.type != "memory" and block.bytes for block in intent.promise.memory or ())
 
 
 def _placed(evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds) -> Verdict:

@@ -83,8 +83,14 @@ def _of_container(container: ContainerIntent, intent: Intent) -> HintOutcome | N
 
 
 def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
-    """A record of an earlier admission, whose promise is gone, tells nothing of this one."""
-    return record.denial is None and (record.memory_nodes is None or record.memory_nodes == nodes)
+    """A record of an earlier admission, whose promise is gone, tells nothing of this one.
+
+    The record of a whole pod has the nodes of all its containers.
+    """
+    if record.denial is not None:
+        return False
+    stored = record.memory_nodes
+    return stored is None or stored == nodes or (record.container is None and nodes <= stored)
 
 
 def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> Outcome:
