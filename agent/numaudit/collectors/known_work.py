@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,9 +67,13 @@ def known_work(
     finally:
         os.sched_setaffinity(0, before)
     work = KnownWork(process, size)
-    with process:
-        try:
-            work.expect("ready")
-            yield work
-        finally:
-            process.kill()
+    try:
+        work.expect("ready")
+        yield work
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):  # an order that the ended process has not read
+                pipe.close()
