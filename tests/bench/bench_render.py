@@ -1,4 +1,4 @@
-"""How long one tick's metrics take to evaluate, render and pack, and how that compares with prometheus-client's renderer.
+"""How long one tick's metrics take to evaluate, render and pack, beside prometheus-client's own renderer.
 
 Run: python tests/bench/bench_render.py. It fails when rendering takes more than a third of `generate_latest`.
 """

@@ -51,7 +51,7 @@ def prometheus(binary: Path, folder: Path, target: int, interval: str = "1s") ->
     }
     (folder / "prometheus.json").write_text(json.dumps(config))
     command = [str(binary), f"--config.file={folder}/prometheus.json", f"--storage.tsdb.path={folder}/data"]
-    with _server([*command, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log"):
+    with server([*command, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log"):
         yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/-/ready")
 
 
@@ -62,16 +62,17 @@ def victoria_metrics(binary: Path, folder: Path) -> Iterator[Database]:
     command = [str(binary), f"-storageDataPath={folder}/data", f"-httpListenAddr=127.0.0.1:{port}"]
     command += ["-opentelemetry.usePrometheusNaming", "-opentelemetry.promoteAllResourceAttributes=false"]
     command += ["-opentelemetry.promoteScopeMetadata=false", "-search.latencyOffset=0s", "-search.disableCache"]
-    with _server(command, folder / "victoria.log"):
+    with server(command, folder / "victoria.log"):
         yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/health")
 
 
 @contextmanager
-def _server(command: Sequence[str], log: Path) -> Iterator[None]:
+def server(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with the block."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:

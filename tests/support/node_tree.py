@@ -66,8 +66,18 @@ class NodeTree:
         mount = f"/var/lib/kubelet/pods/{pod.uid}/containers/{name}/0a1b2c3d"
         line = f"300 200 259:1 {mount} /dev/termination-log rw,relatime - ext4 /dev/root rw\n"
         self._write(f"proc/{self._next_pid}/mountinfo", line)
-        self._write_group(path, "0", f"0-{self.cpus_per_node - 1}", anon or (3 * MIB,) * self.nodes, self._next_pid)
+        self._write_group(
+            path, "0", f"0-{self.cpus_per_node - 1}", (3 * MIB,) * self.nodes if anon is None else anon, self._next_pid
+        )
         return path
+
+    def containers(self) -> list[str]:
+        """The cgroup paths of those that run."""
+        return list(self._pids)
+
+    def hold(self, path: str, anon: tuple[int, ...]) -> None:
+        """From now on a container holds so many bytes on each node."""
+        self._write_memory(path, anon, 4096)
 
     def kill(self, path: str) -> None:
         """End a container: its cgroup and process are gone."""
@@ -90,16 +100,19 @@ class NodeTree:
     def _write_group(
         self, path: str, mems: str = "", cpus: str = "", anon: tuple[int, ...] | None = None, pid: int | None = None
     ) -> None:
-        held = anon or (0,) * self.nodes
         folder = f"sys/fs/cgroup{path}"
-        lines = []
-        for kind in _PAGE_TYPES:
-            sizes = held if kind == "anon" else tuple(4096 * (node + 1) if anon else 0 for node in range(self.nodes))
-            lines.append(f"{kind} {' '.join(f'N{node}={size}' for node, size in enumerate(sizes))}\n")
-        self._write(f"{folder}/memory.numa_stat", "".join(lines))
+        self._write_memory(path, anon or (0,) * self.nodes, 4096 if anon else 0)
         self._write(f"{folder}/cpuset.mems.effective", f"{mems}\n")
         self._write(f"{folder}/cpuset.cpus.effective", f"{cpus}\n")
         self._write(f"{folder}/cgroup.procs", "" if pid is None else f"{pid}\n")
+
+    def _write_memory(self, path: str, anon: tuple[int, ...], other: int) -> None:
+        """`memory.numa_stat`: so much anon on each node, and `other` bytes or more of every other type."""
+        lines = []
+        for kind in _PAGE_TYPES:
+            sizes = anon if kind == "anon" else [other * (node + 1) for node in range(self.nodes)]
+            lines.append(f"{kind} {' '.join(f'N{node}={size}' for node, size in enumerate(sizes))}\n")
+        self._write(f"sys/fs/cgroup{path}/memory.numa_stat", "".join(lines))
 
     def _write_node(self, node: int) -> None:
         folder = f"sys/devices/system/node/node{node}"

@@ -228,7 +228,7 @@ class Daemon:
             tick_seconds=self.tick_seconds,
             cpu_seconds=cpu.user + cpu.system,
             resident_bytes=memory.rss,
-            open_files=self._process.num_fds(),
+            open_files=_open_files(),
             threads=threading.active_count(),
             requests=dict(self.site.requests),
             connections=len(self.server.connections),
@@ -291,6 +291,11 @@ class _Push:
 
     def counts(self) -> OtlpCounts | None:
         return None if self._running is None else self._running.counts()
+
+
+def _open_files() -> int:
+    """Linux 6.2 and later tell the number without listing them, of which there are thousands."""
+    return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208
 
 
 def _booted_at(observer: Observer) -> float | None:

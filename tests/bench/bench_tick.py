@@ -1,0 +1,159 @@
+"""What a tick of the agent costs with 1,000 containers on two nodes, and how much memory the agent takes.
+
+Run: python tests/bench/bench_tick.py. It runs real agents on a made-up two-node host, one with a push to an OTLP
+receiver, and node_exporter (of tests/integration/tools.py) on this host beside them. Figures of the agent are its own:
+the CPU time of its process, over ticks during which every container's figures changed.
+
+It fails when a tick with rendering and packing takes more than 75 ms of CPU time, or the agent more than 64 MiB of
+memory (128 MiB with OTLP).
+"""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+for folder in ("support", "integration"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
+
+import tools
+from agent_process import Agent, running_agent
+from databases import free_port, server
+from node_tree import MIB, NodeTree
+from numaudit.errors import Unavailable
+from otlp_receiver import OtlpReceiver
+
+CONTAINERS = 1000
+TICK_MS, RSS_MIB, RSS_OTLP_MIB = 75.0, 64.0, 128.0
+SECONDS = 15
+SCRAPER = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        tree = NodeTree(Path(folder) / "node")
+        tree.fill(CONTAINERS)
+        log, root = Path(folder) / "log", ("--root", str(tree.root), "--interval", "1s")
+        with running_agent(*root, log=log) as agent, _Changing(tree):
+            series = _scrape(f"http://127.0.0.1:{agent.port}/metrics")  # from now on each tick renders that form
+            best, tick, worst = _cpu_ms_each_second(agent)
+            rss = _mib(agent.process.pid)
+        with running_agent("--root", str(tree.root), "--interval", "1h", log=log) as agent:
+            scrape = _scrape_cost(agent.process.pid, f"http://127.0.0.1:{agent.port}/metrics")
+        with OtlpReceiver() as receiver:
+            otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=2s")
+            with running_agent(*root, *otlp, log=log) as agent, _Changing(tree):
+                _scrape(f"http://127.0.0.1:{agent.port}/metrics")
+                _, with_push, _ = _cpu_ms_each_second(agent)
+                rss_otlp = _mib(agent.process.pid)
+    print(f"{CONTAINERS} containers x 2 nodes, all of whose figures change, {series} series:")
+    print(
+        f"  tick, render, gzip  {tick:7.1f} ms CPU (median; best {best:.1f}, worst {worst:.1f}), allowed {TICK_MS:.0f}",
+        end="; ",
+    )
+    print(f"{tick / 150:.2f} % of a core at 15 s")
+    print(f"  memory              {rss:7.1f} MiB, allowed {RSS_MIB:.0f}")
+    print(f"  memory with OTLP    {rss_otlp:7.1f} MiB, allowed {RSS_OTLP_MIB:.0f}")
+    push = max(0.0, (with_push - tick) * 2)
+    print(f"  OTLP push           {push:7.1f} ms CPU; with ticks {tick / 150 + push / 600:.2f} % of a core at 60 s")
+    print(f"  serving one scrape  {scrape:7.2f} ms CPU, {scrape / series * 1000:.3f} us for each series")
+    _print_peer()
+    return 0 if tick <= TICK_MS and rss <= RSS_MIB and rss_otlp <= RSS_OTLP_MIB else 1
+
+
+class _Changing:
+    """Writes other figures for every container, again and again."""
+
+    def __init__(self, tree: NodeTree) -> None:
+        self._tree, self._stop = tree, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        paths = list(self._tree.containers())
+        while not self._stop.wait(0.5):
+            number += 1
+            for index, path in enumerate(paths):
+                self._tree.hold(path, (MIB + index * 4096, MIB + number * 4096))
+
+
+def _cpu_ms_each_second(agent: Agent) -> tuple[float, float, float]:
+    """Smallest, median and largest CPU ms that the agent took in a second, which has one tick."""
+    spent = []
+    for _ in range(SECONDS):
+        before = _cpu_ns(agent.process.pid)
+        time.sleep(1)
+        spent.append((_cpu_ns(agent.process.pid) - before) / 1e6)
+    return min(spent), statistics.median(spent), max(spent)
+
+
+def _cpu_ns(pid: int) -> int:
+    """Nanoseconds on a CPU, of all threads that live."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def _mib(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss) / MIB
+
+
+def _scrape(url: str) -> int:
+    """The number of series."""
+    with urllib.request.urlopen(urllib.request.Request(url, headers=SCRAPER)) as answer:
+        body = answer.read()
+        text = gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
+    return sum(not line.startswith(b"#") for line in text.splitlines())
+
+
+def _scrape_cost(pid: int, url: str, count: int = 50) -> float:
+    """CPU ms of one scrape, the smallest of several runs."""
+    costs = []
+    for _ in range(5):
+        before = psutil.Process(pid).cpu_times()
+        for _ in range(count):
+            _scrape(url)
+        after = psutil.Process(pid).cpu_times()
+        costs.append((after.user + after.system - before.user - before.system) * 1000 / count)
+    return min(costs)
+
+
+def _print_peer() -> None:
+    """node_exporter on this host in the same run."""
+    try:
+        binary = tools.find("node-exporter")
+    except Unavailable as reason:
+        print(f"peer: {reason}")
+        return
+    port = free_port()
+    with server([str(binary), f"--web.listen-address=127.0.0.1:{port}"], Path("/dev/null")) as process:
+        url = f"http://127.0.0.1:{port}/metrics"
+        for _ in range(50):
+            try:
+                series = _scrape(url)
+                break
+            except OSError:
+                time.sleep(0.1)
+        cost, rss = _scrape_cost(process.pid, url), _mib(process.pid)
+    print(
+        f"node_exporter         {cost:7.2f} ms CPU, {cost / series * 1000:.3f} us for each of {series} series; "
+        f"{rss:.1f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Containers that come and go on a made-up host, each of known size, while the agent is scraped.
+
+Every container holds a number of bytes of its own, so that a figure shown under a wrong name is noticed. Every tenth
+pod is a restart: the same names, another container, other bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from agent_process import Agent
+from node_tree import NodeTree, Pod
+
+PAGE = 4096
+OTHER_JUDGED = 3 * PAGE
+"""Shared memory that NodeTree gives every container beside its anon bytes."""
+
+Name = tuple[str, str]
+"""Pod and container."""
+
+
+@dataclass(slots=True)
+class _Living:
+    pod: Pod
+    path: str
+    name: Name
+    judged: int
+    born: float
+    ends: float
+
+
+@dataclass(slots=True)
+class Churn:
+    """`rate` containers begin each second and live for `life` seconds."""
+
+    tree: NodeTree
+    rate: float
+    life: float
+    must_be_seen_after: float
+    """Seconds that a container must have lived to be seen by a scrape for sure."""
+    started: int = 0
+    seen: dict[Name, set[int]] = field(default_factory=dict)
+    """What scrapes showed."""
+    held: dict[Name, set[int]] = field(default_factory=dict)
+    """What each name held in any of its lives."""
+    owed: set[tuple[Name, int]] = field(default_factory=set)
+    """Name and bytes of those that have ended and must have been seen."""
+    scrapes: int = 0
+    _alive: deque[_Living] = field(default_factory=deque)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def running(self, agent: Agent, scrape_every: float) -> Iterator[None]:
+        """Churn and scrape until the block ends; what lives then is killed."""
+        threads = [
+            threading.Thread(target=self._churn),
+            threading.Thread(target=self._scrape, args=(agent, scrape_every)),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            for one in self._alive:
+                self._end(one)
+
+    def misattributed(self) -> dict[Name, set[int]]:
+        """Names under which a scrape showed bytes that they never held."""
+        wrong = {name: shown - self.held.get(name, set()) for name, shown in self.seen.items()}
+        return {name: sizes for name, sizes in wrong.items() if sizes}
+
+    def unseen(self) -> set[tuple[Name, int]]:
+        """Those that lived long enough and were in no scrape."""
+        return {(name, size) for name, size in self.owed if size not in self.seen.get(name, set())}
+
+    def _churn(self) -> None:
+        begun = time.monotonic()
+        while not self._stop.wait(0.005):
+            now = time.monotonic()
+            while self._alive and self._alive[0].ends <= now:
+                self._end(self._alive.popleft())
+            while self.started < (now - begun) * self.rate:
+                self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        number = self.started
+        self.started += 1
+        again = number % 10 == 9
+        pod = self._alive[-1].pod if again and self._alive else self.tree.pod("churn", f"pod-{number}")
+        incarnation = number
+        anon = (number + 1) * PAGE
+        path = self.tree.container(pod, "main", incarnation, (anon, 0))
+        if again and len(self._alive) > 0 and self._alive[-1].pod is pod:
+            self._end_container(self._alive.pop())
+        name = (pod.name, "main")
+        self.held.setdefault(name, set()).add(anon + OTHER_JUDGED)
+        self._alive.append(_Living(pod, path, name, anon + OTHER_JUDGED, now, now + self.life))
+
+    def _end(self, one: _Living) -> None:
+        self._end_container(one)
+        self.tree.remove(one.pod)
+
+    def _end_container(self, one: _Living) -> None:
+        lived = time.monotonic() - one.born
+        self.tree.kill(one.path)
+        if lived >= self.must_be_seen_after:
+            self.owed.add((one.name, one.judged))
+
+    def _scrape(self, agent: Agent, every: float) -> None:
+        while not self._stop.wait(every):
+            for labels, value in agent.samples().get("numaudit_container_judged_bytes", {}).items():
+                have = dict(labels)
+                if have["namespace"] == "churn" and have["container"] == "main":
+                    self.seen.setdefault((have["pod"], "main"), set()).add(int(value))
+            self.scrapes += 1

@@ -1,0 +1,119 @@
+"""The agent for many minutes under churn: memory, files, threads and maps stay as they are, and nothing is lost.
+
+Run: python tests/soak/soak.py [SECONDS [CONTAINERS_PER_SECOND]]. A scraper fetches every two seconds, and an OTLP
+receiver takes a push every five, while containers come and go among a hundred that stay. It fails when the agent takes
+more in the last third than in the middle third, when a container that lived two ticks was in no scrape, or when one
+was shown under a wrong name.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+
+from agent_process import Agent, running_agent
+from churn import Churn
+from node_tree import MIB, NodeTree
+from otlp_receiver import OtlpReceiver
+
+INTERVAL = 1.0
+GROWTH_MIB = 2.0
+"""What the largest figure of the last third may be above that of the middle third."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a process has at one moment."""
+
+    at: float
+    rss: float
+    files: int
+    threads: int
+    maps: int
+    cpu: float
+
+
+def main(arguments: Sequence[str]) -> int:
+    seconds = float(arguments[0]) if arguments else 1200.0
+    rate = float(arguments[1]) if len(arguments) > 1 else 10.0
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, OtlpReceiver() as receiver:
+        tree = NodeTree(Path(folder) / "node")
+        tree.fill(100)
+        settings = (
+            "--interval",
+            f"{INTERVAL:g}s",
+            "--set",
+            f"otlp.endpoint={receiver.url}",
+            "--set",
+            "otlp.interval=5s",
+        )
+        with running_agent("--root", str(tree.root), *settings, log=Path(folder) / "log") as agent:
+            churn = Churn(tree, rate, life=4.0, must_be_seen_after=3.5)
+            with churn.running(agent, scrape_every=2.0):
+                sizes = _watch(agent, receiver, seconds)
+            failed = _judge(sizes, churn, agent)
+            code, stopping = agent.stop()
+            print(f"stopped with {code} after {stopping:.2f} s")
+            if failed:
+                print(agent.log()[-3000:])
+    return 1 if failed or code else 0
+
+
+def _watch(agent: Agent, receiver: OtlpReceiver, seconds: float) -> list[Sizes]:
+    process, begun, sizes = psutil.Process(agent.process.pid), time.monotonic(), []
+    while (at := time.monotonic() - begun) < seconds:
+        time.sleep(min(5.0, seconds / 60))
+        cpu = process.cpu_times()
+        maps = Path(f"/proc/{process.pid}/maps").read_text().count("\n")
+        rss, files, threads = process.memory_info().rss / MIB, process.num_fds(), process.num_threads()
+        sizes.append(Sizes(at, rss, files, threads, maps, cpu.user + cpu.system))
+        if len(sizes) % 12 == 1:
+            now = sizes[-1]
+            print(
+                f"{now.at:6.0f} s  {now.rss:6.1f} MiB  {now.files:4} files  {now.threads:3} threads  {now.maps:4} maps"
+                f"  {now.cpu / max(at, 1) * 100:5.1f} % CPU  {len(receiver.requests)} pushes",
+                flush=True,
+            )
+        del receiver.requests[:-1], receiver.headers[:-1]
+    return sizes
+
+
+def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
+    third = len(sizes) // 3
+    middle, last = sizes[third : 2 * third], sizes[2 * third :]
+    failed = False
+    for name, allowed in (("rss", GROWTH_MIB), ("files", 20), ("threads", 2), ("maps", 10)):
+        before, after = (max(getattr(one, name) for one in part) for part in (middle, last))
+        ok = after <= before + allowed
+        failed |= not ok
+        print(f"{name:8} middle third at most {before:8.1f}, last third {after:8.1f}: {'flat' if ok else 'GROWS'}")
+    print(f"slope of memory over the last two thirds: {_slope(sizes[third:]) * 3600:+.2f} MiB/h")
+    unseen, wrong = churn.unseen(), churn.misattributed()
+    print(f"{churn.started} containers, {churn.scrapes} scrapes; {len(churn.owed)} lived two ticks")
+    print(f"of those {len(unseen)} unseen; {len(wrong)} names misattributed")
+    counts = agent.samples()
+    for name in ("ticks_total", "failed_ticks_total", "missed_ticks_total"):
+        print(f"{name}: {next(iter(counts[f'numaudit_{name}'].values())):.0f}")
+    failed_ticks = next(iter(counts["numaudit_failed_ticks_total"].values()))
+    return bool(failed or unseen or wrong or failed_ticks)
+
+
+def _slope(sizes: Sequence[Sizes]) -> float:
+    """MiB for each second, by least squares."""
+    count = len(sizes)
+    mean_at, mean_rss = sum(one.at for one in sizes) / count, sum(one.rss for one in sizes) / count
+    spread = sum((one.at - mean_at) ** 2 for one in sizes)
+    return sum((one.at - mean_at) * (one.rss - mean_rss) for one in sizes) / spread if spread else 0.0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
