@@ -126,12 +126,33 @@ def test_records_are_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyP
     assert found.dropped == 14
 
 
-def test_a_denial_of_a_new_pod_does_not_touch_the_record_of_an_older_one_with_its_name() -> None:
-    lines = log("standalone-log-verbosity-0")
-    head = "I1120 22:39:00.000000     341 allocation_manager.go:619] "
-    denied = (
-        f'{head}"Pod admission denied" podUID="other" pod="default/gu-small-numanode" reason="OutOfcpu" message="m"'
+HEAD = "I1120 22:39:00.000000     341 scope_container.go:93] "
+SMALL = "11909391e6eae33a104bafa75980e9ea"
+
+
+def denied(pod: str, uid: str) -> str:
+    return f'{HEAD}"Pod admission denied" podUID="{uid}" pod="default/{pod}-numanode" reason="OutOfcpu" message=""'
+
+
+@pytest.mark.parametrize(("pod", "uid"), [("gu-small", "other"), ("bu", "other"), ("gu-small", SMALL)])
+def test_a_denial_without_hints_does_not_touch_the_record_of_an_earlier_admission(pod: str, uid: str) -> None:
+    before = told(log("standalone-log-verbosity-0"))
+    record = of(before, pod)
+    after = told([denied(pod, uid)], before)
+    assert of(after, pod) == record
+    assert after.rejections[uid].reason == "OutOfcpu"
+
+
+def test_a_new_pod_of_an_old_name_does_not_inherit_the_old_ones_hints() -> None:
+    found = told(log("standalone-log-verbosity-0"))
+    who = 'pod="default/gu-small-numanode"'
+    again = "Regenerating TopologyHints for CPUs already allocated"
+    told(
+        [
+            f'{HEAD}"TopologyHints" hints={{}} {who} containerName="app"',
+            f'{HEAD}"{again}" {who} podUID="new" containerName="app"',
+        ],
+        found,
     )
-    found = told([*lines, denied])
-    assert of(found, "gu-small").denial is None
-    assert found.rejections["other"].reason == "OutOfcpu"
+    record = of(found, "gu-small")
+    assert (record.pod_uid, record.regenerated, record.best) == ("new", True, None)

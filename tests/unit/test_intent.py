@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -263,6 +263,47 @@ def test_a_silent_source_is_not_asked_at_every_look(tmp_path: Path) -> None:
     for _ in range(5):
         assert look(kubelet, step.containers()).source("pods").reason == "no answer within 3 s"
     assert asked == 1
+
+
+def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_seldom(tmp_path: Path) -> None:
+    step = Step("standalone-restricted/2-more")
+    host = step.tree(tmp_path / "tree")
+    asked = 0
+
+    class Counting(Recorded):
+        def pods(self) -> bytes:
+            nonlocal asked
+            asked += 1
+            return super().pods()
+
+    kubelet = KubeletIntent(host, Counting(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
+    assert len(named) == 3
+    first = look(kubelet, named)
+    assert asked == 2
+    for _ in range(3):
+        assert look(kubelet, named).intent.containers == first.intent.containers
+    assert asked == 2
+    fewer = look(kubelet, named[1:])
+    assert asked == 3
+    assert len(fewer.intent.by_cgroup) == 2
+    shutil.copy(Step("standalone-restricted/1-cross").folder / "memory_manager_state", host.kubelet)
+    changed = look(kubelet, named[1:])
+    assert asked == 4
+    assert changed.of("gu-small").promise.memory == ()
+    # A container that nobody named yet: its pod's status may name it by now.
+    look(kubelet, step.containers())
+    look(kubelet, step.containers())
+    assert asked == 6
+
+
+def test_a_renamed_container_is_joined_anew_though_no_source_changed(tmp_path: Path) -> None:
+    step = Step("standalone-restricted/2-more")
+    kubelet = KubeletIntent.of(step.tree(tmp_path / "tree"))
+    named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
+    assert len(look(kubelet, named).intent.by_cgroup) == 3
+    wrong = tuple(replace(one, name="other") for one in named)
+    assert look(kubelet, wrong).intent.by_cgroup == {}
 
 
 @pytest.mark.usefixtures("impatient")

@@ -191,6 +191,13 @@ def test_an_init_container_that_ended_is_told_from_one_that_runs() -> None:
     assert [(one.name, one.has_ended) for one in found] == [("init", True), ("db", False)]
 
 
+def test_an_app_container_that_ended_may_come_back() -> None:
+    crashed = pod("u1", "db-0", "Running", PodContainer("db", "app", "terminated", A))
+    assert only(joined(pods=by_uid(crashed))).has_ended is False
+    unknown = pod("u1", "db-0", "Running", PodContainer("db", "app", None, A))
+    assert only(joined(pods=by_uid(unknown))).has_ended is None
+
+
 def test_what_a_current_checkpoint_lacks_is_nothing_and_what_an_old_one_lacks_is_not_known() -> None:
     assert only(joined(pods=by_uid(pod()))).promise == Promise((), CpuSet(), ())
     old = replace(NOTHING, memory_is_current=False, cpus_are_current=False, devices_are_current=False)

@@ -85,6 +85,15 @@ def test_pods_are_read_from_the_read_only_port() -> None:
     assert asked == ["/pods", "/configz", "/metrics"]
 
 
+def test_a_proxy_for_the_rest_of_the_world_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with serving(replies(PODS)) as url:
+        kubelet = live(Endpoint(url))
+        assert kubelet.pods() == PODS
+        kubelet.close()
+
+
 def test_the_token_is_read_anew_for_every_request(tmp_path: Path) -> None:
     seen: list[str | None] = []
 

@@ -66,6 +66,17 @@ def test_between_the_two_steps_of_a_rotation_the_old_file_is_read_on(path: Path)
     assert texts(log) == ["three"]
 
 
+def test_what_a_rotated_file_still_holds_is_read_whole_before_the_new_one(path: Path) -> None:
+    path.write_text("one\n")
+    log = follow(path, at_once=50)
+    texts(log)
+    rest = [f"{number:09d}" for number in range(20)]
+    append(path, "".join(f"{line}\n" for line in rest))
+    path.rename(path.with_suffix(".1"))
+    path.write_text("new\n")
+    assert texts(log) == [*rest, "new"]
+
+
 def test_a_rotation_by_copy_and_truncate_starts_at_the_beginning(path: Path) -> None:
     path.write_text("one\ntwo\n")
     log = follow(path)

@@ -103,6 +103,12 @@ def test_a_pod_that_was_evicted_while_it_ran_was_not_rejected() -> None:
         }
     )
     assert parse_pod(evicted).rejection is None
+    # A kubelet that lists the containers of a pod it refused, too, says so in the message.
+    refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: too little"}
+    statuses = [{"name": "db", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    newer = parse_pod(pod(status={**refused, "containerStatuses": statuses})).rejection
+    assert newer is not None
+    assert newer.message == "too little"
     old = pod(status={"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod Resources cannot be x"})
     rejection = parse_pod(old).rejection
     assert rejection is not None
