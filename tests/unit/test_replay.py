@@ -60,6 +60,13 @@ def test_containers_of_a_pod_with_blocks_of_its_own_are_not_counted_twice() -> N
     assert refusal.difference == Difference("numberOfAssignments", 1, None, 1, 2)
 
 
+def test_a_pod_entry_without_blocks_still_stands_for_its_containers() -> None:
+    default = without_assignments(read(CAPTURED[0]).machine)
+    entries = {"uid": {"app": (Block((0,), "memory", 2**20),)}}
+    assert replay(default, State(default, entries, {"uid": ()}), pod_level=True) == default
+    assert replay(default, State(default, entries, {"uid": ()}), pod_level=False) != default
+
+
 def test_changed_huge_pages_are_what_a_real_kubelet_stumbled_over() -> None:
     """Recorded: TotalMemSize1=33554432 TotalMemSize2=25165824, when 16 pages of one node became 12."""
     state = read(FIXTURES / "kubelet-1.36/standalone-restart-errors/1/memory_manager_state")

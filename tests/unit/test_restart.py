@@ -302,6 +302,23 @@ def test_the_cpu_state_is_judged_with_the_kubelets_words(file: CpuCheckpoint, ex
     assert says in "".join(finding.message for finding in outlook.findings)
 
 
+@pytest.mark.parametrize("held", [{}, {"app": "1"}])
+def test_a_machine_whose_cpus_are_not_known_leaves_the_cpu_state_unknown(held: dict[str, str]) -> None:
+    blind = replace(guest(*FIRST_BOOT), cpus=())
+    outlook = look(cpus("0,2-7", held), blind)
+    assert names(outlook) == []
+    assert (outlook.starts_now, outlook.starts_after_reboot) == ("unknown", "unknown")
+    assert look(cpus("", {"app": "1"}), blind).starts_now == "no"
+    memory = read(ONE_RUNNING / "memory_manager_state")
+    assert look(memory, blind) == look(memory, guest(*FIRST_BOOT))
+
+
+def test_a_cpu_whose_node_is_not_known_is_online_all_the_same() -> None:
+    machine = guest(*FIRST_BOOT)
+    half = replace(machine, cpus=(*machine.cpus[:-1], replace(machine.cpus[-1], node=None)))
+    assert look(cpus("0,2-7", {"app": "1"}), half).starts_now == "yes"
+
+
 def test_cpus_in_no_set_are_refused_before_strict_reservation_existed() -> None:
     file = cpus("2-7", {"app": "1"})
     assert names(look(file, guest(*FIRST_BOOT), StartingKubelet((1, 31)))) == ["cpu-state-refused"]

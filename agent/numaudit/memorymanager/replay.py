@@ -123,7 +123,7 @@ def _assignments(state: State, pod_level: bool) -> Iterator[tuple[str, str, Bloc
     """(pod UID, container name, block). A pod with pod-level blocks counts once: its containers repeat them."""
     for uid, containers in state.entries.items():
         of_pod = state.pod_entries.get(uid) if pod_level else None
-        if of_pod:
+        if of_pod is not None:
             yield from ((uid, "", block) for block in of_pod)
             continue
         for name, blocks in containers.items():

@@ -71,7 +71,9 @@ class Outlook:
 def examine(
     checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
 ) -> Outlook:
-    """All findings of one checkpoint. `machine` None = the file stands alone."""
+    """All findings of one checkpoint. `machine` None = the file stands alone, as CPUs do when it names none."""
+    if isinstance(checkpoint, CpuCheckpoint) and machine is not None and not machine.cpus:
+        machine = None  # there is nothing to compare CPUs with
     findings = tuple(_findings(checkpoint, verification, machine, kubelet))
     now, later = outlook(findings, machine is not None or _needs_no_machine(checkpoint))
     if not (isinstance(checkpoint, MemoryCheckpoint) and verification.is_valid and checkpoint.policy_name == "Static"):
@@ -213,7 +215,7 @@ def _cpu_start_findings(state: CPUState, machine: Machine | None, version: Kuber
             in_file |= cpus
     for cpus in state.pod_entries.values():
         in_file |= cpus
-    online = in_file if machine is None else CPUTopology.from_machine(machine).cpus
+    online = in_file if machine is None else CpuSet.from_ids(cpu.id for cpu in machine.cpus)
     in_no_set = online - in_file if state.default_cpus else CpuSet()
     strict = bool(in_no_set) and version >= (1, 32)
     topology = CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in online})
