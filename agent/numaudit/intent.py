@@ -277,6 +277,8 @@ class Intent:
     checkpoints: tuple[CheckpointHealth, ...] = ()
     counters: Mapping[str, float] | None = None
     """The kubelet's own counters of admissions, for cross-checks: `name{label="value"}` -> value."""
+    denials: Mapping[str, int] | None = None
+    """Reason -> pods refused since the start from which `counters` count, by the log; None = not known."""
     start_error: str | None = None
     """Why the kubelet's newest start failed, by its log; None also when it did not fail."""
     conflicts: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class Step:
             folder.mkdir(parents=True)
         for name in ("memory_manager_state", "cpu_manager_state"):
             shutil.copy(self.folder / name, kubelet)
-        for name in ("pods.json", "podresources-list.pb"):
+        for name in ("pods.json", "podresources-list.pb", "kubelet-metrics.txt"):
             shutil.copy(self.folder / name, answers)
         shutil.copy(self.folder.parent / "kubelet-config.k1.yaml", etc / "kubelet.yaml")
         (answers / "kubelet.log").write_bytes(

@@ -161,7 +161,7 @@ def test_names_found_by_the_pods_status_complete_the_containers(tmp_path: Path) 
         ("podresources-list.pb", "podresources", "the captured tree has no numaudit/podresources-list.pb"),
         ("kubelet.log", "kubelet log", "cannot read numaudit/kubelet.log"),
         ("kubelet.yaml", "kubelet configuration", "no configuration file in a usual place"),
-        ("nothing", "kubelet metrics", "the captured tree has no numaudit/kubelet-metrics.txt"),
+        ("kubelet-metrics.txt", "kubelet metrics", "the captured tree has no numaudit/kubelet-metrics.txt"),
         ("nothing", "device checkpoint", "no file /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"),
     ],
 )
@@ -173,7 +173,7 @@ def test_each_source_that_is_missing_is_named_with_its_reason(
     assert state.state == "missing"
     assert words in (state.reason or "")
     missing = {one.name for one in found.intent.sources if one.state == "missing"}
-    assert missing == {source, "kubelet metrics", "device checkpoint"}
+    assert missing == {source, "device checkpoint"}
     # By the checkpoint, PodResources, the log and what pods there are: all that were promised something.
     promised = {one.pod for one in found.intent.containers if one.promise.memory}
     assert promised == {f"gu-{name}-numanode" for name in ("small", "two", "huge", "init", "sidecar", "frac")}

@@ -16,6 +16,7 @@ from numaudit.collectors.base import Skipped
 from numaudit.collectors.intent import KubeletIntent
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.build import build
+from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.intent import Intent
@@ -228,6 +229,35 @@ def test_without_the_kubelets_pods_stale_entries_are_found_by_missing_cgroups(tm
     intent = KubeletIntent.of(host).collect(tuple(names.values()), Skipped()).intent
     uid = pods_of(f"{SINGLE}/1-running")["default/gu-two-numanode"]
     assert {(one.pod_uid, one.name) for one in intent.containers if one.is_stale} == {(uid, "a"), (uid, "b")}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_log_tells_of_every_refusal_that_the_kubelet_counted(step: str, tmp_path: Path) -> None:
+    """The log of a run is whole, so at an early moment it tells more than was counted then."""
+    found = moment(step, tmp_path)
+    assert found.intent.counters is not None
+    assert found.intent.denials is not None
+    counted = {
+        reason: found.intent.counters.get(f'kubelet_admission_rejections_total{{reason="{reason}"}}', 0)
+        for reason in ("TopologyAffinityError", "UnexpectedAdmissionError")
+    }
+    assert all(count <= found.intent.denials.get(reason, 0) for reason, count in counted.items())
+    assert found.findings("refusals-missed") == set()
+
+
+def test_a_refusal_that_is_missing_in_the_log_is_found_by_the_kubelets_counter(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/4-kubelet-restarted")
+    host = step.tree(tmp_path / "tree")
+    log = host.answers / "kubelet.log"
+    lines = log.read_text().splitlines(keepends=True)
+    denied = [line for line in lines if "Pod admission denied" in line and "UnexpectedAdmissionError" in line]
+    log.write_text("".join(line for line in lines if line != denied[-1]))
+    intent = KubeletIntent.of(host).collect(step.containers(), Skipped()).intent
+    (missed,) = [one for one in find(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent)) if not one.pod_uid]
+    assert (missed.name, missed.message) == (
+        "refusals-missed",
+        "the kubelet counted 2 pods refused with UnexpectedAdmissionError since its start, its log tells of 1",
+    )
 
 
 def test_pod_level_entries_are_not_counted_beside_their_containers(tmp_path: Path) -> None:

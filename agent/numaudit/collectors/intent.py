@@ -5,7 +5,7 @@ Every source is optional: what one cannot tell another may, and each says how it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, time
@@ -175,10 +175,18 @@ class KubeletIntent:
                 replace(file.health, outlook=self._safety.outlook(file, config)) for file in self._files.values()
             ),
             counters=None if self._metrics.value is None else self._metrics.value.counters,
+            denials=self._denials(),
             start_error=self._admissions.start_error,
             conflicts=joined.conflicts,
             sources=self._sources(),
         )
+
+    def _denials(self) -> Mapping[str, int] | None:
+        """What the log tells since the kubelet's start, if its counters, read before, are of the same run."""
+        log, read_at = self._admissions, self._metrics.state.read_at
+        if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:
+            return None
+        return None if log.denials is None else dict(log.denials)
 
     def _find_kubelet(self) -> None:
         """Notice a kubelet that started, ended or was started again."""

@@ -6,6 +6,7 @@ container's creation ("Memory affinity") come later and between others.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from numaudit.containers import kubelet_log as log
@@ -29,6 +30,8 @@ class Admissions:
     version: str | None = None
     start_error: str | None = None
     """Why the kubelet's newest start failed."""
+    denials: Counter[str] | None = None
+    """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
     changes: int = 0
     """Grows with every event."""
     dropped: int = 0
@@ -51,6 +54,7 @@ class Admissions:
         match event:
             case log.TopologyManager():
                 self.topology, self.start_error = event, None
+                self.denials = Counter()
             case log.Version():
                 self.version = event.version
             case log.StartRefused():
@@ -102,6 +106,8 @@ class Admissions:
 
     def _denied(self, event: log.Denied) -> None:
         who, uid = event.subject, event.pod_uid
+        if self.denials is not None:
+            self.denials[event.reason] += 1
         denial = Rejection(uid, who.namespace, who.pod, event.reason, event.message, event.at)
         self.rejections.pop(uid, None)
         self.rejections[uid] = denial

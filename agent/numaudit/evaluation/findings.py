@@ -10,6 +10,8 @@ from numaudit.evaluation.access import failed_moves
 from numaudit.evaluation.placement import bytes_of
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
+from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
+from numaudit.memorymanager.admission_error import UNEXPECTED
 from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
 from numaudit.topology.machine import Machine
@@ -61,6 +63,11 @@ MEANINGS: dict[str, Meaning] = {
         "Repair what the message names before the kubelet restarts: it would not start again, and the node would go "
         "not ready.",
     ),
+    "refusals-missed": Meaning(
+        "info",
+        "The kubelet's log has gaps (rotation, or the journal's rate limit): raise RateLimitBurst for the kubelet's "
+        "unit or keep more of its log. Pods that it refused may be missing here.",
+    ),
     "sources-disagree": Meaning("info", "Compare the sources that are named; the kubelet may just have restarted."),
 }
 
@@ -101,6 +108,7 @@ def _of_intent(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
     yield from _oom_risk(snapshot, intent)
     yield from _checkpoints(intent)
     yield from _restart_unsafe(intent)
+    yield from _refusals_missed(intent)
     yield from (Finding("sources-disagree", text) for text in intent.conflicts)
 
 
@@ -212,6 +220,24 @@ def _restart_unsafe(intent: Intent) -> Iterator[Finding]:
             first = "; ".join(one.message for one in found[:3])
             more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
             yield Finding("restart-unsafe", f"{file.file}: {name}: {first}{more}", cause=found[0])
+
+
+def _refusals_missed(intent: Intent) -> Iterator[Finding]:
+    """The kubelet counted more refused pods than its log tells of.
+
+    Of its counters this one alone can be held against anything: the others count restored pods, other QoS
+    classes or init containers as well. It is read before the log, so the log may only know more.
+    """
+    if intent.counters is None or intent.denials is None:
+        return
+    for reason in (TOPOLOGY_AFFINITY_ERROR, UNEXPECTED):
+        counted = intent.counters.get(f'kubelet_admission_rejections_total{{reason="{reason}"}}', 0)
+        told = intent.denials.get(reason, 0)
+        if counted > told:
+            text = (
+                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log tells of {told}"
+            )
+            yield Finding("refusals-missed", text)
 
 
 def _alive(intent: Intent) -> Iterator[ContainerIntent]:
