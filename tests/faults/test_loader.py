@@ -220,6 +220,12 @@ def test_one_map_that_is_too_large_leaves_the_others_alone(tmp_path: Path) -> No
     assert _reasons(outcomes) == {"huge": Reason.NO_MEMORY, page_alloc.NAME: None, cpu_time.NAME: None}
 
 
+def test_two_probes_on_one_tracepoint_both_run(tmp_path: Path) -> None:
+    text = "int twin_run(struct tracepoint__kmem__mm_page_alloc *args) { return args->order; }"
+    outcomes = _load([_request(tmp_path, "twin", text, "kmem:mm_page_alloc"), *_requests()])
+    assert _reasons(outcomes) == {"twin": None, page_alloc.NAME: None, cpu_time.NAME: None}
+
+
 def test_a_tracepoint_that_the_kernel_lacks_is_named(tmp_path: Path) -> None:
     request = _request(tmp_path, "lost", "int lost_run(void *ctx) { return 0; }", "sched:nothing_of_the_kind")
     outcomes = _load([request, *_requests()])

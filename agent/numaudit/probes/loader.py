@@ -33,7 +33,7 @@ _MOST_DESCRIPTORS = 64
 _LARGEST_ANSWER = 1 << 16
 _GRACE = 2.0
 """Seconds for a process that has closed its socket to end by itself."""
-_SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+_SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """One BPF text with everything that it is to bring."""
+    """One BPF text with everything that it is to bring.
+
+    All texts of a load are compiled as one, which is fastest. Two texts that name the structure of the same tracepoint
+    cannot be, for bcc would define it twice: then each is compiled by itself.
+    """
 
     name: str
     programs: tuple[Program, ...]
@@ -128,9 +132,8 @@ def load(
 
 
 def find_pythons() -> tuple[str, ...]:
-    """Interpreters that may have the distribution's bcc: this one first, then the system's."""
-    found = dict.fromkeys(path for path in (sys.executable, *_SYSTEM_PYTHONS) if path and Path(path).exists())
-    return tuple(found)
+    """Interpreters that may have the distribution's bcc: this one first, then the system's. 3.9 or newer will do."""
+    return tuple(dict.fromkeys(path for path in (sys.executable, _SYSTEM_PYTHON) if path and Path(path).exists()))
 
 
 def bpf_folder() -> Path:
