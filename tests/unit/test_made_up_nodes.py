@@ -240,3 +240,42 @@ def test_a_pod_that_comes_and_goes_between_two_looks_leaves_a_stale_entry_behind
     tree.remove(goes)
     (stale,) = observe(observer, None, None).findings
     assert (stale.name, stale.pod_uid, stale.id) == ("stale", goes.uid, None)
+
+
+def test_library_pages_on_another_node_are_shown_and_are_no_misalignment(tree: NodeTree) -> None:
+    """kubernetes/kubernetes#138523: shared libraries stay where they were read first, whatever cpuset.mems says."""
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "db", anon=(30 * MIB, 0))
+    stat = tree.root / f"sys/fs/cgroup{path}/memory.numa_stat"
+    lines = [line for line in stat.read_text().splitlines() if not line.startswith(("file", "shmem"))]
+    stat.write_text("\n".join([*lines, "shmem N0=0 N1=0", f"file N0=0 N1={900 * MIB}"]) + "\n")
+    promise(tree, {(pod.uid, "db"): ON_0})
+    report = look(tree)
+    one = only(report)
+    assert one.verdict is not None
+    assert (one.verdict.name, one.verdict.causes, one.findings) == ("aligned", (), ())
+    assert (one.aligned_ratio, one.remote_bytes) == (1.0, 0)
+    assert one.resident is not None
+    assert [node.file for node in one.resident] == [0, 900 * MIB]
+
+
+@pytest.mark.parametrize(
+    ("version", "starts", "findings"), [("v1.32.4", "yes", []), ("v1.31.9", "no", ["restart-unsafe"])]
+)
+def test_a_split_that_drifted_on_release_stops_a_kubelet_before_1_32_only(
+    tree: NodeTree, version: str, starts: str, findings: list[str], fixtures: Path
+) -> None:
+    """kubernetes/kubernetes#113130, with the version that the kubelet itself tells."""
+    for node in (0, 1):
+        meminfo = tree.root / f"sys/devices/system/node/node{node}/meminfo"
+        meminfo.write_text(f"Node {node} MemTotal: {237296943104 // 1024} kB\nNode {node} MemFree: 1024 kB\n")
+    kubelet, answers = tree.root / "var/lib/kubelet", tree.root / "numaudit"
+    kubelet.mkdir(parents=True)
+    answers.mkdir()
+    shutil.copy(fixtures / "memory-manager-state/cross-node-release/memory_manager_state", kubelet)
+    (answers / "kubelet-metrics.txt").write_text(f'kubernetes_build_info{{git_version="{version}"}} 1\n')
+    report = look(tree)
+    (memory,) = [one for one in report.checkpoints if one.file == "memory_manager_state"]
+    assert memory.starts_now == starts
+    assert "cross-node-release-drift" in [one.name for one in memory.findings]
+    assert [one.name for one in report.findings] == findings
