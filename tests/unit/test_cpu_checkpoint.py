@@ -79,6 +79,14 @@ def test_null_is_not_the_same_as_empty() -> None:
     assert verify(parse(data % b'"entries":null,')).form is None
 
 
+def test_a_pod_that_is_null_is_nil_and_reading_goes_on() -> None:
+    nil = parse(b'{"policyName":"none","defaultCpuSet":"","entries":{"uid":null},"checksum":0}')
+    empty = parse(b'{"policyName":"none","defaultCpuSet":"","entries":{"uid":{}},"checksum":0}')
+    assert verify(nil).computed != verify(empty).computed
+    assert write(nil) == b'{"policyName":"none","defaultCpuSet":"","entries":{"uid":null},"checksum":0}'
+    assert nil.state.entries == {"uid": {}}
+
+
 def test_unknown_keys_are_named_with_their_path() -> None:
     data = BY_POD % (b'"podEntries":{"pod":{"cpuSet":"4-6","x":1}},"y":2,', 2649431787)
     assert sorted(parse(data).unknown) == ["podEntries.pod.x", "y"]

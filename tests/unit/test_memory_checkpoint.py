@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint, accepts, parse, verify, write
+from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint, accepts, parse, render, verify, write
+from numaudit.memorymanager.replay import DIFFERENT, check_start
 from numaudit.memorymanager.state import Block, MemoryTable, NUMANodeState, State
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -110,6 +111,38 @@ def test_nil_and_empty_are_told_apart() -> None:
     assert verify(missing).computed != verify(empty).computed
 
 
+NIL_RENDERED = (
+    "(*state.MemoryManagerCheckpoint){PolicyName:(string) MachineState:(state.NUMANodeMap)map[0:<*>"
+    "{NumberOfAssignments:(int)0 MemoryMap:(map[v1.ResourceName]*state.MemoryTable)%s Cells:([]int)<nil>}] "
+    "Entries:(state.ContainerMemoryAssignments)map[uid:%s] Checksum:(checksum.Checksum)0}"
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "rendered"),
+    [
+        ("", "{}", ("<nil>", "map[]")),
+        ('"memoryMap":null', "{}", ("<nil>", "map[]")),
+        ('"memoryMap":{}', "null", ("map[]", "<nil>")),
+        ('"memoryMap":{}', '{"app":null}', ("map[]", "map[app:<nil>]")),
+        ('"memoryMap":{}', '{"app":[]}', ("map[]", "map[app:[]]")),
+    ],
+)
+def test_what_is_missing_inside_is_nil_and_reading_goes_on(node: str, pod: str, rendered: tuple[str, str]) -> None:
+    data = f'{{"policyName":"","machineState":{{"0":{{{node}}}}},"entries":{{"uid":{pod}}},"checksum":1}}'
+    checkpoint = parse(data.encode())
+    assert render(checkpoint, "V1") == NIL_RENDERED % rendered
+    assert render(parse(write(checkpoint)), "V1") == NIL_RENDERED % rendered
+    assert verify(replace(checkpoint, checksum=verify(checkpoint).computed)).form == "V1"
+
+
+def test_a_node_without_tables_is_not_the_machine() -> None:
+    state = parse(b'{"machineState":{"0":{}},"entries":{"uid":{"app":null}}}').state
+    refusal = check_start(state, {0: NUMANodeState(0, {"memory": MemoryTable(1, 0, 1, 0, 1)}, (0,))})
+    assert refusal is not None
+    assert refusal.message == DIFFERENT
+
+
 def test_nodes_are_in_text_order_in_the_file_and_in_number_order_in_the_checksum() -> None:
     table = {"memory": MemoryTable(1, 0, 1, 0, 1)}
     machine = {id_: NUMANodeState(0, table, (id_,)) for id_ in (10, 9, 2)}
@@ -181,9 +214,9 @@ def test_names_are_escaped_as_go_does() -> None:
         (b'{"machineState":{"1024":{}}}', "machineState.1024: expected a node id from 0 to 1023"),
         (b'{"machineState":{"0":null}}', "machineState.0: expected an object, found null"),
         (b'{"machineState":{"0":{"memoryMap":{},"cells":[1,-1]}}}', r"machineState.0.cells\[1\]: .* found -1"),
-        (b'{"machineState":{"0":{}}}', "machineState.0.memoryMap: expected an object, found null"),
+        (b'{"machineState":{"0":{"memoryMap":{"memory":null}}}}', "memoryMap.memory: expected an object, found null"),
         (b'{"machineState":{"0":{"memoryMap":{"memory":{"free":-5}}}}}', "machineState.0.memoryMap.memory.free: .* -5"),
-        (b'{"entries":{"uid":{"app":null}}}', "entries.uid.app: expected a list, found null"),
+        (b'{"checksum":-0}', r"checksum: expected a whole number .* found -0"),
         (b'{"entries":{"uid":{"app":[{"size":{}}]}}}', r"entries.uid.app\[0\].size: .* found an object"),
         (b'{"entries":{"uid":{"app":[{"numaAffinity":"0"}]}}}', r"app\[0\].numaAffinity: expected a list, found .0."),
         (b'{"entries":{},"entries":{}}', 'the document: the key "entries" occurs twice'),

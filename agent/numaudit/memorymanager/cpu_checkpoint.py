@@ -17,7 +17,7 @@ from typing import Literal
 from numaudit.errors import ParseError
 from numaudit.memorymanager import go_json
 from numaudit.memorymanager.cpu_state import CPUState
-from numaudit.memorymanager.go_json import Walk, field_names
+from numaudit.memorymanager.go_json import NIL_MAP, Walk, field_names
 from numaudit.memorymanager.spew import Verification, checksum, identify, render_map
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet
@@ -98,15 +98,11 @@ def write(checkpoint: CpuCheckpoint) -> bytes:
         "defaultCpuSet": checkpoint.default_cpu_set,
     }
     if checkpoint.entries_by_id:
-        document["entries"] = go_json.in_key_order(checkpoint.entries_by_id)
+        document["entries"] = go_json.plain_map(checkpoint.entries_by_id)
     elif checkpoint.entries:
-        document["entries"] = go_json.in_key_order(
-            {uid: go_json.in_key_order(containers) for uid, containers in checkpoint.entries.items()}
-        )
+        document["entries"] = go_json.plain_map(checkpoint.entries, go_json.plain_map)
     if checkpoint.pod_entries:
-        document["podEntries"] = go_json.in_key_order(
-            {uid: {"cpuSet": text} for uid, text in checkpoint.pod_entries.items()}
-        )
+        document["podEntries"] = go_json.plain_map(checkpoint.pod_entries, lambda text: {"cpuSet": text})
     document["checksum"] = checkpoint.checksum
     return go_json.dump(document)
 
@@ -142,12 +138,12 @@ def _cpus(text: str, where: str) -> CpuSet:
         raise ParseError(f"{where}: {error}") from None
 
 
-def _parse_entries(walk: Walk, value: object) -> dict[str, dict[str, str]] | None:
+def _parse_entries(walk: Walk, value: object) -> dict[str, Mapping[str, str]] | None:
     if value is None:
         return None
     walk.below("entries")
     entries = {
-        uid: {name: walk.as_text(text) for name, text in walk.items(containers)}
+        uid: NIL_MAP if containers is None else {name: walk.as_text(text) for name, text in walk.items(containers)}
         for uid, containers in walk.items(value)
     }
     walk.up()
@@ -190,7 +186,7 @@ def _render(checkpoint: CpuCheckpoint, form: Form) -> str:
 
 def _render_containers(entries: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
     for uid, containers in sorted(entries.items()):
-        yield uid, render_map(sorted(containers.items()))
+        yield uid, render_map(None if containers is NIL_MAP else sorted(containers.items()))
 
 
 def _render_pods(pods: Mapping[str, CpuSet]) -> Iterator[tuple[str, str]]:

@@ -101,7 +101,7 @@ def write(checkpoint: DeviceCheckpoint) -> bytes:
         {
             "Data": {
                 "PodDeviceEntries": None if entries is None else [_plain_entry(entry) for entry in entries],
-                "RegisteredDevices": None if registered is None else go_json.in_key_order(registered),
+                "RegisteredDevices": go_json.plain_map(registered),
             },
             "Checksum": checkpoint.checksum,
         }
@@ -159,7 +159,7 @@ def _parse_bytes(walk: Walk, entry: Mapping[str, object]) -> bytes | None:
 def _plain_entry(entry: PodDevices) -> dict[str, object]:
     devices: object = entry.device_ids
     if isinstance(entry.device_ids, Mapping):
-        devices = go_json.in_key_order({str(node): ids for node, ids in entry.device_ids.items()})
+        devices = go_json.plain_map(entry.device_ids)
     return {
         "PodUID": entry.pod_uid,
         "ContainerName": entry.container_name,

@@ -3,7 +3,8 @@
 Go matches the keys of a struct without regard to case and passes over keys it does not know;
 it writes no white space, sorts the keys of a map as text, and escapes `<`, `>`, `&`, U+2028 and
 U+2029. Where Go would quietly take the last of two equal keys, or repair broken text, reading
-stops with an error: no kubelet writes such a file.
+stops with an error: no kubelet writes such a file, nor the number -0, which Go refuses where a
+number has no sign.
 
 Source: Go's encoding/json (decode.go, encode.go, fold.go).
 """
@@ -11,8 +12,10 @@ Source: Go's encoding/json (decode.go, encode.go, fold.go).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -24,6 +27,17 @@ INT64 = 2**63 - 1
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
 _LONGEST_SHOWN = 60
 
+
+class NilList(tuple[Any, ...]):
+    """The type of NIL_LIST."""
+
+    __slots__ = ()
+
+
+NIL_LIST = NilList()
+"""Go's nil slice: as good as an empty one, but written as null and part of the checksum as `<nil>`."""
+NIL_MAP: Mapping[Any, Any] = MappingProxyType({})
+"""Go's nil map, likewise. To be told from an empty one by `is`."""
 
 FieldNames = Mapping[str, str]
 """The fields of one Go struct: name -> name without case."""
@@ -48,7 +62,7 @@ def load(data: bytes) -> object:
     except UnicodeDecodeError as error:
         raise ParseError(f"byte {error.start} is not UTF-8") from None
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise ParseError(f"not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
     except RecursionError:
@@ -63,9 +77,14 @@ def dump(value: object) -> bytes:
     return text.translate(_HTML).encode("utf-8")
 
 
-def in_key_order(mapping: Mapping[str, object]) -> dict[str, object]:
-    """A Go map with text keys: written in the order of its keys' bytes."""
-    return dict(sorted(mapping.items()))
+def plain_map(mapping: Mapping[Any, Any] | None, plain: Callable[[Any], object] = lambda value: value) -> object:
+    """A Go map to be written: keys as texts in the order of their bytes, values by `plain`; None = null."""
+    if mapping is None or mapping is NIL_MAP:
+        return None
+    return {
+        key: plain(value)
+        for key, value in sorted(((str(key), value) for key, value in mapping.items()), key=itemgetter(0))
+    }
 
 
 class Walk:
@@ -207,6 +226,10 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     keys = [key for key, _ in pairs]
     repeated.key = next(key for index, key in enumerate(keys) if key in keys[:index])
     return repeated
+
+
+def _integer(text: str) -> float:
+    return -0.0 if text == "-0" else int(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:

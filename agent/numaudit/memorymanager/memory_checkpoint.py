@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from numaudit.memorymanager import go_json
-from numaudit.memorymanager.go_json import INT64, Walk, field_names
+from numaudit.memorymanager.go_json import INT64, NIL_LIST, NIL_MAP, Walk, field_names
 from numaudit.memorymanager.spew import NIL, Verification, checksum, identify, render_list, render_map
 from numaudit.memorymanager.state import Block, Entries, MachineState, MemoryTable, NUMANodeState, State
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
@@ -38,7 +38,10 @@ _LARGEST_NODE = NodeSet.limit - 1
 
 @dataclass(frozen=True, slots=True)
 class MemoryCheckpoint:
-    """The file's content. None = Go's nil (an explicit null), which has another checksum than empty."""
+    """The file's content. None = Go's nil (an explicit null), which has another checksum than empty.
+
+    Deeper inside, nil is go_json's NIL_MAP or NIL_LIST, of nodes without `memoryMap` for example.
+    """
 
     policy_name: str
     machine: MachineState | None
@@ -83,21 +86,15 @@ def write(checkpoint: MemoryCheckpoint) -> bytes:
     """The file as the kubelet writes it, without a newline. The stored checksum is written as it is."""
     document: dict[str, object] = {
         "policyName": checkpoint.policy_name,
-        "machineState": None if checkpoint.machine is None else _plain_machine(checkpoint.machine),
+        "machineState": go_json.plain_map(checkpoint.machine, _plain_node),
     }
     if checkpoint.entries:
-        document["entries"] = go_json.in_key_order(
-            {
-                uid: go_json.in_key_order({name: _plain_blocks(blocks) for name, blocks in containers.items()})
-                for uid, containers in checkpoint.entries.items()
-            }
+        document["entries"] = go_json.plain_map(
+            checkpoint.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
         )
     if checkpoint.pod_entries:
-        document["podEntries"] = go_json.in_key_order(
-            {
-                uid: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
-                for uid, blocks in checkpoint.pod_entries.items()
-            }
+        document["podEntries"] = go_json.plain_map(
+            checkpoint.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
         )
     document["checksum"] = checkpoint.checksum
     return go_json.dump(document)
@@ -157,9 +154,11 @@ def _node_id(walk: Walk, key: str) -> int:
 def _parse_node(walk: Walk, value: object) -> NUMANodeState:
     node = walk.struct(value, _NODE)
     assignments = walk.number(node, "numberOfAssignments", INT64)
-    walk.below("memoryMap")
-    tables = {resource: _parse_table(walk, item) for resource, item in walk.items(node.get("memoryMap"))}
-    walk.up()
+    tables: Mapping[str, MemoryTable] = NIL_MAP
+    if node.get("memoryMap") is not None:
+        walk.below("memoryMap")
+        tables = {resource: _parse_table(walk, item) for resource, item in walk.items(node["memoryMap"])}
+        walk.up()
     return NUMANodeState(assignments, tables, walk.numbers(node, "cells", _LARGEST_NODE))
 
 
@@ -179,12 +178,15 @@ def _parse_entries(walk: Walk, top: Mapping[str, object]) -> Entries | None:
     if value is None:
         return None
     walk.below("entries")
-    entries = {
-        uid: {name: _parse_blocks(walk, blocks) for name, blocks in walk.items(containers)}
-        for uid, containers in walk.items(value)
-    }
+    entries = {uid: _parse_containers(walk, containers) for uid, containers in walk.items(value)}
     walk.up()
     return entries
+
+
+def _parse_containers(walk: Walk, value: object) -> Mapping[str, tuple[Block, ...]]:
+    if value is None:
+        return NIL_MAP
+    return {name: _parse_blocks(walk, blocks) for name, blocks in walk.items(value)}
 
 
 def _parse_pod_entries(walk: Walk, top: Mapping[str, object]) -> PodEntries | None:
@@ -208,6 +210,8 @@ def _parse_pod(walk: Walk, value: object) -> tuple[Block, ...] | None:
 
 
 def _parse_blocks(walk: Walk, value: object) -> tuple[Block, ...]:
+    if value is None:
+        return NIL_LIST
     return tuple([_parse_block(walk, block) for block in walk.elements(value)])
 
 
@@ -217,37 +221,35 @@ def _parse_block(walk: Walk, value: object) -> Block:
     return Block(affinity, walk.text(block, "type"), walk.number(block, "size"))
 
 
-def _plain_machine(machine: MachineState) -> dict[str, object]:
-    return go_json.in_key_order(
-        {
-            str(node): {
-                "numberOfAssignments": state.number_of_assignments,
-                "memoryMap": go_json.in_key_order(
-                    {
-                        resource: {
-                            "total": table.total,
-                            "systemReserved": table.system_reserved,
-                            "allocatable": table.allocatable,
-                            "reserved": table.reserved,
-                            "free": table.free,
-                        }
-                        for resource, table in state.memory_map.items()
-                    }
-                ),
-                "cells": state.cells,
-            }
-            for node, state in machine.items()
-        }
-    )
+def _plain_node(node: NUMANodeState) -> dict[str, object]:
+    return {
+        "numberOfAssignments": node.number_of_assignments,
+        "memoryMap": go_json.plain_map(node.memory_map, _plain_table),
+        "cells": node.cells,
+    }
 
 
-def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]]:
+def _plain_table(table: MemoryTable) -> dict[str, int]:
+    return {
+        "total": table.total,
+        "systemReserved": table.system_reserved,
+        "allocatable": table.allocatable,
+        "reserved": table.reserved,
+        "free": table.free,
+    }
+
+
+def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]] | None:
+    if blocks is NIL_LIST:
+        return None
     return [{"numaAffinity": block.numa_affinity, "type": block.type, "size": block.size} for block in blocks]
 
 
 def _render_nodes(machine: MachineState) -> Iterator[tuple[int, str]]:
     for node, state in sorted(machine.items()):
-        tables = render_map((resource, _render_table(table)) for resource, table in sorted(state.memory_map.items()))
+        tables = NIL
+        if state.memory_map is not NIL_MAP:
+            tables = render_map([(name, _render_table(table)) for name, table in sorted(state.memory_map.items())])
         yield (
             node,
             f"<*>{{NumberOfAssignments:(int){state.number_of_assignments}"
@@ -265,15 +267,18 @@ def _render_table(table: MemoryTable) -> str:
 
 def _render_containers(entries: Entries) -> Iterator[tuple[str, str]]:
     for uid, containers in sorted(entries.items()):
-        yield uid, render_map([(name, _render_blocks(blocks)) for name, blocks in sorted(containers.items())])
+        rendered = [(name, _render_blocks(blocks)) for name, blocks in sorted(containers.items())]
+        yield uid, render_map(None if containers is NIL_MAP else rendered)
 
 
 def _render_pods(pod_entries: PodEntries) -> Iterator[tuple[str, str]]:
     for uid, blocks in sorted(pod_entries.items()):
-        yield uid, f"{{MemoryBlocks:([]state.Block){NIL if blocks is None else _render_blocks(blocks)}}}"
+        yield uid, f"{{MemoryBlocks:([]state.Block){_render_blocks(blocks)}}}"
 
 
-def _render_blocks(blocks: tuple[Block, ...]) -> str:
+def _render_blocks(blocks: tuple[Block, ...] | None) -> str:
+    if blocks is None or blocks is NIL_LIST:
+        return NIL
     parts = [
         f"{{NUMAAffinity:([]int){_render_ids(block.numa_affinity)} Type:(v1.ResourceName){block.type}"
         f" Size:(uint64){block.size}}}"
