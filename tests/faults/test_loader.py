@@ -185,6 +185,13 @@ def test_a_limit_of_locked_memory_does_not_matter() -> None:
     assert {reason for reason, _ in _agent("ulimit -l 0; exec").values()} - {Reason.NO_KPROBES} == {None}
 
 
+def test_no_place_to_write_is_needed() -> None:
+    """As in a container with a read-only root and no /tmp."""
+    read_only = "mount --bind -o ro / /mnt && mount --rbind /proc /mnt/proc && mount --rbind /sys /mnt/sys"
+    fared = _agent(f"{read_only} && mount --rbind -o ro /dev /mnt/dev && exec chroot /mnt")
+    assert {fared[page_alloc.NAME][0], fared[cpu_time.NAME][0]} == {None}
+
+
 def test_a_host_with_cgroups_of_version_1_only_is_told_so() -> None:
     fared = _agent("umount -a -l -t cgroup2; exec")
     assert {reason for reason, _ in fared.values()} == {Reason.CGROUP_V1}

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,7 +148,8 @@ def _may_try_again(outcome: Outcome | None) -> bool:
 def _run(python: str, probes: Sequence[ProbeRequest], end: float) -> dict[str, Outcome]:
     """One loader process from start to end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, tempfile.TemporaryFile() as log:
+    # A file in memory: the child reads clang's words back from it, and a container may have no place to write.
+    with ours, theirs, os.fdopen(os.memfd_create("numaudit-loader-log"), "w+b") as log:
         with theirs:
             ours.send(json.dumps([_pack(probe) for probe in probes]).encode())
             try:
