@@ -20,6 +20,7 @@ VERBS = {
     "topology": "Nodes, CPUs, distances, memory and huge pages.",
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
     "doctor": "What this host can measure, and why not.",
+    "selftest": "Whether numaudit tells near from far memory on this host.",
     "capture": "Copy what the readers read, for --root.",
     "agent": "Look again and again, for Prometheus and OpenTelemetry.",
     "metrics": "Every metric of the agent.",

@@ -9,6 +9,7 @@ import msgspec
 
 from numaudit.evaluation.report import Report
 from numaudit.reports import state_document
+from numaudit.reports.selftest_document import SelfTest
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 
@@ -95,6 +96,7 @@ KINDS: dict[str, type] = {
     "Report": Report,
     "Topology": Topology,
     "Doctor": Doctor,
+    "SelfTest": SelfTest,
     "State": state_document.State,
     "StateList": state_document.StateList,
     "StateVerification": state_document.StateVerification,

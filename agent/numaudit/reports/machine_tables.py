@@ -1,4 +1,4 @@
-"""The tables of `numaudit topology` and `numaudit doctor`."""
+"""The tables of `numaudit topology`, `numaudit doctor` and `numaudit selftest`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.reports.document import Topology
+from numaudit.reports.selftest_document import SelfTestCheck
 from numaudit.reports.terminal import new_table, or_unknown, print_table, printable, size
 from numaudit.snapshot import Check
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
+_CHECK_STYLE = {"passed": "green", "not tried": "yellow", "failed": "red"}
 
 
 def print_topology(topology: Topology, out: Console) -> None:
@@ -47,6 +49,16 @@ def print_doctor(checks: Sequence[Check], out: Console) -> None:
         table.add_row(check.name, Text(check.state, _STATE_STYLE[check.state]), printable(check.detail))
         if check.hint is not None:
             table.add_row("", "", Text(f"-> {printable(check.hint)}", "dim"))
+    print_table(table, out)
+
+
+def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
+    """One line for each check: what should be seen, and what was."""
+    table = new_table("CHECK", "STATE", "EXPECTED", "SEEN")
+    for check in checks:
+        table.add_row(
+            check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
+        )
     print_table(table, out)
 
 

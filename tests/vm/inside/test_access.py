@@ -6,6 +6,9 @@ NUMA balancing scans often here (every 0.2-1 s), so that a few seconds of work g
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -275,3 +278,22 @@ def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
     counted = observer.look().balancing
     assert counted is not None
     return counted.by_container.get(ContainerId(group.id), {})
+
+
+def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
+    numaudit = Path(sys.executable).with_name("numaudit")
+    done = subprocess.run([numaudit, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
+    checks = json.loads(done.stdout)["checks"]
+    assert {one["name"]: one["state"] for one in checks} == {one["name"]: "passed" for one in checks}, checks
+    assert {"residency", "page_alloc", "cpu_time", "hint_faults", "expected"} <= {one["name"] for one in checks}
+    assert done.returncode == 0, done.stderr
+    assert not list(Path("/sys/fs/cgroup").glob("numaudit-selftest*"))
+
+
+def test_doctor_finds_every_rung_of_the_ladder_with_a_load_of_its_own() -> None:
+    numaudit = Path(sys.executable).with_name("numaudit")
+    done = subprocess.run([numaudit, "doctor", "-o", "json"], capture_output=True, text=True, check=True)
+    rungs = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
+    assert rungs["access hint_faults"]["state"] == "ok", rungs
+    assert "a load of our own was noticed" in rungs["access hint_faults"]["detail"]
+    assert rungs["access expected"]["state"] == "ok", rungs

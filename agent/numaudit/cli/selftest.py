@@ -1,0 +1,43 @@
+"""`numaudit selftest`: does numaudit see what it should on this host?"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from numaudit.cli import options
+from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.reports import document
+from numaudit.reports.selftest_document import SelfTest, SelfTestCheck
+from numaudit.workloads.selftest import selftest
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit selftest
+  numaudit selftest -o json
+"""
+)
+@options.output("table", "json")
+def command(output: str) -> int:
+    """Let two small processes use near and far memory, and check that numaudit tells them apart.
+
+    Needs root. Makes two cgroups of its own for some seconds, and removes them. Exits with 1 when a check fails,
+    and with 3 when none could be tried.
+    """
+    checks = tuple(SelfTestCheck(one.name, one.state, one.expected, one.seen) for one in selftest(Host()))
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("SelfTest", SelfTest(checks)))
+    else:
+        from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        machine_tables.print_selftest(checks, terminal.console())
+    if any(one.state == "failed" for one in checks):
+        return EXIT_FINDINGS
+    if all(one.state == "not tried" for one in checks):
+        raise Unavailable("nothing could be tried on this host; the table says why")
+    return 0

@@ -1,0 +1,331 @@
+"""Does numaudit see what it should? Two cgroups of our own do known work, one on near and one on far memory.
+
+Where the machine has one node only, or its cgroups of version 2 cannot be pinned, both do different amounts of
+work instead: then it is checked that each gets its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.collectors.base import explain
+from numaudit.collectors.hint_faults import require_sampling
+from numaudit.collectors.known_work import KnownWork, known_work
+from numaudit.errors import NumauditError, Unavailable
+from numaudit.evaluation.access import of_hint_faults
+from numaudit.evaluation.placement import bytes_of
+from numaudit.evaluation.rates import expected_remote_ratio, share_outside
+from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
+from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.node import read_machine
+from numaudit.probes.session import Session
+from numaudit.snapshot import JUDGED_TYPES, Resident, Sampled
+from numaudit.topology.machine import Machine
+
+_MIB = 1 << 20
+_NEAR_BYTES, _FAR_BYTES = 32 * _MIB, 16 * _MIB
+_REST = 4 * _MIB
+"""What the kernel allocates beside the bytes that the work asks for."""
+_INTERPRETER = 15 * _MIB
+"""What the process of the work holds beside its bytes."""
+_BUSY = 0.4
+"""Seconds of CPU time to use, by the cgroup's own account."""
+_BUSY_WITHIN = 20.0
+_ALLOWANCE = 0.2
+"""Share by which two accounts of CPU time may differ: the kernel's leaves out what a hypervisor took."""
+_SAMPLES_WITHIN = 20.0
+_LEAST_SAMPLES = 1000
+_NEAR_SHARE, _FAR_SHARE = 0.05, 0.95
+_PATIENCE = 5.0
+"""Seconds for memory.numa_stat to follow: the kernel adds it up every few seconds only."""
+
+_ByNode = Mapping[int | None, int] | Mapping[int, int]
+_NANOSECONDS = 1_000_000_000
+State = Literal["passed", "failed", "not tried"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One thing that was checked."""
+
+    name: str
+    state: State
+    expected: str
+    seen: str
+    """For what was not tried: why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """One of the two cgroups, and the process in it."""
+
+    name: str
+    group: OwnCgroup
+    work: KnownWork
+    cpu_node: int | None
+    """The node of its CPUs and that of its memory; None = not pinned."""
+    memory_node: int | None
+
+    @property
+    def is_far(self) -> bool:
+        return self.cpu_node != self.memory_node
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Both workers and what looks at them."""
+
+    host: Host
+    machine: Machine
+    hierarchies: Hierarchies
+    session: Session
+    near: _Worker
+    far: _Worker
+
+    @property
+    def workers(self) -> tuple[_Worker, _Worker]:
+        return self.near, self.far
+
+    @property
+    def is_pinned(self) -> bool:
+        return self.near.memory_node is not None
+
+
+def selftest(host: Host) -> tuple[Result, ...]:
+    """Run all checks. Raises Unavailable when this host lets us make no cgroups of version 2."""
+    with _bench(host) as bench:
+        return tuple(_try(name, check, bench) for name, check in CHECKS.items())
+
+
+@contextmanager
+def _bench(host: Host) -> Iterator[Bench]:
+    machine, hierarchies = read_machine(host), find_hierarchies(host)
+    if os.geteuid() != 0:
+        raise Unavailable("the self-test makes cgroups and loads BPF programs: run it as root")
+    if hierarchies.unified is None:
+        raise Unavailable("the self-test needs cgroup version 2: boot with systemd.unified_cgroup_hierarchy=1")
+    nodes = _near_and_far(machine)
+    can_pin = nodes is not None and "cpuset" in available_controllers(hierarchies.unified)
+    controllers = (*(("cpuset",) if can_pin else ()), *(("memory",) if hierarchies.is_v2 else ()))
+    with ExitStack() as stack:
+        session = stack.enter_context(Session.open(host, cgroups=1024, nodes=len(machine.nodes)))
+        name = f"numaudit-selftest-{os.getpid()}"
+        tree = stack.enter_context(own_tree(hierarchies.unified, name, controllers))
+        workers = []
+        for label, size, place in (("near", _NEAR_BYTES, 0), ("far", _FAR_BYTES, 1)):
+            if can_pin and nodes is not None:
+                cpu_node, memory_node = nodes[0], nodes[place]
+                cpus = str(machine.by_id[cpu_node].cpus)
+                group = tree.add(label, cpuset_mems=str(memory_node), cpuset_cpus=cpus)
+                work = stack.enter_context(known_work(size, 2, group.path))
+                workers.append(_Worker(label, group, work, cpu_node, memory_node))
+            else:
+                group = tree.add(label)
+                work = stack.enter_context(known_work(size, 2, group.path))
+                workers.append(_Worker(label, group, work, None, None))
+        yield Bench(host, machine, hierarchies, session, workers[0], workers[1])
+
+
+def _near_and_far(machine: Machine) -> tuple[int, int] | None:
+    """A node with CPUs and memory, and the node with memory that is farthest from it; None = there is no other."""
+    near = next((node for node in machine.nodes if node.cpus and node.memory), None)
+    if near is None:
+        return None
+    others = [node.id for node in machine.nodes if node.memory and node.id != near.id]
+    far = max(others, key=lambda node: near.distances.get(node, 0), default=None)
+    return None if far is None else (near.id, far)
+
+
+def _try(name: str, check: Callable[[Bench], Result], bench: Bench) -> Result:
+    try:
+        return check(bench)
+    except (NumauditError, OSError, ValueError) as error:
+        return Result(name, "not tried", "", explain(error))
+
+
+def _check_residency(bench: Bench) -> Result:
+    """Both cgroups' bytes are on their nodes, or, unpinned, each has its own amount."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        sizes = {worker.name: bytes_of(_resident(bench, worker), JUDGED_TYPES) for worker in bench.workers}
+        passed = all(_has_its_bytes(sizes[worker.name], worker, _INTERPRETER) for worker in bench.workers)
+        if passed or time.monotonic() > deadline:
+            return _result("residency", passed, _expected_bytes(bench), sizes)
+        time.sleep(0.2)
+
+
+def _resident(bench: Bench, worker: _Worker) -> Resident:
+    if not bench.hierarchies.is_v2:
+        raise Unavailable(f"cgroup {bench.hierarchies.mode}: cgroups of version 2 do not count memory here")
+    path = f"/{worker.group.path.relative_to(bench.hierarchies.memory)}"
+    return Reader(bench.hierarchies, page_size=bench.machine.page_size).resident(path)
+
+
+def _check_page_alloc(bench: Bench) -> Result:
+    """Each asks the kernel for its bytes anew: they are given from its node."""
+    before = bench.session.read_page_alloc()
+    for worker in bench.workers:
+        worker.work.order("refill")
+    added = bench.session.read_page_alloc().since(before)
+    sizes = {worker.name: _by_page_node(added.by_node.get(worker.group.id, {})) for worker in bench.workers}
+    passed = all(_has_its_bytes(sizes[worker.name], worker) for worker in bench.workers)
+    return _result("page_alloc", passed, _expected_bytes(bench), sizes)
+
+
+def _check_cpu_time(bench: Bench) -> Result:
+    """Only the near one works: its CPU time is what the cgroup itself shows, on the node of its CPUs."""
+    busy = _measure_cpu_time(bench, bench.near)
+    near, far = (sum(busy.seconds[worker.name].values()) for worker in bench.workers)
+    passed = abs(near - busy.own_account) < _ALLOWANCE * busy.own_account and far < near / 10
+    expected = f"near: {busy.own_account:.2f} s"
+    if bench.near.cpu_node is not None:
+        expected += f" on node {bench.near.cpu_node}"
+        passed = passed and share_outside(busy.seconds["near"], frozenset({bench.near.cpu_node})) == 0
+    seen = "; ".join(f"{name}: {_in_seconds(row)}" for name, row in busy.seconds.items())
+    return Result("cpu_time", "passed" if passed else "failed", f"{expected}; far: next to nothing", seen)
+
+
+def _check_hint_faults(bench: Bench) -> Result:
+    """Both work until each has samples enough: near ones are local, far ones remote."""
+    require_sampling(bench.host, bench.machine)
+    _require_pinned(bench)
+    before = bench.session.read_hint_faults()
+    for worker in bench.workers:
+        worker.work.order("touch")
+    deadline = time.monotonic() + _SAMPLES_WITHIN
+    while True:
+        added = bench.session.read_hint_faults().since(before)
+        faults = {worker.name: added.faults.get(worker.group.id, {}) for worker in bench.workers}
+        enough = all(sum(row.values()) >= _LEAST_SAMPLES for row in faults.values())
+        if enough or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    for worker in bench.workers:
+        worker.work.order("rest")
+    skipped = [worker.name for worker in bench.workers if added.skipped.get(worker.group.id)]
+    if skipped:
+        raise Unavailable("this kernel does not sample tasks whose cpuset.mems is one node")
+    near, far = (of_hint_faults(Sampled(faults[worker.name], False), None) for worker in bench.workers)
+    seen = f"near: {_ratio(near.remote_ratio, near.samples)}; far: {_ratio(far.remote_ratio, far.samples)}"
+    passed = _tells_apart(near.remote_ratio, far.remote_ratio)
+    return Result("hint_faults", "passed" if passed else "failed", _EXPECTED_SHARES, seen)
+
+
+def _check_expected(bench: Bench) -> Result:
+    """Residence x CPU time: 0 for the near one, 1 for the far one."""
+    _require_pinned(bench)
+    ratios = []
+    for worker in bench.workers:
+        seconds = _measure_cpu_time(bench, worker).seconds[worker.name]
+        ratios.append(expected_remote_ratio(_resident(bench, worker), seconds))
+    seen = f"near: {_ratio(ratios[0])}; far: {_ratio(ratios[1])}"
+    return Result("expected", "passed" if _tells_apart(*ratios) else "failed", _EXPECTED_SHARES, seen)
+
+
+_EXPECTED_SHARES = f"remote share: near below {_NEAR_SHARE:.0%}, far above {_FAR_SHARE:.0%}"
+
+CHECKS: dict[str, Callable[[Bench], Result]] = {
+    "residency": _check_residency,
+    "page_alloc": _check_page_alloc,
+    "cpu_time": _check_cpu_time,
+    "hint_faults": _check_hint_faults,
+    "expected": _check_expected,
+}
+"""What is checked, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    """CPU time while one of them worked."""
+
+    seconds: Mapping[str, Mapping[int, float]]
+    """As the probe counted it: name of the worker -> node -> seconds."""
+    own_account: float
+    """Of the busy one, by its cpu.stat."""
+
+
+def _measure_cpu_time(bench: Bench, busy: _Worker) -> _Busy:
+    before, own_before = bench.session.read_cpu_time(), _own_account(busy)
+    busy.work.order("touch")
+    deadline = time.monotonic() + _BUSY_WITHIN
+    while _own_account(busy) - own_before < _BUSY and time.monotonic() < deadline:
+        time.sleep(0.02)
+    busy.work.order("rest")
+    own_account = _own_account(busy) - own_before
+    added = bench.session.read_cpu_time().since(before)
+    rows = {worker.name: added.by_node.get(worker.group.id, {}) for worker in bench.workers}
+    seconds = {name: {node: ns / _NANOSECONDS for node, ns in row.items()} for name, row in rows.items()}
+    return _Busy(seconds, own_account)
+
+
+def _own_account(worker: _Worker) -> float:
+    """Seconds of CPU time of the cgroup by the kernel's scheduler. Raises OSError, Unavailable."""
+    words = read_text(worker.group.path / "cpu.stat").split()
+    if "usage_usec" not in words:
+        raise Unavailable(
+            f"{worker.group.path}/cpu.stat does not tell the CPU time, so there is nothing to compare with"
+        )
+    return int(words[words.index("usage_usec") + 1]) / 1_000_000
+
+
+def _require_pinned(bench: Bench) -> None:
+    if len(bench.machine.nodes) < 2:
+        raise Unavailable("with one node nothing is remote")
+    if not bench.is_pinned:
+        raise Unavailable("cpuset is no controller of cgroup version 2 here, so no memory can be placed")
+
+
+def _has_its_bytes(by_node: _ByNode, worker: _Worker, rest: int = _REST) -> bool:
+    total = sum(by_node.values())
+    if worker.memory_node is None:
+        return worker.work.size <= total < worker.work.size + rest
+    there = {node: size for node, size in by_node.items() if node == worker.memory_node}
+    return worker.work.size <= sum(there.values()) and total < worker.work.size + rest
+
+
+def _expected_bytes(bench: Bench) -> str:
+    return "; ".join(
+        f"{worker.name}: {worker.work.size // _MIB} MiB"
+        + ("" if worker.memory_node is None else f" on node {worker.memory_node}")
+        for worker in bench.workers
+    )
+
+
+def _by_page_node(pairs: Mapping[tuple[int, int | None], int]) -> dict[int | None, int]:
+    sums: dict[int | None, int] = {}
+    for (_, page_node), size in pairs.items():
+        sums[page_node] = sums.get(page_node, 0) + size
+    return sums
+
+
+def _result(name: str, passed: bool, expected: str, sizes: Mapping[str, _ByNode]) -> Result:
+    return Result(
+        name,
+        "passed" if passed else "failed",
+        expected,
+        "; ".join(f"{label}: {_in_mib(row)}" for label, row in sizes.items()),
+    )
+
+
+def _in_mib(row: _ByNode) -> str:
+    found = [f"{size / _MIB:.1f} MiB on node {'?' if node is None else node}" for node, size in row.items() if size]
+    return ", ".join(found) or "nothing"
+
+
+def _in_seconds(row: Mapping[int, float]) -> str:
+    return ", ".join(f"{seconds:.2f} s on node {node}" for node, seconds in row.items()) or "nothing"
+
+
+def _ratio(ratio: float | None, samples: int | None = None) -> str:
+    of = "" if samples is None else f" of {samples} samples"
+    return f"no share{of}" if ratio is None else f"{ratio:.1%}{of}"
+
+
+def _tells_apart(near: float | None, far: float | None) -> bool:
+    return near is not None and far is not None and near < _NEAR_SHARE and far > _FAR_SHARE
