@@ -18,14 +18,12 @@ from numaudit.collectors.migrations import KernelBalancing, Migrations
 from numaudit.collectors.node import Nodes
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
-from numaudit.evaluation.placement import bytes_of
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
 from numaudit.probes.session import PROBES, Session
 from numaudit.snapshot import (
-    JUDGED_TYPES,
     Allowed,
     Balancing,
     BytesByNode,
@@ -137,7 +135,7 @@ class Observer:
         self, run: Run, census: Census, resident: dict[ContainerId, Resident], budget: float
     ) -> tuple[dict[ContainerId, Mappings], BytesByNode | None]:
         maps = ProcessMappings(self.host, self.reader, budget)
-        judged = {id_: sum(bytes_of(bytes_, JUDGED_TYPES).values()) for id_, bytes_ in resident.items()}
+        judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in resident.items()}
         order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
         found = run("numa_maps", partial(maps.collect, census, order), _NO_MAPPINGS)
         hugetlb = run("numa_maps of the root cgroup", maps.unattributed_hugetlb, None)

@@ -101,7 +101,7 @@ class PromisedDevices:
     """None = the plugin names no node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Promise:
     """What the kubelet's managers gave to one container, or to a pod as a whole."""
 
@@ -110,14 +110,14 @@ class Promise:
     """Exclusive CPUs; the empty set = it runs on the shared pool."""
     devices: tuple[PromisedDevices, ...] | None = None
 
-    @property
+    @cached_property
     def memory_nodes(self) -> NodeSet | None:
         """The nodes of all blocks, as the kubelet writes them to cpuset.mems; empty = nothing was promised."""
         if self.memory is None:
             return None
         return NodeSet.from_ids(node for block in self.memory for node in block.nodes)
 
-    @property
+    @cached_property
     def device_nodes(self) -> NodeSet | None:
         """The nodes of the devices that name one."""
         if self.devices is None:

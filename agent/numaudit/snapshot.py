@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple, NewType
 
 from numaudit.intent import Intent
@@ -51,7 +52,7 @@ class Allowed:
     cpus: CpuSet | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resident:
     """Where bytes are, each byte in one type. None = the kernel does not say."""
 
@@ -65,6 +66,20 @@ class Resident:
     """Kernel stacks, page tables and slab charged to the cgroup."""
     unevictable: BytesByNode | None = None
     """cgroup v1 only: locked pages, of which nothing tells the type."""
+
+    def sum_of(self, types: Iterable[str]) -> dict[int, int]:
+        """The sum of some types by node; types that the kernel does not show add nothing."""
+        sums: dict[int, int] = {}
+        for kind in types:
+            by_node: BytesByNode | None = getattr(self, kind)
+            for node, size in (by_node or {}).items():
+                sums[node] = sums.get(node, 0) + size
+        return sums
+
+    @cached_property
+    def judged(self) -> BytesByNode:
+        """The bytes that judge alignment."""
+        return self.sum_of(JUDGED_TYPES)
 
 
 RESIDENT_TYPES = ("anon", "shmem", "file", "hugetlb", "kernel", "unevictable")

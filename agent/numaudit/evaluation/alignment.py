@@ -8,11 +8,10 @@ from typing import Literal
 
 from numaudit.evaluation import access
 from numaudit.evaluation.access import RemoteShare
-from numaudit.evaluation.placement import bytes_of
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
-from numaudit.snapshot import JUDGED_TYPES, Allowed, Container, ContainerId, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -198,7 +197,7 @@ def _why_cpu_remote(evidence: _Evidence, cpus: CpuSet, intended: NodeSet, thresh
 
 def _spilled_bytes(resident: Resident, intended: NodeSet, thresholds: Thresholds) -> int:
     """Judged bytes outside the intended nodes when they are past the limits, else 0."""
-    by_node = bytes_of(resident, JUDGED_TYPES)
+    by_node = resident.judged
     outside = sum(size for node, size in by_node.items() if node not in intended)
     past = outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * sum(by_node.values())
     return outside if past else 0

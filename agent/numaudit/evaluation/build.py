@@ -17,7 +17,7 @@ from numaudit.evaluation.alignment import MISALIGNED, Judgements, Verdict, inten
 from numaudit.evaluation.causes import causes
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
-from numaudit.evaluation.placement import bytes_of, remote_bytes
+from numaudit.evaluation.placement import remote_bytes
 from numaudit.evaluation.rates import expected_remote_ratio
 from numaudit.evaluation.report import (
     AllocatedBytes,
@@ -42,7 +42,6 @@ from numaudit.evaluation.report import (
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.intent import CheckpointHealth, ContainerIntent, Intent
 from numaudit.snapshot import (
-    JUDGED_TYPES,
     RESIDENT_TYPES,
     Allowed,
     BytesByNode,
@@ -139,7 +138,7 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         allowed_cpus=None if allowed is None or allowed.cpus is None else str(allowed.cpus),
         allowed_cpu_nodes=None if cpu_nodes is None else str(cpu_nodes),
         resident=None if resident is None else _by_node(resident),
-        judged_bytes=None if resident is None else sum(bytes_of(resident, JUDGED_TYPES).values()),
+        judged_bytes=None if resident is None else sum(resident.judged.values()),
         remote_bytes=None if resident is None or cpu_nodes is None else remote_bytes(resident, cpu_nodes),
         intended=None if intent is None else _intended(intent, snapshot.machine),
         aligned_bytes=_aligned_bytes(resident, intended_nodes(intent)),
@@ -173,7 +172,7 @@ def _expected(resident: Resident | None, cpu_seconds: Mapping[int, float] | None
 def _aligned_bytes(resident: Resident | None, intended: NodeSet | None) -> int | None:
     if resident is None or not intended:
         return None
-    return sum(size for node, size in bytes_of(resident, JUDGED_TYPES).items() if node in intended)
+    return sum(size for node, size in resident.judged.items() if node in intended)
 
 
 def _seconds(cpu_seconds: Mapping[int, float]) -> tuple[NodeSeconds, ...]:
@@ -217,7 +216,7 @@ def _verdict(
 
 
 def _has_bytes_outside(resident: Resident, wanted: NodeSet) -> bool:
-    outside = sum(size for node, size in bytes_of(resident, JUDGED_TYPES).items() if node not in wanted)
+    outside = sum(size for node, size in resident.judged.items() if node not in wanted)
     return outside > DEFAULT.spilled_bytes
 
 
@@ -346,13 +345,13 @@ def _residual(snapshot: Snapshot) -> tuple[Residual, ...]:
     if unattributed is None:
         return ()
     types = _compared_types(snapshot, unattributed)
-    held = [bytes_of(resident, types) for resident in snapshot.resident.values()]
-    free = bytes_of(unattributed, types)
+    held = [resident.sum_of(types) for resident in snapshot.resident.values()]
+    free = unattributed.sum_of(types)
     rows = []
     for memory in snapshot.nodes:
         if memory.resident.anon is None or memory.resident.file is None:
             continue
-        node_bytes = bytes_of(memory.resident, types).get(memory.node, 0)
+        node_bytes = memory.resident.sum_of(types).get(memory.node, 0)
         container_bytes = sum(by_node.get(memory.node, 0) for by_node in held)
         rest = free.get(memory.node, 0)
         residual = node_bytes - container_bytes - rest

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from numaudit.evaluation.access import failed_moves
-from numaudit.evaluation.placement import bytes_of
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
@@ -187,7 +186,7 @@ def _outstanding(snapshot: Snapshot, intent: Intent) -> list[tuple[ContainerInte
         if not nodes or not resident or None in resident:
             continue
         # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
-        used = sum(sum(bytes_of(each, ("anon", "shmem")).values()) for each in resident if each is not None)
+        used = sum(sum(each.sum_of(("anon", "shmem")).values()) for each in resident if each is not None)
         found.append((one, nodes, max(0, promised - used)))
     return found
 

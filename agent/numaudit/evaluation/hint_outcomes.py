@@ -10,7 +10,7 @@ from numaudit.errors import InputError
 from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.admission_error import UNEXPECTED, AdmissionError
-from numaudit.memorymanager.candidates import Verdict, judge_candidates
+from numaudit.memorymanager.candidates import fewest_nodes
 from numaudit.memorymanager.outcome import Outcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.memorymanager.state import MachineState
 from numaudit.topology.nodeset import NodeSet
@@ -107,12 +107,10 @@ def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> Outcome:
 
 def _fewest_nodes(machine: MachineState, promise: Promise) -> int | None:
     """How many nodes at least could hold the promise when empty."""
-    requests = {block.type: block.bytes for block in promise.memory or ()}
     try:
-        candidates = judge_candidates(machine, requests)
+        return fewest_nodes(machine, {block.type: block.bytes for block in promise.memory or ()})
     except InputError:
         return None
-    return min((len(one.mask) for one in candidates if one.verdict is not Verdict.TOO_SMALL), default=None)
 
 
 def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:

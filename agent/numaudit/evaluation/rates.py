@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from numaudit.evaluation.placement import bytes_of
-from numaudit.snapshot import JUDGED_TYPES, Resident
+from numaudit.snapshot import Resident
 
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", int, float)
@@ -29,7 +28,7 @@ def expected_remote_ratio(resident: Resident, cpu_seconds: Mapping[int, float]) 
     Sum over nodes n of (share of CPU time on n) x (share of judged bytes on other nodes). None when
     nothing ran or nothing is resident.
     """
-    by_node = bytes_of(resident, JUDGED_TYPES)
+    by_node = resident.judged
     total_bytes, total_time = sum(by_node.values()), sum(cpu_seconds.values())
     if not total_bytes or not total_time:
         return None

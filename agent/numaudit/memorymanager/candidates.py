@@ -110,6 +110,19 @@ def judge_candidates(
     return tuple(judged)
 
 
+def fewest_nodes(machine: MachineState, requests: Requests) -> int | None:
+    """The smallest number of nodes that could hold a request when empty; None = not even all of them could.
+
+    Raises as `calculate_hints`.
+    """
+    _check_resources(machine, requests)
+    for candidate in _candidates(_nodes(machine)):
+        nodes = [machine[id_].memory_map for id_ in candidate.mask]
+        if all(sum(node[name].allocatable for node in nodes) & UINT64 >= asked for name, asked in requests.items()):
+            return candidate.size
+    return None
+
+
 def find_best_hint(hints: Iterable[TopologyHint]) -> TopologyHint:
     """The narrowest preferred hint, else the narrowest. Raises InputError when there is none."""
     best: TopologyHint | None = None

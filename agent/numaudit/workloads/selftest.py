@@ -18,14 +18,13 @@ from numaudit.collectors.hint_faults import require_sampling
 from numaudit.collectors.known_work import KnownWork, known_work
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import of_hint_faults
-from numaudit.evaluation.placement import bytes_of
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.probes.session import Session
-from numaudit.snapshot import JUDGED_TYPES, Resident, Sampled
+from numaudit.snapshot import Resident, Sampled
 from numaudit.topology.machine import Machine
 
 _MIB = 1 << 20
@@ -153,7 +152,7 @@ def _check_residency(bench: Bench) -> Result:
     """Both cgroups' bytes are on their nodes, or, unpinned, each has its own amount."""
     deadline = time.monotonic() + _PATIENCE
     while True:
-        sizes = {worker.name: bytes_of(_resident(bench, worker), JUDGED_TYPES) for worker in bench.workers}
+        sizes = {worker.name: _resident(bench, worker).judged for worker in bench.workers}
         passed = all(_has_its_bytes(sizes[worker.name], worker, _INTERPRETER) for worker in bench.workers)
         if passed or time.monotonic() > deadline:
             return _result("residency", passed, _expected_bytes(bench), sizes)

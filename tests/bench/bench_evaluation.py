@@ -1,0 +1,197 @@
+"""What it costs to judge 1,000 containers on eight nodes, and whether joining their sources is linear.
+
+Run: python tests/bench/bench_evaluation.py. It fails when verdicts, findings, outcomes and the report of
+one look take more than 50 ms of CPU time (best of several looks), with the kubelet's log or without it,
+or when the join of 4,000 containers takes more than 1.5 times as long for each container as that of 1,000.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from numaudit.containers.join import complete, join
+from numaudit.containers.promises import Checkpoints
+from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.build import build
+from numaudit.evaluation.findings import find
+from numaudit.evaluation.hint_outcomes import outcomes
+from numaudit.evaluation.report import Report
+from numaudit.intent import HintRecord, Intent, KubeletConfig, PodContainer, PodFacts, PromisedMemory
+from numaudit.memorymanager.hints import TopologyHint
+from numaudit.memorymanager.state import MachineState, MemoryTable, NUMANodeState
+from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Qos, Resident, Snapshot
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+NODES, CPUS_PER_NODE, PER_POD = 8, 32, 4
+GIB, MIB = 1 << 30, 1 << 20
+LIMIT_MS, LIMIT_RATIO = 50.0, 1.5
+MACHINE = Machine(
+    tuple(
+        Node(id_, CpuSet.from_ids(range(id_ * CPUS_PER_NODE, (id_ + 1) * CPUS_PER_NODE)), 256 * GIB)
+        for id_ in range(NODES)
+    )
+)
+
+
+def main() -> int:
+    first, second = snapshot(1000, with_log=True), snapshot(1000, with_log=True, tick=1)
+    whole = look(first, second)
+    without = look(snapshot(1000, with_log=False), snapshot(1000, with_log=False, tick=1))
+    earlier = judge(first)
+    intent = second.intent
+    assert intent is not None
+    for name, step in (
+        ("verdicts", lambda: judge(second, first, earlier)),
+        ("findings", lambda: find(second, first)),
+        ("hint outcomes", lambda: outcomes(intent)),
+    ):
+        print(f"  {name:14} {best_ms(step):6.1f} ms")
+    few, many = best_ms(joining(1000)), best_ms(joining(4000), rounds=3)
+    ratio = many / few / 4
+    print(
+        f"1,000 containers on {NODES} nodes, all evidence: {whole:.1f} ms, without the kubelet's log {without:.1f} ms"
+    )
+    print(f"allowed: {LIMIT_MS:.0f} ms")
+    print(f"join: {few:.1f} ms for 1,000, {many:.1f} ms for 4,000 containers: {ratio:.2f} times as long for each")
+    return 0 if max(whole, without) <= LIMIT_MS and ratio <= LIMIT_RATIO else 1
+
+
+def look(first: Snapshot, second: Snapshot, rounds: int = 10) -> float:
+    """Milliseconds for everything that is concluded from one look; each round looks at bytes it never saw."""
+    earlier = judge(first)
+    fresh = [
+        replace(second, resident={id_: replace(one) for id_, one in second.resident.items()}) for _ in range(rounds)
+    ]
+    return best_ms(lambda: _conclude(fresh.pop(), first, earlier), rounds)
+
+
+def _conclude(snapshot: Snapshot, before: Snapshot, earlier: Judgements) -> Report:
+    return build(snapshot, judge(snapshot, before, earlier), before)
+
+
+def best_ms(step: Callable[[], object], rounds: int = 10) -> float:
+    """The least CPU time of several rounds: what is more was the machine's doing."""
+    taken = []
+    for _ in range(rounds):
+        began = time.process_time()
+        step()
+        taken.append(time.process_time() - began)
+    return min(taken) * 1000
+
+
+def snapshot(count: int, *, with_log: bool, tick: int = 0) -> Snapshot:
+    """Containers of every kind: aligned, split, spilled, drifted, some of Burstable pods."""
+    chance = random.Random(1)
+    containers, pods, checkpoints, records = node(count)
+    named = complete(containers, pods)
+    joined = join(
+        named,
+        checkpoints,
+        pods=pods,
+        pods_are_current=True,
+        resources=None,
+        records=records if with_log else (),
+    )
+    intent = Intent(
+        containers=joined.containers,
+        pods=pods,
+        machine=memory_map(),
+        hints=joined.hints,
+        config=KubeletConfig(memory_manager_policy="Static", topology_manager_policy="best-effort"),
+    )
+    promised = {one.cgroups[0]: one.promise.memory_nodes or NodeSet.of(0) for one in joined.containers}
+    nodes = {one.id: promised[one.id] for one in named}
+    drifted = {one.id: chance.random() < 0.02 for one in named}
+    return Snapshot(
+        taken_at=1000.0 + tick,
+        machine=MACHINE,
+        cgroup_mode="v2",
+        containers=named,
+        allowed={
+            one.id: Allowed(NodeSet.of(7) if drifted[one.id] else nodes[one.id], cpus_of(nodes[one.id]))
+            for one in named
+        },
+        resident={one.id: resident(nodes[one.id], chance) for one in named},
+        nodes=tuple(NodeMemory(id_, 256 * GIB, 128 * GIB, Resident(anon={id_: GIB})) for id_ in range(NODES)),
+        intent=intent,
+        cpu_seconds={one.id: dict.fromkeys(nodes[one.id], (tick + 1) * 10.0) for one in named},
+        allocated_bytes={
+            one.id: {(node, node): (tick + 1) * MIB for node in nodes[one.id]} | {(0, None): MIB} for one in named
+        },
+    )
+
+
+def node(
+    count: int,
+) -> tuple[tuple[Container, ...], dict[str, PodFacts], Checkpoints, tuple[HintRecord, ...]]:
+    """Pods of four containers; three in four are Guaranteed. Sizes differ, as do the sets of nodes."""
+    chance = random.Random(2)
+    containers: list[Container] = []
+    pods: dict[str, PodFacts] = {}
+    memory: dict[tuple[str, str], tuple[PromisedMemory, ...]] = {}
+    cpus: dict[tuple[str, str], CpuSet] = {}
+    records: list[HintRecord] = []
+    for number in range(count // PER_POD):
+        uid, name, managed = f"{number:032x}", f"pod-{number}", number % 4 > 0
+        ids = [f"{number:032x}{one:032x}" for one in range(PER_POD)]
+        qos: Qos = "Guaranteed" if managed else "Burstable"
+        parts = tuple(PodContainer(f"c{one}", "app", "running", id_) for one, id_ in enumerate(ids))
+        pods[uid] = PodFacts(uid, "prod", name, qos, "Running", created_at=1.0, containers=parts)
+        for one, id_ in enumerate(ids):
+            cgroup = ContainerId(number * PER_POD + one + 1)
+            tier = "" if managed else "/burstable"
+            path = f"/kubepods{tier}/pod{uid}/{id_}"
+            containers.append(Container(cgroup, path, "container", True, qos, "containerd", id_, uid))
+            if managed:
+                first = chance.randrange(NODES)
+                nodes = NodeSet.of(first, (first + 1) % NODES) if chance.random() < 0.2 else NodeSet.of(first)
+                size = chance.randrange(64 * MIB, GIB, 4096)
+                memory[uid, f"c{one}"] = (
+                    PromisedMemory("memory", size, nodes),
+                    PromisedMemory("hugepages-2Mi", 2 * MIB, nodes),
+                )
+                cpus[uid, f"c{one}"] = CpuSet.of(first * CPUS_PER_NODE)
+                hint = TopologyHint(nodes, len(nodes) == 1)
+                records.append(
+                    HintRecord("prod", name, f"c{one}", uid, 2.0, best=hint, merged=True, memory_nodes=nodes)
+                )
+    return tuple(containers), pods, Checkpoints(memory, True, cpus, True), tuple(records)
+
+
+def joining(count: int) -> Callable[[], object]:
+    containers, pods, checkpoints, records = node(count)
+
+    def once() -> object:
+        named = complete(containers, pods)
+        return join(named, checkpoints, pods=pods, pods_are_current=True, resources=None, records=records)
+
+    return once
+
+
+def memory_map() -> MachineState:
+    table = MemoryTable(256 * GIB, GIB, 255 * GIB, 100 * GIB, 155 * GIB)
+    tables = {"memory": table, "hugepages-2Mi": replace(table, total=GIB, system_reserved=0)}
+    return {id_: NUMANodeState(100, tables, (id_,)) for id_ in range(NODES)}
+
+
+def resident(nodes: NodeSet, chance: random.Random) -> Resident:
+    """On every node a little page cache; anon on the promised nodes, and for some elsewhere, too."""
+    anon = {id_: 100 * MIB if id_ in nodes else 0 for id_ in range(NODES)}
+    if chance.random() < 0.05:
+        anon[chance.randrange(NODES)] += 50 * MIB
+    little = dict.fromkeys(range(NODES), MIB)
+    huge = {id_: 2 * MIB if id_ in nodes else 0 for id_ in range(NODES)}
+    return Resident(anon=anon, shmem=dict.fromkeys(range(NODES), 0), file=little, hugetlb=huge, kernel=little)
+
+
+def cpus_of(nodes: NodeSet) -> CpuSet:
+    return CpuSet.from_ids(cpu for id_ in nodes for cpu in range(id_ * CPUS_PER_NODE, (id_ + 1) * CPUS_PER_NODE))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
