@@ -58,7 +58,7 @@ def main() -> int:
     ledger = Ledger()
 
     def evaluate() -> Exposition:
-        series = ledger.update(report.containers, report.taken_at, 0)
+        series = ledger.update(report.containers, report.taken_at, (0,))
         return evaluate_tick(Tick(report, "0", "3", 1.0, 2.0), evaluate_containers(series))
 
     of = evaluate()

@@ -6,6 +6,7 @@ pod is a restart: the same names, another container, other bytes.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -116,8 +117,12 @@ class Churn:
 
     def _scrape(self, agent: Agent, every: float) -> None:
         while not self._stop.wait(every):
-            for labels, value in agent.samples().get("numaudit_container_judged_bytes", {}).items():
-                have = dict(labels)
-                if have["namespace"] == "churn" and have["container"] == "main":
-                    self.seen.setdefault((have["pod"], "main"), set()).add(int(value))
+            # The client library's parser would take seconds for this.
+            for pod, value in _JUDGED.findall(agent.get("/metrics")[1]):
+                self.seen.setdefault((pod, "main"), set()).add(int(value))
             self.scrapes += 1
+
+
+_JUDGED = re.compile(
+    r'^numaudit_container_judged_bytes{namespace="churn",pod="([^"]+)",container="main"} (\d+)$', re.MULTILINE
+)

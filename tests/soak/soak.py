@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
             "otlp.interval=5s",
         )
         with running_agent("--root", str(tree.root), *settings, log=Path(folder) / "log") as agent:
-            churn = Churn(tree, rate, life=4.0, must_be_seen_after=3.5)
+            churn = Churn(tree, rate, life=6.0, must_be_seen_after=4.5)
             with churn.running(agent, scrape_every=2.0):
                 sizes = _watch(agent, receiver, seconds)
             failed = _judge(sizes, churn, agent)
@@ -101,8 +101,8 @@ def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
     print(f"{churn.started} containers, {churn.scrapes} scrapes; {len(churn.owed)} lived two ticks")
     print(f"of those {len(unseen)} unseen; {len(wrong)} names misattributed")
     counts = agent.samples()
-    for name in ("ticks_total", "failed_ticks_total", "missed_ticks_total"):
-        print(f"{name}: {next(iter(counts[f'numaudit_{name}'].values())):.0f}")
+    for name in ("ticks_total", "failed_ticks_total", "missed_ticks_total", "dropped_series_total"):
+        print(f"{name}: {sum(counts[f'numaudit_{name}'].values()):.0f}")
     failed_ticks = next(iter(counts["numaudit_failed_ticks_total"].values()))
     return bool(failed or unseen or wrong or failed_ticks)
 

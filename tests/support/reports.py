@@ -59,7 +59,7 @@ def tick(of: Report) -> Tick:
 
 def exposition(of: Report) -> Exposition:
     """A first tick's numbers."""
-    series = Ledger().update(of.containers, of.taken_at, 0)
+    series = Ledger().update(of.containers, of.taken_at, (0,))
     return evaluate_tick(tick(of), evaluate_containers(series))
 
 

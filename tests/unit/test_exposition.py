@@ -10,7 +10,7 @@ from reports import container, exposition, report
 
 
 def _series(*containers: Container) -> list[Series]:
-    return Ledger().update(report(*containers).containers, 100.0, 0)
+    return Ledger().update(report(*containers).containers, 100.0, (0,))
 
 
 def _values(found: Exposition, name: str) -> dict[tuple[object, ...], float]:

@@ -39,8 +39,10 @@ def ledger(source: Source) -> Ledger:
     return Ledger((source.row(),))
 
 
-def _update(ledger: Ledger, *containers: Container, scrapes: int = 0, at: float = 100.0) -> list[Series]:
-    return ledger.update(report(*containers).containers, at, scrapes)
+def _update(
+    ledger: Ledger, *containers: Container, scrapes: int = 0, pushes: int = 0, at: float = 100.0
+) -> list[Series]:
+    return ledger.update(report(*containers).containers, at, (scrapes, pushes))
 
 
 def _total(series: list[Series], event: str = "fault") -> float:
@@ -98,6 +100,13 @@ def test_an_ended_container_stays_until_two_scrapes_saw_it(ledger: Ledger) -> No
     assert [(one.key, one.ended) for one in _update(ledger, scrapes=5)] == [(KEY, True)]
     assert len(_update(ledger, scrapes=6)) == 1
     assert _update(ledger, scrapes=7) == []
+
+
+def test_an_ended_container_stays_until_every_output_in_use_had_it_twice(ledger: Ledger) -> None:
+    _update(ledger, container(1), scrapes=1, pushes=1)
+    _update(ledger, scrapes=1, pushes=1)
+    assert len(_update(ledger, scrapes=9, pushes=2)) == 1
+    assert _update(ledger, scrapes=9, pushes=3) == []
 
 
 def test_an_ended_container_is_forgotten_when_nobody_scrapes(ledger: Ledger) -> None:

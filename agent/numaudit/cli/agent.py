@@ -11,6 +11,7 @@ from numaudit.agent import Observer
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
 from numaudit.collectors.capabilities import examine
+from numaudit.daemon import memory
 
 
 @click.command(
@@ -27,6 +28,7 @@ def command(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
 ) -> None:
     """Look at this host again and again, and serve what was found to Prometheus and OpenTelemetry."""
+    memory.keep_small()
     loaded = load_settings(config, listen, interval, assignments)
     observer = Observer.of(options.host(root))
     # Programs are loaded by a process of its own, which is started before this one grows.

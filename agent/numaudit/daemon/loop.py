@@ -160,8 +160,8 @@ class Daemon:
 
     def _evaluate(self, report: Report) -> Exposition:
         limits = self.settings.metrics
-        fetched = self.pages.scrapes + self.push.deliveries()
-        series = self._ledger.update(report.containers, report.taken_at, fetched)
+        fetches = (self.pages.scrapes, self.push.deliveries())
+        series = self._ledger.update(report.containers, report.taken_at, fetches)
         containers = evaluate_containers(series, limits.labels, limits.max_series)
         self._dropped["max_series"] += containers.dropped
         self._dropped["max_ended"] = self._ledger.forgotten

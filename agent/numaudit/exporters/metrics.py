@@ -111,12 +111,20 @@ def _allocated(container: ContainerReport) -> Values:
 
 
 def _remote_ratios(container: ContainerReport) -> Values:
-    # Hint faults see only what NUMA balancing scans, so their share is none of all accesses.
+    # Hint faults see only what NUMA balancing scans, and first touches one use of each page: no share of all accesses.
     return [
         ((access.source,), access.remote_ratio)
         for access in container.accesses
-        if access.remote_ratio is not None and access.source != "hint_faults"
+        if access.remote_ratio is not None and access.source not in ("hint_faults", "first_touch")
     ]
+
+
+def _access_samples(container: ContainerReport) -> Values:
+    counts = {"local": 0, "remote": 0}
+    for pair in container.first_touches or ():
+        if pair.numa_node is not None:
+            counts["local" if pair.numa_node == pair.cpu_numa_node else "remote"] += pair.samples
+    return [((locality, "first_touch"), count) for locality, count in counts.items() if count]
 
 
 def _hint_faults(container: ContainerReport) -> Values:
@@ -177,6 +185,10 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
         "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
         ("cpu_numa_node", "numa_node", "locality"), _hint_faults, since="container",
+    ),
+    Metric(
+        "container_memory_access_samples_total", "", "Sampled accesses, by how they were sampled.",
+        ("locality", "source"), _access_samples, since="container",
     ),
     Metric(
         "container_migrated_bytes_total", "bytes", "Pages moved by the container's tasks, its own or others'.",

@@ -23,9 +23,10 @@ Instance = tuple[int, str]
 SANDBOX = "POD"
 """The container name of a pod's sandbox, as in cAdvisor. No real container may be called so."""
 
-ENDED_FOR_SCRAPES = 2
+ENDED_FOR_FETCHES = 2
+"""By each output: two scrapers of a pair must both see it."""
 ENDED_FOR_TICKS = 20
-"""When nobody scrapes."""
+"""When nobody fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class _Entry:
     """The last counts of each instance that lives."""
     carried: dict[str, dict[Labels, Number]] = field(default_factory=dict)
     """The last counts of those that ended."""
-    ended_at: tuple[int, int] | None = None
-    """Scrapes and ticks so far when the last instance ended."""
+    ended_at: tuple[Sequence[int], int] | None = None
+    """Fetches and ticks so far when the last instance ended."""
 
 
 def key_of(one: ContainerReport) -> Key:
@@ -73,14 +74,14 @@ class Ledger:
     counters: Sequence[Metric[ContainerReport]] = tuple(row for row in CONTAINER_METRICS if row.is_counter)
     most_ended: int = 1000
     forgotten: int = 0
-    """Ended containers that gave way before they were scraped, since start."""
+    """Ended containers that gave way before they were fetched, since start."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _ticks: int = 0
 
-    def update(self, containers: Iterable[ContainerReport], taken_at: float, scrapes: int) -> list[Series]:
+    def update(self, containers: Iterable[ContainerReport], taken_at: float, fetches: Sequence[int]) -> list[Series]:
         """Take in one tick; what to export, in the order given, the ended ones last.
 
-        `scrapes` is how often the values have been fetched since start.
+        `fetches` is how often each output has been given the values since start.
         """
         self._ticks += 1
         alive = _by_key(containers)
@@ -90,7 +91,7 @@ class Ledger:
             if entry is None:
                 entry = self._entries[key] = _Entry(taken_at, reports[0])
             self._take_in(entry, reports)
-        self._end(alive, living, scrapes)
+        self._end(alive, living, fetches)
         return [_series(key, self._entries[key]) for key in alive] + [
             _series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
         ]
@@ -121,7 +122,7 @@ class Ledger:
                 _carry(entry.carried, {row.name: fell})
             last[row.name] = before | counts
 
-    def _end(self, alive: Mapping[Key, object], living: set[Instance], scrapes: int) -> None:
+    def _end(self, alive: Mapping[Key, object], living: set[Instance], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""
         ended: list[Key] = []
         for key, entry in list(self._entries.items()):
@@ -130,15 +131,21 @@ class Ledger:
             if not living.isdisjoint(entry.instances):  # it lives on under a better name
                 del self._entries[key]
                 continue
-            since = entry.ended_at = entry.ended_at or (scrapes, self._ticks)
-            if scrapes - since[0] >= ENDED_FOR_SCRAPES or self._ticks - since[1] >= ENDED_FOR_TICKS:
+            fetched, ticks = entry.ended_at = entry.ended_at or (fetches, self._ticks)
+            if _all_have_it(fetched, fetches) or self._ticks - ticks >= ENDED_FOR_TICKS:
                 del self._entries[key]
                 continue
             ended.append(key)
-        ended.sort(key=lambda key: self._entries[key].ended_at or (0, 0))
+        ended.sort(key=lambda key: (self._entries[key].ended_at or ((), 0))[1])
         for key in ended[: max(0, len(ended) - self.most_ended)]:
             del self._entries[key]
             self.forgotten += 1
+
+
+def _all_have_it(then: Sequence[int], now: Sequence[int]) -> bool:
+    """Whether every output that is in use has fetched often enough since."""
+    used = [count - before for before, count in zip(then, now, strict=True) if count]
+    return bool(used) and min(used) >= ENDED_FOR_FETCHES
 
 
 def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, list[ContainerReport]]:
