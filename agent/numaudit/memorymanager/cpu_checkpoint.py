@@ -9,7 +9,6 @@ Source: pkg/kubelet/cm/cpumanager/state/{checkpoint,state_checkpoint}.go, k8s.io
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,6 +18,7 @@ from numaudit.memorymanager import go_json
 from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.go_json import NIL_MAP, Walk, field_names
 from numaudit.memorymanager.spew import Verification, checksum, identify, render_map
+from numaudit.memorymanager.strconv import GoSyntaxError, atoi, quote
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet
 
@@ -26,7 +26,6 @@ Form = Literal["V1", "V2", "V3", "no checksum"]
 
 _TOP = field_names("policyName", "defaultCpuSet", "entries", "podEntries", "checksum")
 _POD = field_names("cpuSet")
-_CPU_LIST = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,7 @@ class CpuCheckpoint:
             uid: {name: _cpus(text, f"entries.{uid}.{name}") for name, text in containers.items()}
             for uid, containers in (self.entries or {}).items()
         }
-        pods = {uid: _cpus(text, f"podEntries.{uid}.cpuSet") for uid, text in (self.pod_entries or {}).items()}
-        return CPUState(_cpus(self.default_cpu_set, "defaultCpuSet"), entries, pods)
+        return CPUState(_cpus(self.default_cpu_set, "defaultCpuSet"), entries, _pods(self.pod_entries or {}))
 
 
 def parse(data: bytes) -> CpuCheckpoint:
@@ -72,11 +70,20 @@ def parse(data: bytes) -> CpuCheckpoint:
 
     Raises ParseError naming the path of what is wrong, also where a text is no CPU list.
     """
+    checkpoint = unmarshal(data)
+    for name, text in (checkpoint.entries_by_id or {}).items():
+        _cpus(text, f"entries.{name}")
+    _ = checkpoint.state  # refuses what is no CPU list
+    return checkpoint
+
+
+def unmarshal(data: bytes) -> CpuCheckpoint:
+    """The same, whatever the CPU lists of containers say: the kubelet looks at the checksum and the policy first."""
     walk = Walk()
     top = walk.struct(go_json.load(data), _TOP)
     value = top.get("entries", {})
     is_v1 = isinstance(value, dict) and any(isinstance(item, str) for item in value.values())
-    checkpoint = CpuCheckpoint(
+    return CpuCheckpoint(
         policy_name=walk.text(top, "policyName"),
         default_cpu_set=walk.text(top, "defaultCpuSet"),
         entries=None if is_v1 else _parse_entries(walk, value),
@@ -85,10 +92,6 @@ def parse(data: bytes) -> CpuCheckpoint:
         checksum=walk.number(top, "checksum"),
         unknown=tuple(walk.unknown),
     )
-    for name, text in (checkpoint.entries_by_id or {}).items():
-        _cpus(text, f"entries.{name}")
-    _ = checkpoint.state  # refuses what is no CPU list
-    return checkpoint
 
 
 def write(checkpoint: CpuCheckpoint) -> bytes:
@@ -128,14 +131,35 @@ def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level:
     return form in ("V1", "V2", "no checksum")
 
 
+def parse_cpus(text: str) -> CpuSet:
+    """A CPU list as Go's `cpuset.Parse` reads it: no spaces, no strides, no ids beyond ours.
+
+    Raises GoSyntaxError with Go's text, and ParseError for ids that no machine has, which Go reads.
+    """
+    ids = CpuSet()
+    for part in text.split(",") if text else ():
+        first, dash, last = part.partition("-")
+        start = atoi(first)
+        end = atoi(last) if dash else start
+        if start > end:
+            raise GoSyntaxError(f"invalid range {quote(part)} ({start} > {end})")
+        if not 0 <= start <= end < CpuSet.limit:
+            raise ParseError(f"CPUs {part[:60]!r} are not within 0..{CpuSet.limit - 1}")
+        ids |= CpuSet(((1 << (end - start + 1)) - 1) << start)
+    return ids
+
+
 def _cpus(text: str, where: str) -> CpuSet:
-    # Go takes neither spaces nor the kernel's strides.
-    if text and not _CPU_LIST.fullmatch(text):
-        raise ParseError(f"{where}: not a CPU list such as 0-3,8: {text[:60]!r}")
     try:
-        return CpuSet.parse(text)
+        return parse_cpus(text)
+    except GoSyntaxError:
+        raise ParseError(f"{where}: not a CPU list such as 0-3,8: {text[:60]!r}") from None
     except ParseError as error:
         raise ParseError(f"{where}: {error}") from None
+
+
+def _pods(pod_entries: Mapping[str, str]) -> dict[str, CpuSet]:
+    return {uid: _cpus(text, f"podEntries.{uid}.cpuSet") for uid, text in pod_entries.items()}
 
 
 def _parse_entries(walk: Walk, value: object) -> dict[str, Mapping[str, str]] | None:
@@ -175,7 +199,7 @@ def _render(checkpoint: CpuCheckpoint, form: Form) -> str:
         held = checkpoint.entries
         kind, entries = "map[string]map[string]string", render_map(None if held is None else _render_containers(held))
     if form == "V3":
-        shared = None if checkpoint.pod_entries is None else _render_pods(checkpoint.state.pod_entries)
+        shared = None if checkpoint.pod_entries is None else _render_pods(_pods(checkpoint.pod_entries))
         pods = f" PodEntries:(state.PodCPUAssignments){render_map(shared)}"
     return (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.policy_name}"

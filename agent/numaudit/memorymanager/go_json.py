@@ -28,6 +28,16 @@ _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"
 _LONGEST_SHOWN = 60
 
 
+class WrongType(ParseError):
+    """A value that Go cannot put into the field that it is for. Reading it, Go would go on and fail at the end."""
+
+    def __init__(self, path: str, expected: str, value: object) -> None:
+        super().__init__(f"{path}: expected {expected}, found {_shown(value)}")
+        self.path = path
+        self.value = _go_kind(value, of_number=expected.startswith("a whole number"))
+        """In Go's words: string, number, number -1, bool, array or object."""
+
+
 class NilList(tuple[Any, ...]):
     """The type of NIL_LIST."""
 
@@ -90,7 +100,8 @@ def plain_map(mapping: Mapping[Any, Any] | None, plain: Callable[[Any], object] 
 class Walk:
     """Reads values out of a loaded document and knows where it is.
 
-    What has the wrong type raises ParseError with the path, such as `entries.UID.app[0].size`.
+    What has the wrong type raises WrongType with the path, such as `entries.UID.app[0].size`; what
+    Go would read and no kubelet writes (a negative node, a key twice) raises a plain ParseError.
     Keys that no field has are collected in `unknown`, with their paths. As in Go, null and a
     missing key leave a number 0 and a text empty; for lists and maps the caller is told apart.
     """
@@ -127,7 +138,7 @@ class Walk:
     def elements(self, value: object) -> Iterator[object]:
         """A Go slice. While an element is in the caller's hands it is part of the path."""
         if type(value) is not list:
-            self.refuse(f"expected a list, found {_shown(value)}")
+            self._refuse_type("a list", value)
         path = self._path
         for index, item in enumerate(value):
             path.append(index)
@@ -147,7 +158,7 @@ class Walk:
             return value
         if value is None:
             return 0
-        self.refuse(f"expected a whole number from 0 to {largest}, found {_shown(value)}", name)
+        self._refuse_number(value, largest, name)
 
     def text(self, fields: Mapping[str, object], name: str) -> str:
         value = fields.get(name)
@@ -157,7 +168,7 @@ class Walk:
         if value is None:
             return ""
         if type(value) is not str:
-            self.refuse(f"expected a text, found {_shown(value)}", *below)
+            self._refuse_type("a text", value, *below)
         # "\\ud800" alone is half of a pair, which UTF-8 cannot hold.
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             self.refuse("half of a surrogate pair in a text", *below)
@@ -173,17 +184,29 @@ class Walk:
         if value is None:
             return None
         if type(value) is not list:
-            self.refuse(f"expected a list, found {_shown(value)}", name)
+            self._refuse_type("a list", value, name)
         for item in value:
             if type(item) is not int or not 0 <= item <= largest:
                 where = next(index for index, one in enumerate(value) if one is item)
-                self.refuse(f"expected a whole number from 0 to {largest}, found {_shown(item)}", name, where)
+                self._refuse_number(item, largest, name, where)
         return tuple(value)
 
     def _refuse_object(self, value: object) -> NoReturn:
         if isinstance(value, _Repeated):
             self.refuse(f"the key {_shown(value.key)} occurs twice; the kubelet writes each key once")
-        self.refuse(f"expected an object, found {_shown(value)}")
+        self._refuse_type("an object", value)
+
+    def _refuse_type(self, expected: str, value: object, *below: str | int) -> NoReturn:
+        if value is None:
+            self.refuse(f"expected {expected}, found null", *below)
+        raise WrongType(self.path(*below), expected, value)
+
+    def _refuse_number(self, value: object, largest: int, *below: str | int) -> NoReturn:
+        """Fields that hold less than UINT64 have a sign in Go, so it reads negative numbers there."""
+        expected = f"a whole number from 0 to {largest}"
+        if type(value) is int and largest < UINT64 and -INT64 - 1 <= value <= INT64:
+            self.refuse(f"expected {expected}, found {value}", *below)
+        self._refuse_type(expected, value, *below)
 
     def _folded(self, value: dict[str, object], names: FieldNames) -> dict[str, object]:
         """Some key is not spelled as in the struct: match it without case, or note it as unknown."""
@@ -234,6 +257,14 @@ def _integer(text: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ParseError(f"not JSON: {name}")
+
+
+def _go_kind(value: object, *, of_number: bool) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {_shown(value)}" if of_number else "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
 def _shown(value: object) -> str:

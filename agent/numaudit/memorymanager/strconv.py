@@ -24,7 +24,7 @@ _ESCAPES = {
 
 
 class GoSyntaxError(ValueError):
-    """A strconv.NumError; its text is Go's."""
+    """What Go says of a text that it cannot read; the text is Go's."""
 
 
 def parse_bool(text: str) -> bool:
