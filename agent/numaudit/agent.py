@@ -11,6 +11,7 @@ from numaudit.collectors.allocation import Allocation
 from numaudit.collectors.allowed import AllowedNodes
 from numaudit.collectors.base import Run
 from numaudit.collectors.cpu_time import CpuTime
+from numaudit.collectors.first_touch import FirstTouch
 from numaudit.collectors.hint_faults import HintFaults
 from numaudit.collectors.intent import Collected, KubeletIntent
 from numaudit.collectors.mappings import ProcessMappings
@@ -45,6 +46,7 @@ _NO_MAPPINGS: dict[ContainerId, Mappings] = {}
 _NO_CPU_TIME: Mapping[ContainerId, Mapping[int, float]] | None = None
 _NO_ALLOCATION: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
 _NO_HINT_FAULTS: Mapping[ContainerId, Sampled] | None = None
+_NO_FIRST_TOUCH: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
 _NO_MIGRATIONS: Mapping[ContainerId, Migrated] | None = None
 _NO_BALANCING: Balancing | None = None
 _ROOM_FOR_CGROUPS = 1024
@@ -97,13 +99,16 @@ class Observer:
             "numa_balancing", partial(KernelBalancing(self.host, self.reader).collect, census), _NO_BALANCING
         )
         cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
-        hint_faults, migrated = _NO_HINT_FAULTS, _NO_MIGRATIONS
+        hint_faults, migrated, first_touch = _NO_HINT_FAULTS, _NO_MIGRATIONS, _NO_FIRST_TOUCH
         if session is not None:
             cpu_seconds = run("cpu_time", partial(CpuTime(session, self.hierarchies).collect, census), _NO_CPU_TIME)
             allocation = Allocation(session, self.hierarchies)
             allocated = run("page_alloc", partial(allocation.collect, census), _NO_ALLOCATION)
             sampling = HintFaults(self.host, self.machine, session, self.reader)
             hint_faults = run("hint_faults", partial(sampling.collect, census), _NO_HINT_FAULTS)
+            if session.was_asked_for("first_touch"):
+                touching = FirstTouch(session, self.hierarchies)
+                first_touch = run("first_touch", partial(touching.collect, census), _NO_FIRST_TOUCH)
             migrations = Migrations(session, self.reader)
             migrated = run("migrations", partial(migrations.collect, census), _NO_MIGRATIONS)
         mappings: dict[ContainerId, Mappings] = {}
@@ -126,6 +131,7 @@ class Observer:
             allocated_bytes=allocated,
             hint_faults=hint_faults,
             migrated=migrated,
+            first_touch=first_touch,
             balancing=balancing,
             intent=None if intended is None else intended.intent,
             outcomes=tuple(run.outcomes),

@@ -115,8 +115,9 @@ class Settings:
     interval: float = _setting(15.0, duration(1, 3600), "Time between two looks at the host.")
     probes: tuple[str, ...] = _setting(
         ("cpu_time", "hint_faults", "migrations"),
-        choices("cpu_time", "hint_faults", "migrations", "page_alloc"),
-        "BPF programs to load. page_alloc runs once for every page that the kernel gives away.",
+        choices("cpu_time", "first_touch", "hint_faults", "migrations", "page_alloc"),
+        "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
+        "page faults.",
     )
     log: LogSettings = LogSettings()
     web: WebSettings = WebSettings()

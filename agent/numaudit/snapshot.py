@@ -233,6 +233,8 @@ class Snapshot:
     """Samples of memory accesses; None = not measured. A container that is not in it had none."""
     migrated: Mapping[ContainerId, Migrated] | None = None
     """None = not measured. A container that is not in it moved nothing."""
+    first_touch: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
+    """(CPU's node, page's node) -> samples of first uses of a page; None = not measured, which is usual."""
     balancing: Balancing | None = None
     """None = the kernel does not show it."""
     outcomes: tuple[Outcome, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from numaudit.errors import InputError
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.build import build
 from numaudit.evaluation.report import ContainerReport, Report
+from numaudit.probes.session import PROBES
 from numaudit.reports import document
 
 _SECOND_LOOK = 1.0
@@ -54,6 +56,11 @@ Examples:
     help="Show given pages and sampled accesses by CPU's node and memory's node; needs --duration.",
 )
 @click.option(
+    "--first-touch",
+    is_flag=True,
+    help="Sample where pages come into being, too: from the CPU's node that first uses them; needs --duration.",
+)
+@click.option(
     "--fail-below",
     type=click.FloatRange(0, 1),
     metavar="RATIO",
@@ -67,6 +74,7 @@ def command(
     numa_maps_budget: float,
     duration: float | None,
     matrix: bool,
+    first_touch: bool,
     fail_below: float | None,
     root: Path | None,
 ) -> int:
@@ -79,8 +87,11 @@ def command(
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
     if matrix and duration is None:
         raise InputError("--matrix shows what --duration measures: add --duration 10s")
+    if first_touch and duration is None:
+        raise InputError("--first-touch measures the running kernel: add --duration 10s")
     observer = Observer.of(options.host(root))
-    report = narrow(observe(observer, numa_maps_budget or None, duration), which)
+    probes = (*PROBES, "first_touch") if first_touch else PROBES
+    report = narrow(observe(observer, numa_maps_budget or None, duration, probes), which)
     if output == "json":
         sys.stdout.buffer.write(document.encode("Report", report))
     else:
@@ -94,13 +105,18 @@ def command(
     return EXIT_FINDINGS if fail_below is not None and _below(report, fail_below) else 0
 
 
-def observe(observer: Observer, numa_maps_budget: float | None, duration: float | None) -> Report:
+def observe(
+    observer: Observer,
+    numa_maps_budget: float | None,
+    duration: float | None,
+    probes: Collection[str] = PROBES,
+) -> Report:
     """One look, or one at either end of a measurement.
 
     Bytes that are out of place are looked at twice, for memory.numa_stat may lag by a second.
     """
     if duration is not None:
-        with observer.open_probes() as session:
+        with observer.open_probes(probes) as session:
             first = judge(observer.look(session=session))
             progress.wait(duration, "measuring")
             last = observer.look(numa_maps_budget, session)

@@ -6,6 +6,7 @@ nothing. To add one, write its check and add it to LADDER; its values carry the 
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.kernel.numa_balancing import read_vmstat
+from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
@@ -28,6 +30,8 @@ _LOAD = 16 << 20
 _SAMPLES_WITHIN = 4.0
 """Seconds. NUMA balancing looks at a new process after one second of its CPU time, and then each second."""
 _SPIN = 0.05
+_TOUCHED = 64
+"""Pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,26 @@ def _kernel_count(host: Host) -> int:
     return read_vmstat(host).get("numa_hint_faults", 0)
 
 
+def _check_first_touch(ground: Ground) -> str:
+    """Pages that this very process touches anew must be among the samples, whatever its cgroup."""
+    what = "samples of page faults: where pages come into being, not how they are used later; on by request"
+    if not ground.under_load:
+        ground.session.read_first_touch()
+        return what
+    probe = FirstTouch(ground.host, period=1)
+    try:
+        with mmap.mmap(-1, _TOUCHED * mmap.PAGESIZE) as pages:
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(_TOUCHED):
+                pages[page * mmap.PAGESIZE] = 1
+        seen = sum(sum(row.values()) for row in probe.read().samples.values())
+    finally:
+        probe.close()
+    if seen < _TOUCHED:
+        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples told of any")
+    return f"{what}; a load of our own was noticed"
+
+
 def _check_expected(ground: Ground) -> str:
     """CPU time must grow while this very process spins, unless it is in the root cgroup, which is not counted."""
     require_v2(find_hierarchies(ground.host))
@@ -116,5 +140,6 @@ def _count_time(session: Session) -> int:
 
 LADDER: tuple[Rung, ...] = (
     Rung("hint_faults", _check_hint_faults),
+    Rung("first_touch", _check_first_touch),
     Rung("expected", _check_expected),
 )

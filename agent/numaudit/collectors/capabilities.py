@@ -12,6 +12,7 @@ from numaudit.errors import NumauditError
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.probes import first_touch
 from numaudit.probes.loader import diagnose
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
@@ -45,7 +46,8 @@ def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Chec
 
 
 def _probes(session: Session) -> tuple[Check, ...]:
-    found = diagnose(session.outcomes)
+    # first_touch is no BPF program: it is a rung of the ladder.
+    found = diagnose({name: outcome for name, outcome in session.outcomes.items() if name != first_touch.NAME})
     return tuple(Check(f"bpf {one.probe}", "missing" if one.reason else "ok", one.text, one.hint) for one in found)
 
 

@@ -15,7 +15,7 @@ from numaudit.evaluation.rates import expected_remote_ratio, increase
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.snapshot import Container, ContainerId, HintFault, Sampled, Snapshot
 
-Source = Literal["hint_faults", "expected"]
+Source = Literal["hint_faults", "first_touch", "expected"]
 _Z = 1.959964
 """Of the normal distribution, for 95 %."""
 DESIGN_EFFECT = 2.0
@@ -70,6 +70,9 @@ def accesses(
     if sampled is not None:
         earlier = None if before is None else _sampled(before, container.id)
         found.append(of_hint_faults(sampled, earlier, thresholds))
+    if snapshot.first_touch is not None:
+        past = None if before is None or before.first_touch is None else before.first_touch.get(container.id)
+        found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), past, thresholds))
     resident = snapshot.resident.get(container.id)
     if resident is not None and snapshot.cpu_seconds is not None:
         ratio = expected_remote_ratio(resident, snapshot.cpu_seconds.get(container.id, {}))
@@ -93,6 +96,21 @@ def of_hint_faults(now: Sampled, before: Sampled | None, thresholds: Thresholds 
     return Access("hint_faults", remote / samples, *wilson(remote, samples), samples, remote)
 
 
+def of_first_touch(
+    now: Mapping[tuple[int, int | None], int],
+    before: Mapping[tuple[int, int | None], int] | None,
+    thresholds: Thresholds = DEFAULT,
+) -> Access:
+    """The share of pages that came into being on another node than that of the CPU which first used them."""
+    pairs = increase(now, before)
+    samples = sum(count for (_, page_node), count in pairs.items() if page_node is not None)
+    remote = sum(count for (cpu_node, page_node), count in pairs.items() if page_node not in (None, cpu_node))
+    if samples < thresholds.access_samples:
+        reason = f"{samples} samples are too few; at least {thresholds.access_samples} are needed"
+        return Access("first_touch", None, samples=samples, remote_samples=remote, reason=reason)
+    return Access("first_touch", remote / samples, *wilson(remote, samples), samples, remote)
+
+
 def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str | None:
     if not sampled.is_scanned:
         return "the kernel does not sample tasks whose cpuset.mems is one node"
@@ -108,11 +126,14 @@ def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str |
 def remote_shares(
     snapshot: Snapshot, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT
 ) -> dict[ContainerId, RemoteShare]:
-    """By container: the remote share of the best source that measures one; what is only expected is no measurement."""
+    """By container: the remote share of the best source that measures one.
+
+    What is only expected is no measurement, and a first use of a page says nothing of the later ones.
+    """
     shares = {}
     for container in snapshot.containers:
         for access in accesses(snapshot, container, before, thresholds):
-            if access.lower is not None and access.upper is not None:
+            if access.source != "first_touch" and access.lower is not None and access.upper is not None:
                 shares[container.id] = RemoteShare(access.source, access.lower, access.upper)
                 break
     return shares

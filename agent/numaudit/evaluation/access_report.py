@@ -41,6 +41,16 @@ class HintFaultsReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstTouchReport:
+    """Sampled first uses of a page: where the CPU was, and where the page came into being."""
+
+    cpu_numa_node: int
+    numa_node: int | None
+    """null = the page's node could not be told."""
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class MigratedReport:
     """Pages that a container's tasks moved, for one reason. They need not be its own pages."""
 
@@ -83,6 +93,14 @@ def hint_fault_reports(snapshot: Snapshot, container: ContainerId) -> tuple[Hint
         )
         for fault, count in sorted(sampled.faults.items())
     )
+
+
+def first_touch_reports(snapshot: Snapshot, container: ContainerId) -> tuple[FirstTouchReport, ...] | None:
+    """Since the measurement began; None = not measured."""
+    if snapshot.first_touch is None:
+        return None
+    pairs = snapshot.first_touch.get(container, {})
+    return tuple(FirstTouchReport(cpu_node, page_node, count) for (cpu_node, page_node), count in pairs.items())
 
 
 def migrated_reports(snapshot: Snapshot, container: ContainerId) -> tuple[MigratedReport, ...] | None:

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from numaudit.evaluation.access_report import (
     access_reports,
     balancing_of,
+    first_touch_reports,
     hint_fault_reports,
     migrated_reports,
     task_move_reports,
@@ -150,6 +151,7 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         allocated=None if allocated is None else _allocated(allocated),
         accesses=access_reports(snapshot, container, conclusions.before),
         hint_faults=hint_fault_reports(snapshot, container.id),
+        first_touches=first_touch_reports(snapshot, container.id),
         migrated=migrated_reports(snapshot, container.id),
         task_moves=task_move_reports(snapshot, container.id),
         numa_balancing=balancing_of(snapshot, container.id),

@@ -231,6 +231,8 @@ class ContainerReport:
     unknown: tuple[Unknown, ...]
 
     @property
+    first_touches: tuple[FirstTouchReport, ...] | None
+    """Since the measurement began; null = not measured, which is usual."""
     def aligned_ratio(self) -> float | None:
         """Share of judged bytes on a promised node; None also when nothing is resident."""
         return None if self.aligned_bytes is None or not self.judged_bytes else self.aligned_bytes / self.judged_bytes

@@ -36,6 +36,8 @@ class Event:
     read_format: int = 0
     exclude_kernel: bool = False
     exclude_hypervisor: bool = False
+    sample_type: int = 0
+    """What each sample in the event's ring is to hold: PERF_SAMPLE_ bits."""
 
     def pack(self) -> bytearray:
         """struct perf_event_attr."""
@@ -43,7 +45,7 @@ class Event:
         flags = disabled | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
         start = struct.pack(
             "=IIQQQQQ IIQQ",
-            *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, 0, self.read_format, flags),
+            *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, self.sample_type, self.read_format, flags),
             *(0, 0, self.config1, self.config2),
         )
         return bytearray(start.ljust(_ATTRIBUTE_SIZE, b"\0"))

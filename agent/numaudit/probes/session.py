@@ -11,8 +11,9 @@ from typing import Self, TypeVar
 from numaudit.errors import Unavailable
 from numaudit.kernel import cgroup
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc, reasons
+from numaudit.probes import cpu_time, first_touch, hint_faults, loader, migrations, page_alloc, reasons
 from numaudit.probes.cpu_time import CpuTime, CpuTimeByNode
+from numaudit.probes.first_touch import FirstTouch, FirstTouchByNode
 from numaudit.probes.hint_faults import HintFaults, HintFaultsByNode
 from numaudit.probes.loader import LoadedProbe, Outcome
 from numaudit.probes.migrations import Migrations, MigrationsByCgroup
@@ -20,8 +21,10 @@ from numaudit.probes.page_alloc import AllocationsByNode, PageAlloc
 from numaudit.probes.reasons import Reason, Refusal
 
 PROBES = (page_alloc.NAME, cpu_time.NAME, hint_faults.NAME, migrations.NAME)
-AnyProbe = PageAlloc | CpuTime | HintFaults | Migrations
+"""Those that run unless others are named: first_touch, which reads every sample in user space, is not one."""
+AnyProbe = PageAlloc | CpuTime | HintFaults | Migrations | FirstTouch
 Probe = TypeVar("Probe", PageAlloc, CpuTime, HintFaults, Migrations)
+Running = TypeVar("Running", PageAlloc, CpuTime, HintFaults, Migrations, FirstTouch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Session:
     cpu_time: CpuTime | Refusal
     hint_faults: HintFaults | Refusal
     migrations: Migrations | Refusal
+    first_touch: FirstTouch | Refusal
 
     @classmethod
     def open(
@@ -51,12 +55,12 @@ class Session:
         """
         refusal = _refuse_all(host)
         if refusal is not None:
-            return cls(refusal, refusal, refusal, refusal)
+            return cls(refusal, refusal, refusal, refusal, refusal)
         outcomes: dict[str, Outcome] = {}
         requests = []
         for probe in (page_alloc, cpu_time, hint_faults, migrations):
             if probe.NAME not in probes:
-                outcomes[probe.NAME] = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
+                outcomes[probe.NAME] = _not_asked_for()
                 continue
             try:
                 requests.append(probe.request(host, cgroups, nodes))
@@ -68,6 +72,7 @@ class Session:
             _start(CpuTime, host, outcomes[cpu_time.NAME]),
             _start(HintFaults, host, outcomes[hint_faults.NAME]),
             _start(Migrations, host, outcomes[migrations.NAME]),
+            _open_first_touch(host) if first_touch.NAME in probes else _not_asked_for(),
         )
 
     @property
@@ -78,7 +83,13 @@ class Session:
             cpu_time.NAME: self.cpu_time,
             hint_faults.NAME: self.hint_faults,
             migrations.NAME: self.migrations,
+            first_touch.NAME: self.first_touch,
         }
+
+    def was_asked_for(self, name: str) -> bool:
+        """Is the probe of this name one that was to be loaded, whether it runs or not?"""
+        outcome = self.outcomes[name]
+        return not (isinstance(outcome, Refusal) and outcome.reason is Reason.SWITCHED_OFF)
 
     def read_page_alloc(self) -> AllocationsByNode:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
@@ -95,6 +106,10 @@ class Session:
     def read_migrations(self) -> MigrationsByCgroup:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
         return _running(self.migrations).read()
+
+    def read_first_touch(self) -> FirstTouchByNode:
+        """Raises Refusal when the probe does not run, OSError and ParseError when its rings cannot be read."""
+        return _running(self.first_touch).read()
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every cgroup but these, so that dead ones do not fill the maps; how many went.
@@ -144,7 +159,21 @@ def _start(probe: Callable[[Host, LoadedProbe], Probe], host: Host, outcome: Out
         return reasons.of_error(f"cannot start the probe {outcome.name}", error)
 
 
-def _running(probe: Probe | Refusal) -> Probe:
+def _not_asked_for() -> Refusal:
+    return Refusal(Reason.SWITCHED_OFF, "it was not asked for")
+
+
+def _open_first_touch(host: Host) -> FirstTouch | Refusal:
+    """It needs no BPF program, so no loader either."""
+    try:
+        return FirstTouch(host)
+    except Refusal as refusal:
+        return refusal
+    except OSError as error:
+        return reasons.of_error("cannot sample page faults", error)
+
+
+def _running(probe: Running | Refusal) -> Running:
     if isinstance(probe, Refusal):
         raise Refusal(probe.reason, probe.text)
     return probe

@@ -127,7 +127,8 @@ def _sampled_remote(container: ContainerReport) -> str:
     sampled = [access for access in container.accesses if access.samples is not None]
     for one in sampled:
         if one.remote_ratio is not None and one.lower is not None and one.upper is not None:
-            return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f})"
+            of = " at first touch" if one.source == "first_touch" else ""
+            return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f}){of}"
     return UNKNOWN if any(one.samples for one in sampled) else "-"
 
 

@@ -1,0 +1,196 @@
+"""first_touch: on which node did a page come into being, and on which node was the CPU that first used it?
+
+Samples of the software event page-faults-min, with the page's physical address and the cgroup. No BPF program and
+no PMU is needed. It tells of the first use of a page only: where memory was put, not how it is used later; a huge
+page is one fault, and pages that were there before are none at all.
+Source: include/uapi/linux/perf_event.h (PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_CGROUP), kernel/events/core.c.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import struct
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import memory_blocks, perf_event
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.memory_blocks import MemoryBlocks
+from numaudit.kernel.perf_event import Event
+from numaudit.kernel.perf_ring import Ring
+from numaudit.probes import counters, reasons
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.topology.nodeset import CpuSet
+
+NAME = "first_touch"
+PERIOD = 16
+"""One sample for so many faults: a storm of faults must not be slowed down by being looked at."""
+_PAGES = 64
+"""Of each CPU's ring, a power of two: room for some 8,000 samples."""
+_PAGE_FAULTS_MIN = 5  # PERF_COUNT_SW_PAGE_FAULTS_MIN
+_SAMPLE_PHYS_ADDR, _SAMPLE_CGROUP = 1 << 19, 1 << 21
+_BODY = struct.Struct("=QQ")  # physical address and cgroup, in the order of kernel/events/core.c (perf_output_sample)
+_NODE = re.compile(r"node(\d{1,4})", re.ASCII)
+
+NodePair = tuple[int, int | None]
+"""CPU's node and page's node. None = the page's memory block lies on two nodes, or on none that sysfs shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTouchByNode:
+    """Samples of the tasks in each cgroup itself since the probe was opened, by cgroup id."""
+
+    samples: Mapping[int, Mapping[NodePair, int]] = field(default_factory=dict)
+    without_address: int = 0
+    """Samples whose page the kernel could not tell any more."""
+    lost: int = 0
+    """Samples that found the ring full."""
+    throttled: int = 0
+    """How often the kernel stopped an event for a while because it came too often."""
+
+    def since(self, earlier: FirstTouchByNode) -> FirstTouchByNode:
+        """What came between two reads. A cgroup without news is left out."""
+        return FirstTouchByNode(
+            counters.added(self.samples, earlier.samples),
+            self.without_address - earlier.without_address,
+            self.lost - earlier.lost,
+            self.throttled - earlier.throttled,
+        )
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One CPU's event and its ring."""
+
+    event: int
+    ring: Ring
+    node: int
+
+    def close(self) -> None:
+        self.ring.close()
+        os.close(self.event)
+
+
+class FirstTouch:
+    """The running probe. Reading raises OSError, ParseError."""
+
+    def __init__(self, host: Host, period: int = PERIOD) -> None:
+        """Open an event on each CPU that is online. Raises Refusal."""
+        self._host, self._period = host, period
+        self._blocks = _read_blocks(host)
+        self._watched: dict[int, _Watched] = {}
+        self._samples: dict[int, Counter[NodePair]] = {}
+        self._without_address = self._lost = self._throttled = 0
+        try:
+            self._follow_online_cpus()
+        except OSError as error:
+            self.close()
+            raise reasons.of_error("cannot sample page faults", error) from error
+
+    @property
+    def period(self) -> int:
+        """Faults for each sample."""
+        return self._period
+
+    def read(self) -> FirstTouchByNode:
+        """All samples since the probe was opened."""
+        for watched in self._watched.values():
+            self._take(watched)
+        self._follow_online_cpus()
+        samples = {cgroup: dict(row) for cgroup, row in self._samples.items()}
+        return FirstTouchByNode(samples, self._without_address, self._lost, self._throttled)
+
+    def forget_all_but(self, cgroups: Collection[int]) -> int:
+        """Forget the samples of every other cgroup; how many went."""
+        gone = [cgroup for cgroup in self._samples if cgroup not in cgroups]
+        return sum(len(self._samples.pop(cgroup)) for cgroup in gone)
+
+    def close(self) -> None:
+        for watched in self._watched.values():
+            watched.close()
+        self._watched.clear()
+
+    def _take(self, watched: _Watched) -> None:
+        records = watched.ring.read()
+        self._lost += records.lost
+        self._throttled += records.throttled
+        size = self._blocks.block_size
+        found = Counter((cgroup, address // size if address else None) for address, cgroup in decode(records.samples))
+        for (cgroup, block), count in found.items():
+            if block is None:
+                self._without_address += count
+                continue
+            pair = (watched.node, node_of_block(block, self._blocks))
+            self._samples.setdefault(cgroup, Counter())[pair] += count
+
+    def _follow_online_cpus(self) -> None:
+        """Have one event on each CPU that is online. An event of a CPU that went away is read and closed."""
+        online = CpuSet.parse(read_text(self._host.cpus / "online"))
+        for cpu in [cpu for cpu in self._watched if cpu not in online]:
+            watched = self._watched.pop(cpu)
+            try:
+                self._take(watched)
+            finally:
+                watched.close()
+        for cpu in online:
+            if cpu not in self._watched:
+                self._watch(cpu)
+
+    def _watch(self, cpu: int) -> None:
+        node = _node_of_cpu(self._host, cpu)
+        try:
+            event = perf_event.open_event(_event(self._period), cpu=cpu)
+        except OSError as error:
+            if error.errno == errno.ENODEV:  # gone offline this moment
+                return
+            raise
+        try:
+            ring = Ring(event, _PAGES)
+        except OSError:
+            os.close(event)
+            raise
+        self._watched[cpu] = _Watched(event, ring, node)
+        perf_event.enable(event)
+
+
+def decode(bodies: Iterable[bytes]) -> list[tuple[int, int]]:
+    """Physical address (0 = not known) and cgroup id of each sample. Raises ParseError."""
+    try:
+        return [_BODY.unpack(body) for body in bodies]
+    except struct.error:
+        raise ParseError(f"a sample has not the {_BODY.size} bytes that were asked for") from None
+
+
+def node_of_block(block: int, blocks: MemoryBlocks) -> int | None:
+    """The node of a memory block; None = it lies on two nodes, or on none."""
+    nodes = blocks.nodes_of_block.get(block)
+    return next(iter(nodes)) if nodes is not None and len(nodes) == 1 else None
+
+
+def _node_of_cpu(host: Host, cpu: int) -> int:
+    """By the link `nodeN` in the CPU's folder. Raises OSError, Unavailable."""
+    folder = host.cpus / f"cpu{cpu}"
+    found = [int(match[1]) for entry in folder.iterdir() if (match := _NODE.fullmatch(entry.name))]
+    if len(found) != 1:
+        raise Unavailable(f"{folder} names no node, so it is not known from where CPU {cpu} touches memory")
+    return found[0]
+
+
+def _event(period: int) -> Event:
+    return Event(
+        perf_event.TYPE_SOFTWARE,
+        config=_PAGE_FAULTS_MIN,
+        sample_period=period,
+        sample_type=_SAMPLE_PHYS_ADDR | _SAMPLE_CGROUP,
+    )
+
+
+def _read_blocks(host: Host) -> MemoryBlocks:
+    try:
+        return memory_blocks.read(host)
+    except Unavailable as error:
+        raise Refusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error

@@ -1,0 +1,144 @@
+"""First uses of pages on this host's own kernel: counted exactly, lost ones counted, and refusals with a reason."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from numaudit.kernel import perf_event
+from numaudit.kernel.host import Host
+from numaudit.probes import first_touch
+from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.reasons import Reason, Refusal
+
+pytestmark = pytest.mark.root
+
+NewGroup = Callable[[str], Path]
+StartWorker = Callable[[Path, int], Callable[[str], None]]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def every_fault() -> Iterator[FirstTouch]:
+    probe = FirstTouch(Host(), period=1)
+    yield probe
+    probe.close()
+
+
+def test_each_page_that_a_cgroup_uses_first_is_one_sample(
+    every_fault: FirstTouch, new_group: NewGroup, start_worker: StartWorker
+) -> None:
+    groups = [new_group("first-small"), new_group("first-large")]
+    orders = [start_worker(group, size) for group, size in zip(groups, (2 * MIB, 8 * MIB), strict=True)]
+    before = every_fault.read()
+    for order in orders:
+        order("refill")
+    added = every_fault.read().since(before)
+    small, large = (sum(added.samples[group.stat().st_ino].values()) for group in groups)
+    assert added.lost == 0
+    assert 512 <= small < 512 + 64
+    assert 2048 <= large < 2048 + 64
+
+
+def test_what_finds_the_ring_full_is_counted(
+    new_group: NewGroup, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring of one page holds some 170 samples: what the worker touches is seen or lost, each page once."""
+    monkeypatch.setattr(first_touch, "_PAGES", 1)
+    group = new_group("overrun")
+    order = start_worker(group, 8 * MIB)
+    probe = FirstTouch(Host(), period=1)
+    try:
+        order("refill")
+        probe.read()
+        order("refill")  # the kernel tells of a loss with the next record that fits
+        found = probe.read()
+    finally:
+        probe.close()
+    seen = sum(sum(row.values()) for row in found.samples.values()) + found.without_address
+    assert found.lost > 1000
+    assert seen + found.lost >= 2048
+
+
+def test_a_longer_period_gives_fewer_samples(new_group: NewGroup, start_worker: StartWorker) -> None:
+    group = new_group("period")
+    order = start_worker(group, 8 * MIB)
+    probe = FirstTouch(Host(), period=16)
+    try:
+        before = probe.read()
+        order("refill")
+        added = probe.read().since(before)
+    finally:
+        probe.close()
+    assert sum(added.samples[group.stat().st_ino].values()) == pytest.approx(2048 / 16, rel=0.3)
+
+
+def test_a_dead_cgroups_samples_are_forgotten(
+    every_fault: FirstTouch, new_group: NewGroup, start_worker: StartWorker
+) -> None:
+    group = new_group("forgotten")
+    start_worker(group, MIB)
+    assert group.stat().st_ino in every_fault.read().samples
+    assert every_fault.forget_all_but({1}) > 0
+    assert group.stat().st_ino not in every_fault.read().samples
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.EMFILE, Reason.TOO_MANY_FILES),
+        (errno.EBUSY, Reason.BUSY),
+        (errno.EINVAL, Reason.UNSUPPORTED),
+        (errno.ENOENT, Reason.NO_EVENT),
+    ],
+)
+def test_an_event_that_cannot_be_opened_is_refused_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, code: int, reason: Reason
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(perf_event, "open_event", refuse)
+    with pytest.raises(Refusal, match=os.strerror(code)) as refusal:
+        FirstTouch(Host())
+    assert refusal.value.reason is reason
+
+
+def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
+    used = _descriptors()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(_descriptors())
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]  # no gap below the limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 2, hard))
+    try:
+        with pytest.raises(Refusal, match="Too many open files") as refusal:
+            FirstTouch(Host())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for one in held:
+            os.close(one)
+    assert refusal.value.reason is Reason.TOO_MANY_FILES
+    assert _descriptors() == used
+
+
+def test_closing_gives_back_descriptors_and_mappings() -> None:
+    def held() -> tuple[int, int]:
+        return len(_descriptors()), Path("/proc/self/maps").read_text().count("perf_event")
+
+    before = held()
+    for _ in range(3):
+        probe = FirstTouch(Host())
+        assert held() > before
+        probe.close()
+    assert held() == before
+
+
+def _descriptors() -> set[int]:
+    """All that are open, but not the one that lists them."""
+    names = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+    return {number for number in names if Path(f"/proc/self/fd/{number}").exists()}
