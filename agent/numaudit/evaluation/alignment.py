@@ -8,6 +8,7 @@ from typing import Literal
 
 from numaudit.evaluation import access
 from numaudit.evaluation.access import RemoteShare
+from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
@@ -197,9 +198,8 @@ def _why_cpu_remote(evidence: _Evidence, cpus: CpuSet, intended: NodeSet, thresh
 
 def _spilled_bytes(resident: Resident, intended: NodeSet, thresholds: Thresholds) -> int:
     """Judged bytes outside the intended nodes when they are past the limits, else 0."""
-    by_node = resident.judged
-    outside = sum(size for node, size in by_node.items() if node not in intended)
-    past = outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * sum(by_node.values())
+    outside = bytes_outside(resident.judged, intended)
+    past = outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * sum(resident.judged.values())
     return outside if past else 0
 
 

@@ -18,8 +18,7 @@ from numaudit.evaluation.alignment import MISALIGNED, Judgements, Verdict, inten
 from numaudit.evaluation.causes import causes
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
-from numaudit.evaluation.placement import remote_bytes
-from numaudit.evaluation.rates import expected_remote_ratio
+from numaudit.evaluation.placement import bytes_outside, remote_bytes
 from numaudit.evaluation.report import (
     AllocatedBytes,
     CauseReport,
@@ -123,6 +122,7 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
     outcome = conclusions.outcome(intent)
     cpu_seconds = _measured(snapshot.cpu_seconds, container.id)
     allocated = _measured(snapshot.allocated_bytes, container.id)
+    accesses = access_reports(snapshot, container, conclusions.before)
     return ContainerReport(
         id=container.id,
         kind=container.kind,
@@ -147,9 +147,9 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         hint_outcome=None if outcome is None else _hint_outcome(outcome),
         findings=conclusions.finding_names(container.id),
         cpu_seconds=None if cpu_seconds is None else _seconds(cpu_seconds),
-        expected_remote_ratio=_expected(resident, cpu_seconds),
+        expected_remote_ratio=next((one.remote_ratio for one in accesses if one.source == "expected"), None),
         allocated=None if allocated is None else _allocated(allocated),
-        accesses=access_reports(snapshot, container, conclusions.before),
+        accesses=accesses,
         hint_faults=hint_fault_reports(snapshot, container.id),
         first_touches=first_touch_reports(snapshot, container.id),
         migrated=migrated_reports(snapshot, container.id),
@@ -167,14 +167,10 @@ def _measured(
     return None if by_container is None else by_container.get(container, {})
 
 
-def _expected(resident: Resident | None, cpu_seconds: Mapping[int, float] | None) -> float | None:
-    return None if resident is None or cpu_seconds is None else expected_remote_ratio(resident, cpu_seconds)
-
-
 def _aligned_bytes(resident: Resident | None, intended: NodeSet | None) -> int | None:
     if resident is None or not intended:
         return None
-    return sum(size for node, size in resident.judged.items() if node in intended)
+    return sum(resident.judged.values()) - bytes_outside(resident.judged, intended)
 
 
 def _seconds(cpu_seconds: Mapping[int, float]) -> tuple[NodeSeconds, ...]:
@@ -218,8 +214,7 @@ def _verdict(
 
 
 def _has_bytes_outside(resident: Resident, wanted: NodeSet) -> bool:
-    outside = sum(size for node, size in resident.judged.items() if node not in wanted)
-    return outside > DEFAULT.spilled_bytes
+    return bytes_outside(resident.judged, wanted) > DEFAULT.spilled_bytes
 
 
 def _hint_outcome(one: HintOutcome) -> HintOutcomeReport:
@@ -321,7 +316,10 @@ def _huge_pages_in_use(nodes: Sequence[NodeMemory]) -> bool:
 def _by_node(resident: Resident) -> tuple[NodeBytes, ...]:
     columns: tuple[BytesByNode | None, ...] = _columns(resident)
     nodes = sorted({node for column in columns if column is not None for node in column})
-    return tuple([NodeBytes(node, *[None if by is None else by.get(node, 0) for by in columns]) for node in nodes])
+    nothing = [None] * len(nodes)
+    return tuple(
+        map(NodeBytes, nodes, *[nothing if by is None else [by.get(node, 0) for node in nodes] for by in columns])
+    )
 
 
 _columns = attrgetter(*RESIDENT_TYPES)

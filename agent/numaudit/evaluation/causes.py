@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
+from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.snapshot import Allowed, Mappings, NodeMemory
 from numaudit.topology.nodeset import NodeSet
@@ -46,14 +47,10 @@ def _policies_outside(mappings: Mappings, wanted: NodeSet) -> dict[str, int]:
     """Memory policies other than the default with bytes outside the wanted nodes."""
     found: dict[str, int] = {}
     for policy, by_node in mappings.by_policy.items():
-        outside = _outside(by_node, wanted)
+        outside = bytes_outside(by_node, wanted)
         if policy != "default" and outside:
             found[policy] = outside
     return found
-
-
-def _outside(by_node: Mapping[int, int], wanted: NodeSet) -> int:
-    return sum(size for node, size in by_node.items() if node not in wanted)
 
 
 def _is_full(node: NodeMemory, thresholds: Thresholds) -> bool:

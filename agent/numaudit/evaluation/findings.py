@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -162,9 +163,12 @@ def _oom_risk(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
     All promises within a set of nodes draw on the same pages, so they are added up for each set.
     """
     outstanding = _outstanding(snapshot, intent)
-    for nodes in dict.fromkeys(nodes for _, nodes, _ in outstanding):
+    sums: Counter[NodeSet] = Counter()
+    for _, nodes, size in outstanding:
+        sums[nodes] += size
+    for nodes in sums:
         available = _available(snapshot.nodes, nodes)
-        wanted = sum(size for _, within, size in outstanding if within <= nodes)
+        wanted = sum(size for within, size in sums.items() if within <= nodes)
         if available is None or wanted <= available:
             continue
         for one, within, size in outstanding:
@@ -186,7 +190,13 @@ def _outstanding(snapshot: Snapshot, intent: Intent) -> list[tuple[ContainerInte
         if not nodes or not resident or None in resident:
             continue
         # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
-        used = sum(sum(each.sum_of(("anon", "shmem")).values()) for each in resident if each is not None)
+        used = sum(
+            sum(by_node.values())
+            for each in resident
+            if each is not None
+            for by_node in (each.anon, each.shmem)
+            if by_node is not None
+        )
         found.append((one, nodes, max(0, promised - used)))
     return found
 

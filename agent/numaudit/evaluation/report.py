@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from numaudit.evaluation.access_report import AccessReport, HintFaultsReport, MigratedReport, TaskMoveReport
 from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
@@ -24,9 +26,11 @@ class Unknown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBytes:
-    """Bytes on one node, each byte in one type; null = the kernel does not say."""
+class NodeBytes(Struct, frozen=True):
+    """Bytes on one node, each byte in one type; null = the kernel does not say.
+
+    A Struct, for there are thousands of them, and it is made in a fraction of a dataclass's time.
+    """
 
     numa_node: int
     anon: int | None
