@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from numaudit.evaluation.access_report import AccessReport, HintFaultsReport, MigratedReport, TaskMoveReport
+from numaudit.evaluation.access_report import (
+    AccessReport,
+    FirstTouchReport,
+    HintFaultsReport,
+    MigratedReport,
+    TaskMoveReport,
+)
 from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Severity
@@ -225,6 +231,8 @@ class ContainerReport:
     """From where its memory was used, by each source that measures."""
     hint_faults: tuple[HintFaultsReport, ...] | None
     """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
+    first_touches: tuple[FirstTouchReport, ...] | None
+    """Since the measurement began; null = not measured, which is usual."""
     migrated: tuple[MigratedReport, ...] | None
     """Pages that its tasks moved, since the measurement began; null = not measured."""
     task_moves: tuple[TaskMoveReport, ...] | None
@@ -235,8 +243,6 @@ class ContainerReport:
     unknown: tuple[Unknown, ...]
 
     @property
-    first_touches: tuple[FirstTouchReport, ...] | None
-    """Since the measurement began; null = not measured, which is usual."""
     def aligned_ratio(self) -> float | None:
         """Share of judged bytes on a promised node; None also when nothing is resident."""
         return None if self.aligned_bytes is None or not self.judged_bytes else self.aligned_bytes / self.judged_bytes
