@@ -1,4 +1,7 @@
-"""The report that people and programs read. Every value here goes out as it is."""
+"""The report that people and programs read. Every value here goes out as it is.
+
+What there is one of for each container is a Struct, which is made in a fraction of a dataclass's time.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,7 @@ class Unknown:
 
 
 class NodeBytes(Struct, frozen=True):
-    """Bytes on one node, each byte in one type; null = the kernel does not say.
-
-    A Struct, for there are thousands of them, and it is made in a fraction of a dataclass's time.
-    """
+    """Bytes on one node, each byte in one type; null = the kernel does not say."""
 
     numa_node: int
     anon: int | None
@@ -67,8 +67,7 @@ class MappingsReport:
     processes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Intended:
+class Intended(Struct, frozen=True):
     """What the kubelet's managers promised the container. Node and CPU sets are in the kernel's list format."""
 
     memory_nodes: str | None
@@ -80,16 +79,14 @@ class Intended:
     device_nodes: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CauseReport:
+class CauseReport(Struct, frozen=True):
     """Why bytes are where they should not be."""
 
     cause: Cause
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictReport:
+class VerdictReport(Struct, frozen=True):
     """Did the container get what it was promised?"""
 
     name: VerdictName
@@ -99,8 +96,7 @@ class VerdictReport:
     causes: tuple[CauseReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HintOutcomeReport:
+class HintOutcomeReport(Struct, frozen=True):
     """What came of the hints of a container, or of a pod that was refused (`container` null)."""
 
     namespace: str | None
@@ -160,16 +156,14 @@ class CheckpointReport:
     findings: tuple[CheckpointFindingReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSeconds:
+class NodeSeconds(Struct, frozen=True):
     """CPU time on one node."""
 
     numa_node: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedBytes:
+class AllocatedBytes(Struct, frozen=True):
     """Bytes given by the page allocator: where the CPU was, and where the page is."""
 
     cpu_numa_node: int
