@@ -64,7 +64,19 @@ def wilson(part: int, whole: int, design_effect: float = DESIGN_EFFECT) -> tuple
 def accesses(
     snapshot: Snapshot, container: Container, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT
 ) -> tuple[Access, ...]:
-    """What each source that measures says of a container, the best source first."""
+    """What each source says of a container: those that measure, the best first, then what is to be expected."""
+    found = _measured(snapshot, container, before, thresholds)
+    resident = snapshot.resident.get(container.id)
+    if resident is not None and snapshot.cpu_seconds is not None:
+        ratio = expected_remote_ratio(resident, snapshot.cpu_seconds.get(container.id, {}))
+        reason = None if ratio is not None else "it did not run, or holds no memory"
+        found.append(Access("expected", ratio, reason=reason))
+    return tuple(found)
+
+
+def _measured(
+    snapshot: Snapshot, container: Container, before: Snapshot | None, thresholds: Thresholds
+) -> list[Access]:
     found = []
     sampled = _sampled(snapshot, container.id)
     if sampled is not None:
@@ -73,12 +85,7 @@ def accesses(
     if snapshot.first_touch is not None:
         past = None if before is None or before.first_touch is None else before.first_touch.get(container.id)
         found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), past, thresholds))
-    resident = snapshot.resident.get(container.id)
-    if resident is not None and snapshot.cpu_seconds is not None:
-        ratio = expected_remote_ratio(resident, snapshot.cpu_seconds.get(container.id, {}))
-        reason = None if ratio is not None else "it did not run, or holds no memory"
-        found.append(Access("expected", ratio, reason=reason))
-    return tuple(found)
+    return found
 
 
 def of_hint_faults(now: Sampled, before: Sampled | None, thresholds: Thresholds = DEFAULT) -> Access:
@@ -132,7 +139,7 @@ def remote_shares(
     """
     shares = {}
     for container in snapshot.containers:
-        for access in accesses(snapshot, container, before, thresholds):
+        for access in _measured(snapshot, container, before, thresholds):
             if access.source != "first_touch" and access.lower is not None and access.upper is not None:
                 shares[container.id] = RemoteShare(access.source, access.lower, access.upper)
                 break
