@@ -184,6 +184,30 @@ def test_a_container_that_could_not_heal_long_ago_is_no_finding_now() -> None:
     assert find(look({STUCK_FAULT: 5000}), before=look({STUCK_FAULT: 5000})) == ()
 
 
+def _touched(pairs: Mapping[tuple[int, int | None], int]) -> Snapshot:
+    return replace(look(), first_touch={WEB.id: pairs})
+
+
+def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
+    (access,) = accesses(_touched({(0, 0): 1500, (0, 1): 500, (1, None): 9000}), WEB)
+    assert (access.source, access.samples, access.remote_samples) == ("first_touch", 2000, 500)
+    assert access.remote_ratio == 0.25
+
+
+def test_first_uses_are_shown_as_such_and_judge_nobody() -> None:
+    snapshot = _touched({(0, 1): 5000})
+    assert remote_shares(snapshot) == {}
+    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
+    assert "100.0% (99.8-100.0) at first touch" in text
+    (pair,) = build(snapshot).containers[0].first_touches or ()
+    assert (pair.cpu_numa_node, pair.numa_node, pair.samples) == (0, 1, 5000)
+
+
+def test_few_first_uses_give_no_share() -> None:
+    (access,) = accesses(_touched({(0, 1): 999}), WEB)
+    assert (access.remote_ratio, access.samples) == (None, 999)
+
+
 def _table(snapshot: Snapshot, print_: Callable[[Report, Console], None]) -> str:
     out = io.StringIO()
     print_(build(snapshot), Console(file=out, width=200, highlight=False, markup=False))

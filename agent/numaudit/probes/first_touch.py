@@ -30,7 +30,7 @@ NAME = "first_touch"
 PERIOD = 16
 """One sample for so many faults: a storm of faults must not be slowed down by being looked at."""
 _PAGES = 64
-"""Of each CPU's ring, a power of two: room for some 8,000 samples."""
+"""Of each CPU's ring, a power of two: room for some 10,000 samples."""
 _PAGE_FAULTS_MIN = 5  # PERF_COUNT_SW_PAGE_FAULTS_MIN
 _SAMPLE_PHYS_ADDR, _SAMPLE_CGROUP = 1 << 19, 1 << 21
 _BODY = struct.Struct("=QQ")  # physical address and cgroup, in the order of kernel/events/core.c (perf_output_sample)
@@ -48,7 +48,7 @@ class FirstTouchByNode:
     without_address: int = 0
     """Samples whose page the kernel could not tell any more."""
     lost: int = 0
-    """Samples that found the ring full."""
+    """Samples that found the ring full. The kernel tells of them with the next sample that fits."""
     throttled: int = 0
     """How often the kernel stopped an event for a while because it came too often."""
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from numaudit.collectors.base import explain
@@ -23,6 +23,7 @@ from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.session import Session
 from numaudit.snapshot import Resident, Sampled
 from numaudit.topology.machine import Machine
@@ -216,6 +217,27 @@ def _check_hint_faults(bench: Bench) -> Result:
     return Result("hint_faults", "passed" if passed else "failed", _EXPECTED_SHARES, seen)
 
 
+def _check_first_touch(bench: Bench) -> Result:
+    """Each asks for its bytes anew: every page is first used on its node, one sample for each."""
+    probe = FirstTouch(bench.host, period=1)
+    try:
+        before = probe.read()
+        for worker in bench.workers:
+            worker.work.order("refill")
+            after = probe.read()  # a ring holds some 10,000 samples
+        added = after.since(before)
+    finally:
+        probe.close()
+    page = bench.machine.page_size
+    sizes = {
+        worker.name: _by_page_node({pair: n * page for pair, n in added.samples.get(worker.group.id, {}).items()})
+        for worker in bench.workers
+    }
+    passed = all(_has_its_bytes(sizes[worker.name], worker) for worker in bench.workers)
+    result = _result("first_touch", passed, _expected_bytes(bench), sizes)
+    return replace(result, seen=f"{result.seen}; {added.lost} samples were lost") if added.lost else result
+
+
 def _check_expected(bench: Bench) -> Result:
     """Residence x CPU time: 0 for the near one, 1 for the far one."""
     _require_pinned(bench)
@@ -234,6 +256,7 @@ CHECKS: dict[str, Callable[[Bench], Result]] = {
     "page_alloc": _check_page_alloc,
     "cpu_time": _check_cpu_time,
     "hint_faults": _check_hint_faults,
+    "first_touch": _check_first_touch,
     "expected": _check_expected,
 }
 """What is checked, in this order."""

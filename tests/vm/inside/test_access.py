@@ -20,6 +20,7 @@ from numaudit.evaluation.access import accesses
 from numaudit.evaluation.findings import find
 from numaudit.kernel.host import Host
 from numaudit.probes import loader
+from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.hint_faults import HintFaultsByNode
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, HintFault, Snapshot
@@ -285,7 +286,9 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
     done = subprocess.run([numaudit, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
     checks = json.loads(done.stdout)["checks"]
     assert {one["name"]: one["state"] for one in checks} == {one["name"]: "passed" for one in checks}, checks
-    assert {"residency", "page_alloc", "cpu_time", "hint_faults", "expected"} <= {one["name"] for one in checks}
+    assert {"residency", "page_alloc", "cpu_time", "hint_faults", "first_touch", "expected"} <= {
+        one["name"] for one in checks
+    }
     assert done.returncode == 0, done.stderr
     assert not list(Path("/sys/fs/cgroup").glob("numaudit-selftest*"))
 
@@ -296,4 +299,39 @@ def test_doctor_finds_every_rung_of_the_ladder_with_a_load_of_its_own() -> None:
     rungs = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
     assert rungs["access hint_faults"]["state"] == "ok", rungs
     assert "a load of our own was noticed" in rungs["access hint_faults"]["detail"]
+    assert rungs["access first_touch"]["state"] == "ok", rungs
     assert rungs["access expected"]["state"] == "ok", rungs
+
+
+@pytest.mark.parametrize(("cpu", "mems", "node"), [("0", "0", 0), ("0", "3", 3), ("2", "1", 1)])
+def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: str, mems: str, node: int) -> None:
+    probe = FirstTouch(Host(), period=1)
+    try:
+        with cgroup("numaudit-lab/touched", cpus=cpu, mems=mems) as group, worker(group, SIZE) as running:
+            before = probe.read()
+            running.order("refill")
+            added = probe.read().since(before)
+            pairs = dict(added.samples[group.id])
+    finally:
+        probe.close()
+    assert added.lost == 0
+    assert PAGES <= pairs.pop((int(cpu), node)) < PAGES + 200
+    assert sum(pairs.values()) < 200
+
+
+def test_a_cpu_that_goes_and_comes_back_is_sampled_again() -> None:
+    switch = Path("/sys/devices/system/cpu/cpu3/online")
+    probe = FirstTouch(Host(), period=1)
+    try:
+        switch.write_text("0")
+        probe.read()
+        switch.write_text("1")
+        probe.read()
+        with cgroup("numaudit-lab/back", cpus="3", mems="3") as group, worker(group, SIZE) as running:
+            before = probe.read()
+            running.order("refill")
+            pairs = probe.read().since(before).samples[group.id]
+        assert PAGES <= pairs[3, 3] < PAGES + 200
+    finally:
+        switch.write_text("1")
+        probe.close()
