@@ -35,7 +35,7 @@ class Unknown:
     reason: str
 
 
-class NodeBytes(Struct, frozen=True):
+class NodeBytes(Struct, frozen=True, gc=False):
     """Bytes on one node, each byte in one type; null = the kernel does not say."""
 
     numa_node: int
@@ -156,14 +156,14 @@ class CheckpointReport:
     findings: tuple[CheckpointFindingReport, ...]
 
 
-class NodeSeconds(Struct, frozen=True):
+class NodeSeconds(Struct, frozen=True, gc=False):
     """CPU time on one node."""
 
     numa_node: int
     seconds: float
 
 
-class AllocatedBytes(Struct, frozen=True):
+class AllocatedBytes(Struct, frozen=True, gc=False):
     """Bytes given by the page allocator: where the CPU was, and where the page is."""
 
     cpu_numa_node: int
