@@ -1,0 +1,85 @@
+"""The agent runs here for real: containers under runc, BPF programs, scraped over loopback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from agent_process import Agent, running_agent
+from container import Container, container
+from workload import MIB, eventually
+
+UID = "7b1f3c52-52a1-4be0-9d0c-6c7e1c1f9a01"
+POD_LOGS = Path(f"/var/log/pods/lab_spinner_{UID}")
+SPIN = ["dd", "if=/dev/zero", "of=/dev/null", "bs=24M"]
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    POD_LOGS.mkdir(parents=True, exist_ok=True)
+    log = tmp_path_factory.mktemp("agent") / "log"
+    with running_agent("--interval", "2s", log=log, ready_within=240) as running:
+        yield running
+    POD_LOGS.rmdir()
+
+
+def _spinner() -> AbstractContextManager[Container]:
+    """Runs on node 1's CPU, with 24 MiB on node 2."""
+    return container(UID, "main", SPIN, cpus="1", mems="2")
+
+
+def _cpu_seconds(agent: Agent) -> dict[str, float]:
+    counted = agent.samples().get("numaudit_container_cpu_seconds_total", {})
+    return {
+        dict(labels)["numa_node"]: value
+        for labels, value in counted.items()
+        if {("namespace", "lab"), ("pod", "spinner"), ("container", "main")} <= labels
+    }
+
+
+def test_memory_and_cpu_time_by_node_are_scraped_and_go_on_after_a_restart(agent: Agent) -> None:
+    assert agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 1
+
+    def anon(node: int) -> float | None:
+        labels = {"pod": "spinner", "container": "main", "numa_node": str(node), "type": "anon"}
+        return agent.value("numaudit_container_resident_bytes", **labels)
+
+    with _spinner():
+
+        def where_it_is() -> None:
+            assert (anon(2) or 0) >= 24 * MIB
+            assert (anon(1) or 0) < MIB
+
+        def where_it_runs() -> None:
+            assert _cpu_seconds(agent).get("1", 0) > 0.5
+
+        eventually(where_it_is, timeout=60)
+        eventually(where_it_runs, timeout=60)
+        assert agent.value("numaudit_container_allowed_node", pod="spinner", container="main", resource="memory") == 1
+        before = _cpu_seconds(agent)
+        assert before["1"] >= 0.9 * sum(before.values())
+    with _spinner():
+
+        def is_carried_on() -> None:
+            now = _cpu_seconds(agent)
+            assert now["1"] > before["1"]
+
+        eventually(is_carried_on, timeout=60)
+
+
+def test_what_has_ended_is_forgotten_after_two_scrapes(agent: Agent) -> None:
+    def is_forgotten() -> None:
+        assert _cpu_seconds(agent) == {}
+
+    eventually(is_forgotten, timeout=60)
+
+
+def test_the_agent_ends_in_time(agent: Agent) -> None:
+    begun = time.monotonic()
+    code, seconds = agent.stop(timeout=20)
+    assert code == 0
+    assert seconds < 3, time.monotonic() - begun
