@@ -15,6 +15,12 @@ import pytest
 
 from agent_process import NUMAUDIT, Agent, eventually, running_agent
 from node_tree import MIB, NodeTree
+from numaudit.agent import Observer
+from numaudit.config import Settings
+from numaudit.daemon.logs import RateLimit
+from numaudit.daemon.loop import Daemon
+from numaudit.kernel.cgroup import find_hierarchies
+from numaudit.kernel.host import Host
 from otlp_receiver import Answer, OtlpReceiver
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and cgroups need root")
@@ -194,3 +200,43 @@ def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) ->
     finally:
         process.kill()
         process.wait()
+
+
+@needs_root
+def test_an_agent_limited_to_160_mib_works_or_says_why_not(tree: NodeTree, tmp_path: Path) -> None:
+    hierarchies = find_hierarchies(Host())
+    group = hierarchies.memory / f"numaudit-test-{os.getpid()}"
+    limit = group / ("memory.max" if hierarchies.is_v2 else "memory.limit_in_bytes")
+    tree.fill(400)
+    group.mkdir()
+    try:
+        limit.write_text(str(160 * MIB))
+        enter = ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"')
+        arguments = ("--interval", "1s")
+        # First on this host, where BPF programs are compiled within the limit, then with many containers.
+        for more in ((), ("--root", str(tree.root))):
+            with running_agent(*arguments, *more, log=tmp_path / "log", before=enter, ready_within=90) as agent:
+                assert eventually(lambda agent=agent: (agent.value("numaudit_ticks_total") or 0) >= 3)  # type: ignore[misc]
+                features = agent.samples()["numaudit_feature_enabled"]
+                problems = {dict(labels)["feature"] for labels in agent.samples()["numaudit_feature_problem_info"]}
+                assert all(value == 1 or dict(labels)["feature"] in problems for labels, value in features.items())
+                assert agent.stop()[0] == 0
+    finally:
+        group.rmdir()
+
+
+def test_a_step_of_the_wall_clock_neither_stops_ticks_nor_makes_ages_negative(
+    tree: NodeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer = Observer.of(Host.under(tree.root))
+    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, (), RateLimit())
+    try:
+        daemon.tick()
+        now = time.time()
+        for step in (3600, -3600, 0):
+            monkeypatch.setattr(time, "time", lambda step=step: now + step)
+            daemon.tick()
+            assert daemon.live().snapshot_age == 0
+        assert (daemon.ticks, daemon.failed_ticks, daemon._beat.missed) == (4, 0, 0)
+    finally:
+        daemon.server.server_close()
