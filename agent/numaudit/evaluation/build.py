@@ -14,7 +14,7 @@ from numaudit.evaluation.access_report import (
     migrated_reports,
     task_move_reports,
 )
-from numaudit.evaluation.alignment import MISALIGNED, Judgements, Verdict, intended_nodes, judge
+from numaudit.evaluation.alignment import Judgements, Verdict, intended_nodes, judge
 from numaudit.evaluation.causes import causes
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
@@ -204,11 +204,19 @@ def _verdict(
     resident = snapshot.resident.get(container.id)
     found = []
     misplaced = resident is not None and wanted is not None and _has_bytes_outside(resident, wanted)
-    if wanted is not None and (misplaced or verdict.name in MISALIGNED):
+    if wanted is not None and (misplaced or verdict.name == "drifted"):
         mappings, allowed = snapshot.mappings.get(container.id), snapshot.allowed.get(container.id)
         found = [
             CauseReport(cause, evidence)
-            for cause, evidence in causes(wanted, bool(intended), allowed, mappings, snapshot.nodes)
+            for cause, evidence in causes(
+                wanted,
+                bool(intended),
+                allowed,
+                mappings,
+                snapshot.nodes,
+                migrated=None if snapshot.migrated is None else snapshot.migrated.get(container.id),
+                page_size=snapshot.machine.page_size,
+            )
         ]
     return VerdictReport(verdict.name, verdict.reason, verdict.since, tuple(found))
 

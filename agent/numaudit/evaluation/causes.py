@@ -7,10 +7,15 @@ from typing import Literal
 
 from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.snapshot import Allowed, Mappings, NodeMemory
+from numaudit.snapshot import Allowed, Mappings, Migrated, NodeMemory
 from numaudit.topology.nodeset import NodeSet
 
-Cause = Literal["mempolicy", "cpuset", "full-node", "unknown"]
+Cause = Literal["mempolicy", "cpuset", "full-node", "migration", "unknown"]
+
+
+_TO_ANOTHER_NODE = ("syscall_or_cpuset", "mempolicy_mbind", "numa_misplaced", "demotion", "damon")
+"""Of the kernel's reasons to migrate pages (enum migrate_reason) those that change the node."""
+_NOTHING = "neither a memory policy, the cpuset, a full node nor a migration by its own tasks explains it"
 
 
 def causes(
@@ -20,10 +25,14 @@ def causes(
     mappings: Mappings | None,
     nodes: Sequence[NodeMemory],
     thresholds: Thresholds = DEFAULT,
+    *,
+    migrated: Migrated | None = None,
+    page_size: int = 4096,
 ) -> tuple[tuple[Cause, str], ...]:
     """Each cause that the evidence supports, with the evidence in words; `unknown` when there is none.
 
     `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs.
+    `migrated` is what the container's own tasks moved; what others moved of its memory is charged to them.
     """
     found: list[tuple[Cause, str]] = []
     if mappings is not None:
@@ -35,7 +44,10 @@ def causes(
     full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
     for node in full:
         found.append(("full-node", f"node {node.node} has {node.free} of {node.total} bytes free"))
-    return tuple(found) or (("unknown", "neither a memory policy, the cpuset nor a full node explains it"),)
+    for reason, pages in ({} if migrated is None else migrated.pages).items():
+        if reason in _TO_ANOTHER_NODE and pages.succeeded * page_size > thresholds.spilled_bytes:
+            found.append(("migration", f"its tasks moved {pages.succeeded * page_size} bytes between nodes ({reason})"))
+    return tuple(found) or (("unknown", _NOTHING),)
 
 
 def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:

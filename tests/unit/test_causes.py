@@ -1,0 +1,64 @@
+"""Causes: every one that the evidence supports is named, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaudit.evaluation.causes import causes
+from numaudit.snapshot import Allowed, Mappings, Migrated, MigratedPages, NodeMemory, Resident
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+MIB = 1 << 20
+NODE_0 = NodeSet.of(0)
+ALL_CPUS = CpuSet.parse("0-7")
+
+
+def mappings(policy: str, node: int) -> Mappings:
+    return Mappings({}, {"default": {0: 50 * MIB, 1: MIB}, policy: {node: 20 * MIB}}, {}, 1, 1)
+
+
+def node(id_: int, free: int) -> NodeMemory:
+    return NodeMemory(id_, 100 * MIB, free, Resident())
+
+
+def names(*found: tuple[str, str]) -> list[str]:
+    return [name for name, _ in found]
+
+
+@pytest.mark.parametrize("policy", ["bind:1", "prefer:1", "interleave:0-1"])
+def test_a_memory_policy_that_put_bytes_elsewhere_is_named(policy: str) -> None:
+    (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings(policy, 1), ())
+    assert found == ("mempolicy", f"the process's memory policy {policy} put {20 * MIB} bytes there")
+
+
+def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
+    assert names(*causes(NODE_0, True, None, mappings("bind:0", 0), ())) == ["unknown"]
+
+
+def test_another_cpuset_than_promised_is_named() -> None:
+    (found,) = causes(NODE_0, True, Allowed(NodeSet.of(0, 1), ALL_CPUS), None, ())
+    assert found == ("cpuset", "cpuset.mems is 0-1, promised are 0")
+
+
+def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_from_the_cpus() -> None:
+    assert names(*causes(NODE_0, False, Allowed(NodeSet.of(0, 1), ALL_CPUS), None, ())) == ["unknown"]
+    assert names(*causes(NODE_0, False, Allowed(NodeSet.of(1), ALL_CPUS), None, ())) == ["cpuset"]
+
+
+def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
+    (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)))
+    assert found == ("full-node", f"node 0 has {MIB} of {100 * MIB} bytes free")
+    assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),))) == ["unknown"]
+
+
+def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> None:
+    moved = Migrated({"numa_misplaced": MigratedPages(1024, 3), "compaction": MigratedPages(9999, 0)}, {})
+    (found,) = causes(NODE_0, True, None, None, (), migrated=moved)
+    assert found == ("migration", f"its tasks moved {4 * MIB} bytes between nodes (numa_misplaced)")
+    few = Migrated({"numa_misplaced": MigratedPages(100, 0)}, {})
+    assert names(*causes(NODE_0, True, None, None, (), migrated=few)) == ["unknown"]
+
+
+def test_several_causes_are_all_told() -> None:
+    found = causes(NODE_0, True, Allowed(NodeSet.of(1), ALL_CPUS), mappings("bind:1", 1), (node(0, 0),))
+    assert names(*found) == ["mempolicy", "cpuset", "full-node"]
