@@ -160,11 +160,49 @@ def test_types_that_the_kernel_does_not_show_are_a_question_mark() -> None:
     assert row[at] == "?"
 
 
+def _on_terminal(report: Report, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    print_report(report, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("nodes", [1, 2, 8, 12])
+def test_a_terminal_gets_whole_figures_in_lines_that_fit(width: int, nodes: int) -> None:
+    report = _report(f"/system.slice/docker-{'d1' * 32}.scope", nodes)
+    lines = _on_terminal(report, width)
+    assert max(map(len, lines)) <= width
+    header, row = lines[:2]
+    assert "…" not in header
+    assert row.startswith("/system.slice/d")
+    assert ".scope " in row
+    assert "3M" in row or "N1:3M" in row
+
+
+def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for_all() -> None:
+    report = _report("/a", nodes=8)
+    titles = set(_printed(report).splitlines()[0].split())
+    lines = _on_terminal(report, 60)
+    gone = titles - set(lines[0].split())
+    (told,) = (line for line in lines if line.startswith("left out: "))
+    assert "FILE" in gone
+    assert gone <= set(re.split(r"[, ]+", told))
+    assert "left out" not in _printed(report)
+
+
+def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
+    console = Console(file=io.StringIO(), width=24)
+    terminal.print_note("  why: the node was full at that time", console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "  why: the node was\n      full at that time\n"
+
+
 def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
     report = _report(resident=Resident(anon={0: 1}, file={0: 2}))
     (container,) = report.containers
     parent = replace(report, containers=(replace(container, whole=False),))
-    assert "1 cgroups that hold less than 1 MiB" in _printed(parent)
+    assert "left out: 1 cgroup that holds less than 1 MiB of its own; -o wide shows all" in _printed(parent)
     assert "/a " not in _printed(parent)
     assert "/a " in _printed(parent, wide=True)
     assert "/a " in _printed(report)

@@ -80,8 +80,8 @@ def command(
 ) -> int:
     """Report where the memory of every container on this host really is.
 
-    Without Kubernetes, systemd units and plain cgroups take the containers' place. WHICH narrows
-    the report to a pod, namespace/pod, pod/container, container id or cgroup path.
+    Without Kubernetes, systemd units and plain cgroups take the containers' place. An argument
+    narrows the report to a pod, namespace/pod, pod/container, container id or cgroup path.
     """
     if duration is not None and root is not None:
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
@@ -97,7 +97,7 @@ def command(
     else:
         from numaudit.reports import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
-        out = terminal.console()
+        out = terminal.console(whole_lines=output == "wide")
         report_tables.print_report(report, out, wide=output == "wide")
         if matrix:
             report_tables.print_matrix(report, out)

@@ -11,56 +11,70 @@ from rich.text import Text
 
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.evaluation.report import ContainerReport, NodeBytes, Report
+from numaudit.reports.fit import Filled, fit
 from numaudit.reports.terminal import UNKNOWN, new_table, printable, share, size
 
 _NODE_COLUMNS = 8
+_TWO_NODES = len("N0:99.9M N1:99.9M")
 _VERDICT_STYLE = {"aligned": "green", "unknown": "yellow", **dict.fromkeys(MISALIGNED, "red")}
 
 
-def container_table(report: Report, shown: Sequence[ContainerReport], wide: bool) -> Table:
+def container_table(
+    report: Report, shown: Sequence[ContainerReport], wide: bool, width: int
+) -> tuple[Table, tuple[str, ...]]:
+    """The table, and the titles of the columns that it has no room for in so many places."""
     nodes = [node.numa_node for node in report.nodes]
-    columns = _container_columns(nodes, wide, any(one.pod_uid for one in shown), report)
-    table = new_table(*(column.title for column in columns))
-    for one in shown:
-        table.add_row(*(cell for column in columns for cell in column.cells(one)))
-    return table
+    kubernetes = any(one.pod_uid for one in shown)
+    for node_columns in (_node_columns, _one_node_column):
+        columns = _container_columns(node_columns(nodes), wide, kubernetes, report)
+        filled = [column.filled(shown) for column in columns]
+        kept, has_room = fit(filled, width)
+        if has_room:
+            break
+    table = new_table(*(column.title for column in kept))
+    for row in zip(*(column.cells for column in kept), strict=True):
+        table.add_row(*row)
+    titles = {column.title for column in kept}
+    return table, tuple(column.title.lstrip(">~") for column in filled if column.title not in titles)
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column of the containers' table; `>` in front of its title aligns it right."""
+    """One column of the containers' table; its title is that of `new_table`, its rank that of `fit`."""
 
     title: str
     cell: Callable[[ContainerReport], str | Text]
+    rank: int = 0
+    least: int | None = None
 
-    def cells(self, container: ContainerReport) -> tuple[str | Text]:
-        return (self.cell(container),)
+    def filled(self, containers: Sequence[ContainerReport]) -> Filled:
+        return Filled(self.title, self.rank, [self.cell(one) for one in containers], self.least)
 
 
-def _container_columns(nodes: Sequence[int], wide: bool, kubernetes: bool, report: Report) -> list[_Column]:
+def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: bool, report: Report) -> list[_Column]:
     columns = [_Column("CONTAINER", display_name)]
     if kubernetes:
         columns += [
-            _Column("QOS", lambda one: one.qos or ""),
-            _Column("PROMISED", _promised),
+            _Column("QOS", lambda one: one.qos or "", 9),
+            _Column("PROMISED", _promised, 2),
         ]
     columns += [
-        _Column("MEMS", lambda one: _set(one.allowed_memory_nodes)),
-        _Column("CPUS ON", lambda one: _set(one.allowed_cpu_nodes)),
-        _Column(">JUDGED", lambda one: size(one.judged_bytes)),
-        *_node_columns(nodes),
+        _Column("MEMS", lambda one: _set(one.allowed_memory_nodes), 5),
+        _Column("CPUS ON", lambda one: _set(one.allowed_cpu_nodes), 6),
+        _Column(">JUDGED", lambda one: size(one.judged_bytes), 3),
+        *node_columns,
     ]
     if wide:
         columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
     columns += [
-        _Column(">FILE", partial(_type_cell, "file")),
-        _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes))),
-        _Column(">REMOTE%", lambda one: _remote(one, share(one.remote_bytes, one.judged_bytes))),
+        _Column(">FILE", partial(_type_cell, "file"), 8),
+        _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes)), 7),
+        _Column(">REMOTE%", lambda one: _remote(one, share(one.remote_bytes, one.judged_bytes)), 4),
     ]
     if has_cpu_time(report):
-        columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio)))
+        columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio), 3))
     if has_samples(report):
-        columns.append(_Column(">SAMPLED REMOTE", _sampled_remote))
+        columns.append(_Column(">SAMPLED REMOTE", _sampled_remote, 2))
     if kubernetes:
         columns.append(_Column("VERDICT", _verdict))
     if wide:
@@ -75,8 +89,12 @@ def _container_columns(nodes: Sequence[int], wide: bool, kubernetes: bool, repor
 
 def _node_columns(nodes: Sequence[int]) -> list[_Column]:
     if len(nodes) > _NODE_COLUMNS:
-        return [_Column("BY NODE", _by_node_cell)]
+        return _one_node_column()
     return [_Column(f">N{node}", partial(_node_cell, node)) for node in nodes]
+
+
+def _one_node_column(_nodes: Sequence[int] = ()) -> list[_Column]:
+    return [_Column("~BY NODE", _by_node_cell, least=_TWO_NODES)]
 
 
 def _node_cell(node: int, container: ContainerReport) -> str:

@@ -18,7 +18,7 @@ _CHECK_STYLE = {"passed": "green", "not tried": "yellow", "failed": "red"}
 
 def print_topology(topology: Topology, out: Console) -> None:
     """Nodes with CPUs, memory and huge pages, then the distances."""
-    table = new_table("NODE", ">CPUS", "CPU LIST", "SOCKETS", ">CORES", ">MEMORY", "HUGE PAGES (free of total)")
+    table = new_table("NODE", ">CPUS", "~CPU LIST", "SOCKETS", ">CORES", ">MEMORY", "~HUGE PAGES (free of total)")
     for node in topology.nodes:
         pages = [f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages]
         table.add_row(
@@ -44,7 +44,7 @@ def print_topology(topology: Topology, out: Console) -> None:
 
 def print_doctor(checks: Sequence[Check], out: Console) -> None:
     """One line for each check, its hint below it."""
-    table = new_table("CHECK", "STATE", "DETAIL")
+    table = new_table("CHECK", "STATE", "~DETAIL")
     for check in checks:
         table.add_row(check.name, Text(check.state, _STATE_STYLE[check.state]), printable(check.detail))
         if check.hint is not None:
@@ -54,7 +54,7 @@ def print_doctor(checks: Sequence[Check], out: Console) -> None:
 
 def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
     """One line for each check: what should be seen, and what was."""
-    table = new_table("CHECK", "STATE", "EXPECTED", "SEEN")
+    table = new_table("CHECK", "STATE", "~EXPECTED", "~SEEN")
     for check in checks:
         table.add_row(
             check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)

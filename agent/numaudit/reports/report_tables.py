@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -11,22 +11,45 @@ from rich.text import Text
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.reports.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
-from numaudit.reports.terminal import UNKNOWN, new_table, print_table, printable, share, size
+from numaudit.reports.terminal import UNKNOWN, new_table, print_note, print_table, printable, share, size
 
 _SMALL = 1 << 20
+_COLUMNS = (
+    "MEMS = nodes its memory may be on. CPUS ON = nodes of the CPUs it may use. JUDGED = anon + shmem + hugetlb.",
+    "REMOTE = judged bytes on nodes that have none of the allowed CPUs. Sizes are binary (M = 2^20).",
+    "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own.",
+)
+_EXPECTED = (
+    "EXPECTED = share of accesses that would be remote if every judged byte were used equally from wherever the CPUs "
+    "ran (residence x CPU time)."
+)
+_SAMPLED = (
+    "SAMPLED REMOTE = share of the sampled accesses that went to another node, with its 95 % interval; - = no samples; "
+    "? = samples that do not tell a share fairly, as of a process with one thread."
+)
 
 
 def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
     """The table of containers, the table of nodes, and what is not known."""
     shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
-    print_table(container_table(report, shown, wide), out)
+    table, left_out = container_table(report, shown, wide, out.width)
+    print_table(table, out)
     hidden = len(report.containers) - len(shown)
-    if hidden:
-        out.print(Text(f"{hidden} cgroups that hold less than 1 MiB of their own are left out; -o wide shows them"))
+    if left_out or hidden:
+        print_note(f"left out: {'; '.join(_left_out(left_out, hidden))}; -o wide shows all", out)
     out.print()
     print_table(_node_table(report), out)
     out.print()
     _print_notes(report, shown, out)
+
+
+def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
+    if columns:
+        yield f"{', '.join(columns)} (no room)"
+    if containers == 1:
+        yield "1 cgroup that holds less than 1 MiB of its own"
+    elif containers:
+        yield f"{containers} cgroups that hold less than 1 MiB of their own"
 
 
 def print_matrix(report: Report, out: Console) -> None:
@@ -85,41 +108,24 @@ def _node_table(report: Report) -> Table:
 
 
 def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
-    out.print(
-        Text(
-            "Sizes are binary (M = 2^20). JUDGED = anon + shmem + hugetlb. REMOTE = judged bytes on nodes that have "
-            "none of the allowed CPUs.\nRESIDUAL = the node's own count - containers - unattributed (anon, shmem, "
-            "file, hugetlb), each read on its own.",
-            "dim",
-        )
-    )
+    notes = list(_COLUMNS)
     if has_cpu_time(report):
-        out.print(
-            Text(
-                "EXPECTED = share of accesses that would be remote if every judged byte were used equally from "
-                "wherever the CPUs ran (residence x CPU time).",
-                "dim",
-            )
-        )
+        notes.append(_EXPECTED)
     if has_samples(report):
-        out.print(
-            Text(
-                "SAMPLED REMOTE = share of the sampled accesses that went to another node, with its 95 % interval; "
-                "- = no samples; ? = samples that do not tell a share fairly, as of a process with one thread.",
-                "dim",
-            )
-        )
+        notes.append(_SAMPLED)
+    for note in notes:
+        print_note(note, out, "dim")
     _print_judgements(report, shown, out)
     for unknown in report.unknown:
-        out.print(Text(f"not known: {unknown.what}: {printable(unknown.reason)}", "yellow"))
+        print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
     for reason, names in _unknown_by_reason(shown).items():
         some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        out.print(Text(f"not known: {printable(reason)} ({some})", "yellow"))
+        print_note(f"not known: {printable(reason)} ({some})", out, "yellow")
     for source in report.sources:
         if source.state != "ok":
-            out.print(Text(f"{source.source}: {source.state}: {printable(source.reason or '')}", "yellow"))
+            print_note(f"{source.source}: {source.state}: {printable(source.reason or '')}", out, "yellow")
     timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
-    out.print(Text(f"Read in: {timings}", "dim"))
+    print_note(f"Read in: {timings}", out, "dim")
 
 
 def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
@@ -127,17 +133,17 @@ def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Con
     for one in shown:
         if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
             said = f"{one.verdict.name}: {one.verdict.reason}" if one.verdict.name in MISALIGNED else None
-            out.print(Text(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}"))
+            print_note(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}", out)
             for cause in one.verdict.causes:
-                out.print(Text(f"    {cause.cause}: {printable(cause.evidence)}", "dim"))
+                print_note(f"    {cause.cause}: {printable(cause.evidence)}", out, "dim")
     for finding in report.findings:
         subject = "/".join(part for part in (finding.pod_uid, finding.container) if part)
         subject = f"{subject}: " if subject else ""
-        out.print(Text(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", "yellow"))
-        out.print(Text(f"    {finding.remedy}", "dim"))
+        print_note(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", out, "yellow")
+        print_note(f"    {finding.remedy}", out, "dim")
     for refused in report.rejections:
         name = printable(f"{refused.namespace}/{refused.pod}")
-        out.print(Text(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", "yellow"))
+        print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
 
 
 def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:

@@ -4,36 +4,53 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 UNKNOWN = "?"
 _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _WIDER_THAN_ANY_PATH = 1 << 16
+_HANGING = 4
 
 
-def console() -> Console:
-    """Standard output: colour and line width only for a terminal; a pipe gets whole lines."""
-    width = None if sys.stdout.isatty() else _WIDER_THAN_ANY_PATH
+def console(*, whole_lines: bool = False) -> Console:
+    """Standard output: colour and line width only for a terminal; a pipe gets whole lines, and who asks for them."""
+    width = None if sys.stdout.isatty() and not whole_lines else _WIDER_THAN_ANY_PATH
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
 def new_table(*columns: str) -> Table:
-    """A plain table; `>` in front of a name aligns its column right."""
+    """A plain table; `>` in front of a name aligns its column right, `~` lets its text go on in a second line."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     for name in columns:
-        right = name.startswith(">")
-        table.add_column(Text(name.removeprefix(">"), "bold"), justify="right" if right else "left", no_wrap=True)
+        justify: JustifyMethod = "right" if name.startswith(">") else "left"
+        table.add_column(Text(name.lstrip(">~"), "bold"), justify=justify, no_wrap=not name.startswith("~"))
     return table
 
 
-def print_table(table: RenderableType, out: Console) -> None:
-    """Print without the blanks that fill the last column."""
+def print_table(table: Table, out: Console) -> None:
+    """Print without the blanks that fill the last column. Columns come closer before anything is cut off."""
+    natural = Measurement.get(out, out.options.update(max_width=_WIDER_THAN_ANY_PATH), table).maximum
+    if natural > out.width and all(column.no_wrap for column in table.columns):
+        table.padding = (0, 1, 0, 0)
     with out.capture() as captured:
         out.print(table)
     for line in captured.get().splitlines():
         out.file.write(line.rstrip() + "\n")
+
+
+def print_note(text: str, out: Console, style: str = "") -> None:
+    """One line; a terminal too narrow for it gets several, of which the second and later ones are set in.
+
+    Blanks at the beginning of the text set in all of them.
+    """
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    lines = Text(text.lstrip(" "), style).wrap(out, max(out.width - len(indent) - _HANGING, _HANGING))
+    for number, line in enumerate(lines):
+        line.rstrip()
+        out.print(Text.assemble(indent + (" " * _HANGING if number else ""), line))
 
 
 def size(value: int | None) -> str:
