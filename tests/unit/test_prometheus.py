@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.metrics import labels_of
-from numaudit.exporters.prometheus import Form, Format, Pages, end_of, negotiate, render
+from numaudit.exporters.prometheus import Form, Format, Pages, Rendered, end_of, negotiate, render
 from reports import LIVE, STARTED, container, exposition, report
 
 TWO = report(container(1), container(2, pod=None))
@@ -121,6 +121,17 @@ def test_what_changes_between_ticks_is_fresh_in_every_answer_while_the_tick_is_r
     assert b"numaudit_snapshot_age_seconds 1.5\n" in (pages.get(Form("text", False)) or b"")
     assert b"numaudit_snapshot_age_seconds 7.25\n" in (pages.get(Form("text", False)) or b"")
     assert rendered[0] is rendered[1]
+
+
+def test_a_family_that_is_as_before_keeps_its_text_and_a_changed_one_does_not() -> None:
+    before: Rendered = {}
+    first = render(exposition(TWO), "text", before=before)
+    kept = dict(before)
+    assert render(exposition(TWO), "text", before=before) == first
+    more = exposition(report(container(1), container(2, pod=None), anon={0: 1, 1: 2}))
+    assert render(more, "text", before=before) == render(more, "text")
+    assert before["container_info"][1] is kept["container_info"][1]
+    assert before["container_judged_bytes"][1] != kept["container_judged_bytes"][1]
 
 
 def test_before_the_first_tick_there_is_no_page() -> None:

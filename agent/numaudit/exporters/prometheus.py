@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from numaudit.exporters.exposition import Exposition, Family
+from numaudit.exporters.exposition import Exposition, Family, Point
 from numaudit.exporters.metric import IDENTITY, PREFIX
 from numaudit.exporters.series import Key, Labels
 
@@ -50,21 +50,39 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-def render(exposition: Exposition, format_: Format, created: bool = True) -> bytes:
-    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics."""
+def render(exposition: Exposition, format_: Format, created: bool = True, before: Rendered | None = None) -> bytes:
+    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics.
+
+    `before` is what this format's last rendering left: a family that is as it was then is not rendered again.
+    """
     identities = _Identities()
     with_created = created and format_ == "openmetrics"
-    lines: list[str] = []
+    now: Rendered = {}
+    texts: list[str] = []
     for family in exposition.families:
-        lines.append(_head(family, format_))
-        since = partial(exposition.created_at, family.metric) if with_created and family.metric.is_counter else None
-        lines += _lines(family, identities, since)
-    return "".join(lines).encode()
+        name = family.metric.name
+        counts = with_created and family.metric.is_counter
+        earlier = None if before is None or counts else before.get(name)
+        if earlier is not None and earlier[0] == family.points:
+            text = earlier[1]
+        else:
+            since = partial(exposition.created_at, family.metric) if counts else None
+            text = _head(family, format_) + "".join(_lines(family, identities, since))
+        texts.append(text)
+        now[name] = (family.points, text)
+    if before is not None:
+        before.clear()
+        before.update(now)
+    return "".join(texts).encode()
 
 
 def end_of(format_: Format) -> bytes:
     """What must come last."""
     return b"# EOF\n" if format_ == "openmetrics" else b""
+
+
+Rendered = dict[str, tuple[Sequence[Point], str]]
+"""Name of a family -> its points and their text. Facts and verdicts hardly ever change from tick to tick."""
 
 
 class _Identities(dict["Key | None", str]):
@@ -128,7 +146,7 @@ def _escape(value: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rendered:
+class _Page:
     """One tick in one form. What changes between ticks is added to a copy of the compressor's state."""
 
     plain: bytes
@@ -136,7 +154,7 @@ class _Rendered:
     packer: zlib._Compress | None
 
     @classmethod
-    def of(cls, text: bytes, gzip: bool) -> _Rendered:
+    def of(cls, text: bytes, gzip: bool) -> _Page:
         if not gzip:
             return cls(text, b"", None)
         packer = zlib.compressobj(1, wbits=31)
@@ -160,9 +178,11 @@ class Pages:
     now: Callable[[], float] = time.monotonic
     scrapes: int = 0
     _exposition: Exposition | None = None
-    _rendered: dict[Form, _Rendered] = field(default_factory=dict)
+    _rendered: dict[Form, _Page] = field(default_factory=dict)
     _asked: dict[Form, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _before: dict[Format, Rendered] = field(default_factory=dict)
+    _rendering: threading.Lock = field(default_factory=threading.Lock)
 
     def publish(self, exposition: Exposition) -> None:
         """Take the next tick, and render it in the forms that were asked for lately."""
@@ -187,6 +207,10 @@ class Pages:
         tail = render(self.live(), form.format, self.created) + end_of(form.format)
         return page.with_tail(tail)
 
-    def _render(self, exposition: Exposition, forms: list[Form]) -> dict[Form, _Rendered]:
-        texts = {name: render(exposition, name, self.created) for name in dict.fromkeys(form.format for form in forms)}
-        return {form: _Rendered.of(texts[form.format], form.gzip) for form in forms}
+    def _render(self, exposition: Exposition, forms: list[Form]) -> dict[Form, _Page]:
+        formats = dict.fromkeys(form.format for form in forms)
+        with self._rendering:
+            texts = {
+                name: render(exposition, name, self.created, self._before.setdefault(name, {})) for name in formats
+            }
+        return {form: _Page.of(texts[form.format], form.gzip) for form in forms}

@@ -85,21 +85,21 @@ class Ledger:
         """
         self._ticks += 1
         alive = _by_key(containers)
-        living = {(one.id, one.path) for instances in alive.values() for one in instances}
-        for key, reports in alive.items():
+        living: set[Instance] = set()
+        for key, instances in alive.items():
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = _Entry(taken_at, reports[0])
-            self._take_in(entry, reports)
+                entry = self._entries[key] = _Entry(taken_at, next(iter(instances.values())))
+            living.update(instances)
+            self._take_in(entry, instances)
         self._end(alive, living, fetches)
         return [_series(key, self._entries[key]) for key in alive] + [
             _series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
         ]
 
-    def _take_in(self, entry: _Entry, reports: Sequence[ContainerReport]) -> None:
+    def _take_in(self, entry: _Entry, now: Mapping[Instance, ContainerReport]) -> None:
         entry.ended_at = None
-        entry.report = _newest(reports, entry)
-        now = {(one.id, one.path): one for one in reports}
+        entry.report = _newest(now, entry)
         if entry.instances.keys() != now.keys():
             for gone in entry.instances.keys() - now.keys():
                 _carry(entry.carried, entry.instances.pop(gone))
@@ -148,18 +148,18 @@ def _all_have_it(then: Sequence[int], now: Sequence[int]) -> bool:
     return bool(used) and min(used) >= ENDED_FOR_FETCHES
 
 
-def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, list[ContainerReport]]:
-    found: dict[Key, list[ContainerReport]] = {}
+def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, dict[Instance, ContainerReport]]:
+    found: dict[Key, dict[Instance, ContainerReport]] = {}
     for one in containers:
-        found.setdefault(key_of(one), []).append(one)
+        found.setdefault(key_of(one), {})[one.id, one.path] = one
     return found
 
 
-def _newest(reports: Sequence[ContainerReport], entry: _Entry) -> ContainerReport:
+def _newest(now: Mapping[Instance, ContainerReport], entry: _Entry) -> ContainerReport:
     """The one that was not there before; else the highest cgroup id, since the kernel counts upwards."""
-    if len(reports) == 1:
-        return reports[0]
-    return max(reports, key=lambda one: ((one.id, one.path) not in entry.instances, one.id))
+    if len(now) == 1:
+        return next(iter(now.values()))
+    return now[max(now, key=lambda instance: (instance not in entry.instances, instance))]
 
 
 def _carry(carried: dict[str, dict[Labels, Number]], counts: Mapping[str, Totals]) -> None:
