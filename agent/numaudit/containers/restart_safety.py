@@ -10,7 +10,7 @@ from numaudit.containers.checkpoints import WatchedCheckpoint
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent import KubeletConfig, StartOutlook
 from numaudit.kernel.host import Host
-from numaudit.kernel.node import read_machine
+from numaudit.kernel.node import online_cpus, online_nodes, read_counters, read_machine
 from numaudit.memorymanager.checkpoint import DEVICES, Kind
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.restart import StartingKubelet, examine, outlook
@@ -31,7 +31,8 @@ class RestartSafety:
 
     host: Host
     _machine: Machine | None = None
-    _machine_until: float = 0.0
+    _totals: _Inputs | None = None
+    _totals_until: float = 0.0
     _known: dict[Kind, tuple[_Inputs, StartOutlook]] = field(default_factory=dict)
 
     def outlook(self, file: WatchedCheckpoint, config: KubeletConfig) -> StartOutlook:
@@ -47,11 +48,11 @@ class RestartSafety:
     def _machine_now(self) -> Machine | None:
         """None = it cannot be read whole, so there is nothing to compare with."""
         clock = monotonic()
-        if clock >= self._machine_until:
-            self._machine_until = clock + MACHINE_EVERY
-            machine = machine_of(self.host)
-            if machine is None or self._machine is None or _totals(machine) != _totals(self._machine):
-                self._machine = machine
+        if clock >= self._totals_until:
+            self._totals_until = clock + MACHINE_EVERY
+            before, self._totals = self._totals, _totals(self.host)
+            if before != self._totals:
+                self._machine = machine_of(self.host)
         return self._machine
 
 
@@ -64,10 +65,13 @@ def machine_of(host: Host) -> Machine | None:
     return None if any(node.memory is None for node in machine.nodes) else machine
 
 
-def _totals(machine: Machine) -> _Inputs:
-    """All that the kubelet compares."""
-    nodes = [(one.id, one.memory, [(page.page_size, page.total) for page in one.huge_pages]) for one in machine.nodes]
-    return nodes, [cpu.id for cpu in machine.cpus]
+def _totals(host: Host) -> _Inputs:
+    """All that the kubelet compares, in far fewer files than the whole machine."""
+    nodes = [
+        (one.node, (one.meminfo or {}).get("MemTotal"), [(page.page_size, page.total) for page in one.huge_pages])
+        for one in read_counters(host, online_nodes(host))
+    ]
+    return nodes, online_cpus(host)
 
 
 def examine_file(file: WatchedCheckpoint, machine: Machine | None, config: KubeletConfig) -> StartOutlook:

@@ -45,7 +45,7 @@ def read_machine(host: Host) -> Machine:
         )
     nodes = tuple(_read_node(host.nodes / f"node{node}", node, ids) for node in ids)
     node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
-    cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in _online_cpus(host) or sorted(node_of))
+    cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online_cpus(host) or sorted(node_of))
     possible = _nodeset(host.nodes / "possible") or ids
     return Machine(nodes=nodes, cpus=cpus, possible=possible)
 
@@ -56,6 +56,11 @@ def online_nodes(host: Host) -> NodeSet:
     if listed is not None:
         return listed
     return NodeSet.from_ids(_node_folders(host))
+
+
+def online_cpus(host: Host) -> CpuSet | None:
+    """Ids of the CPUs that are online; None = the kernel does not say."""
+    return _cpuset(host.cpus / "online")
 
 
 def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:
@@ -160,10 +165,6 @@ def _distances(path: Path, online: NodeSet) -> dict[int, int]:
         return parse_distances(text, online)
     except ParseError:
         return {}
-
-
-def _online_cpus(host: Host) -> CpuSet | None:
-    return _cpuset(host.cpus / "online")
 
 
 def _node_folders(host: Host) -> list[int]:
