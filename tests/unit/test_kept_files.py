@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.cli.main import call
 from numaudit.kernel import kept_files
 from numaudit.kernel.host import LARGEST_FILE
 from numaudit.kernel.kept_files import KeptFiles, room_for_files
@@ -66,6 +67,23 @@ def test_a_file_that_a_look_did_not_read_is_closed_after_it(folder: Path) -> Non
     files.end_look()
     assert _open_files(folder) == ["b"]
     files.close()
+
+
+def test_nothing_stays_open_when_the_reader_goes(folder: Path) -> None:
+    files = KeptFiles(10)
+    files.read(f"{folder}/a")
+    files.end_look()
+    files.read(f"{folder}/b")
+    assert _open_files(folder) == ["a", "b"]
+    del files
+    assert _open_files(folder) == []
+
+
+def test_a_report_leaves_nothing_open(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert call(["report", "--root", str(fixtures / "systemd-crio")]) == 0
+    assert "/machine.slice" in capsys.readouterr().out
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_no_more_files_stay_open_than_allowed_and_all_are_read(folder: Path) -> None:

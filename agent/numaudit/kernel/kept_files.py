@@ -17,7 +17,8 @@ class KeptFiles:
     """Reads files that the kernel gives as one record, such as memory.numa_stat: whole, and anew at each read.
 
     (Lists such as cgroup.procs come in pieces of a page, fs/seq_file.c; they are not for this.) An open
-    file costs about 5 KB of kernel memory. One that a look did not read is closed after it.
+    file costs about 5 KB of kernel memory. One that a look did not read is closed after it, and all when
+    this object goes.
     """
 
     most: int = field(default_factory=lambda: room_for_files() // 2)
@@ -50,6 +51,9 @@ class KeptFiles:
     def close(self) -> None:
         self.end_look()
         self.end_look()
+
+    def __del__(self) -> None:
+        self.close()
 
     def _open(self, path: str) -> bytes:
         if len(self._before) + len(self._now) >= self.most:
