@@ -11,10 +11,14 @@ import jsonschema
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.memorymanager import checkpoint as checkpoints
 from numaudit.memorymanager import device_checkpoint
+from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint
+from numaudit.memorymanager.cpu_state import CPUState
 from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint, PodDevices
 from numaudit.memorymanager.state_findings import MEANINGS
 from numaudit.reports.document import schema
+from numaudit.topology.nodeset import CpuSet
 
 TESTS = Path(__file__).parents[1]
 NODE = TESTS / "fixtures/kubernetes-four-nodes"
@@ -104,6 +108,62 @@ def test_the_first_difference_to_the_machine_is_told(capsys: Capture) -> None:
     assert [one["name"] for one in found["findings"]] == ["memory-total-drift"] * 3 + ["reboot-may-change-totals"]
 
 
+def restore_error(why: str, file: str = "memory_manager_state") -> str:
+    manager = file.split("_", maxsplit=1)[0].replace("cpu", "CPU")
+    return (
+        f"could not restore state from checkpoint: {why}, please drain this node and delete the {manager} manager "
+        f'checkpoint file "/var/lib/kubelet/{file}" before restarting Kubelet'
+    )
+
+
+def test_the_kubelets_words_for_what_stops_it_are_shown(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "memory_manager_state"
+    for data, why in (
+        (CROSS.read_bytes()[:-1], "unexpected end of JSON input"),
+        (CROSS.read_bytes().replace(b'"size":1', b'"size":2'), "checkpoint is corrupted"),
+    ):
+        path.write_bytes(data)
+        assert document(capsys, "verify", path, code=1)["refusal"] == restore_error(why)
+        assert restore_error(why) in run(capsys, "verify", path, code=1)
+    path.write_bytes(b'{"policyName":"\xff"}')
+    assert document(capsys, "verify", path, code=1)["refusal"] is None
+
+
+def test_a_file_of_another_policy_than_the_given_one_stops_the_kubelet(capsys: Capture) -> None:
+    found = document(capsys, "verify", CROSS, "--policy", "None", code=1)
+    why = '[memorymanager] configured policy "None" differs from state checkpoint policy "Static"'
+    assert (found["refusal"], found["starts_now"]) == (restore_error(why), "no")
+    assert [one["name"] for one in found["findings"]] == ["policy-changed"]
+    assert found["replayed_on"] == "file"
+    assert found["first_difference"] is None
+    assert document(capsys, "verify", CROSS, "--policy", "Static")["valid"]
+    cpu = CROSS.parent / "cpu_manager_state"
+    found = document(capsys, "verify", cpu, "--policy", "none", code=1)
+    why = 'configured policy "none" differs from state checkpoint policy "static"'
+    assert found["refusal"] == restore_error(why, "cpu_manager_state")
+
+
+def test_the_policies_of_a_host_are_those_of_its_configuration_unless_given(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "var/lib/kubelet/config.yaml").write_text("memoryManagerPolicy: Static\ncpuManagerPolicy: none\n")
+    memory, cpu = document(capsys, "verify", "--root", root, code=1)["items"]
+    assert (memory["valid"], cpu["valid"]) == (True, False)
+    file = root / "var/lib/kubelet/cpu_manager_state"
+    assert document(capsys, "verify", file, "--root", root, code=1)["findings"][0]["name"] == "policy-changed"
+    memory, cpu = document(capsys, "verify", "--root", root, "--policy", "static", code=0)["items"]
+    assert (memory["valid"], cpu["valid"]) == (True, True)
+    memory, cpu = document(capsys, "verify", "--root", root, "--policy", "None", "--policy", "static", code=1)["items"]
+    assert (memory["valid"], cpu["valid"]) == (False, True)
+
+
+def test_what_the_cpu_manager_says_is_shown(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    file = root / "var/lib/kubelet/cpu_manager_state"
+    file.write_bytes(checkpoints.write(CpuCheckpoint.of("static", CPUState(CpuSet.parse("0-8")))))
+    found = document(capsys, "verify", file, "--root", root, code=1)
+    assert found["refusal"] == 'current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-8"'
+
+
 def test_huge_pages_changed_under_the_kubelet_are_seen(capsys: Capture, tmp_path: Path) -> None:
     root = copy_of_the_node(tmp_path / "node")
     (root / "sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages").write_text("12\n")
@@ -172,6 +232,7 @@ def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
     ("arguments", "message"),
     [
         (["verify", "/no/such/file"], "does not exist"),
+        (["verify", "--root", NODE, "--policy", "Strict"], "the Memory Manager has None and Static"),
         (["verify", CROSS, "--kubernetes-version", "new"], "not a Kubernetes version such as 1.36"),
         (["verify", CROSS, "--feature-gates", "PodLevelResourceManagers"], "write it as PodLevelResourceManagers=true"),
         (["diff", CROSS, CROSS.parent / "cpu_manager_state"], "give two of a kind"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,6 +11,7 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.containers import kubelet_process
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel import state_files
 from numaudit.kernel.host import Host
@@ -20,7 +21,7 @@ from numaudit.memorymanager.checkpoint import DEVICES, Checkpoint, Kind
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.memory_start import default_state
 from numaudit.memorymanager.replay import MissingTarget, replay
-from numaudit.memorymanager.restart import Outlook, StartingKubelet, examine
+from numaudit.memorymanager.restart import Outlook, StartingKubelet, examine, kubelet_says
 from numaudit.memorymanager.state import State
 from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.memorymanager.strconv import GoSyntaxError, parse_bool
@@ -104,21 +105,41 @@ Examples:
   numaudit state verify
   numaudit state verify ./memory_manager_state -o json
   numaudit state verify --kubernetes-version 1.31
+  numaudit state verify ./memory_manager_state --policy Static
 """
 )
 @click.argument("file", required=False, type=_FILE)
 @options.output("table", "json")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="The configured policy: of FILE's manager, else None or Static for memory and none or static for CPUs. "
+    "Without it: as the kubelet's configuration on this host says, if there is one.",
+)
 @_kubelet_options
 @options.root
 def verify(
-    file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None
+    file: Path | None,
+    output: str,
+    policies: tuple[str, ...],
+    kubernetes_version: str,
+    feature_gates: str | None,
+    root: Path | None,
 ) -> None:
     """Verify FILE, or all checkpoints on this host.
 
     Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also
     compared with the machine.
     """
-    looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
+    host = options.host(root)
+    kubelet = _kubelet(kubernetes_version, feature_gates)
+    if policies:
+        kubelet = _with_policies(kubelet, policies, file)
+    elif file is None or _is_the_kubelets(file, host, root is not None):
+        kubelet = _as_configured(kubelet, host)
+    looked = _look(file, host, root is not None, kubelet)
     found = tuple(one.verification for one in looked)
     is_valid = all(one.valid for one in found)
     if output == "json" and file is not None:
@@ -180,15 +201,44 @@ def _kubelet(version: str, gates: str | None) -> StartingKubelet:
     return StartingKubelet(parse_version(version), pod_level)
 
 
+def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path | None) -> StartingKubelet:
+    """The names tell by themselves which manager they are for: its policies begin with a capital or not."""
+    if file is not None:
+        return replace(kubelet, memory_policy=names[-1], cpu_policy=names[-1])
+    for name in names:
+        if name in ("None", "Static"):
+            kubelet = replace(kubelet, memory_policy=name)
+        elif name in ("none", "static"):
+            kubelet = replace(kubelet, cpu_policy=name)
+        else:
+            raise InputError(
+                f"--policy {name!r}: the Memory Manager has None and Static, the CPU Manager none and static"
+            )
+    return kubelet
+
+
+def _as_configured(kubelet: StartingKubelet, host: Host) -> StartingKubelet:
+    """With the policies of the configuration that can be read on this host."""
+    try:
+        config = kubelet_process.read_settings(host, kubelet_process.find(host)).config
+    except Unavailable:
+        return kubelet
+    return replace(kubelet, memory_policy=config.memory_manager_policy, cpu_policy=config.cpu_manager_policy)
+
+
+def _is_the_kubelets(file: Path, host: Host, is_captured: bool) -> bool:
+    """Does it belong to this machine?"""
+    return is_captured or host.kubelet.resolve() in file.resolve().parents
+
+
 def _look(file: Path | None, host: Host, is_captured: bool, kubelet: StartingKubelet) -> list[_Looked]:
     """The given file, or all that are there. Raises Unavailable when there is none."""
     if file is not None:
-        is_the_kubelets = is_captured or host.kubelet.resolve() in file.resolve().parents
-        machine = _machine(host) if is_the_kubelets else None
+        machine = _machine(host) if _is_the_kubelets(file, host, is_captured) else None
         data = state_files.read(file)
         if data is None:
             raise InputError(f"{file} is gone")
-        return [_look_into(file, None, data, machine, kubelet)]
+        return [_look_into(file, None, data, machine, kubelet, host)]
     here = {kind: (path, state_files.read(path)) for kind, path in state_files.paths(host).items()}
     found = [(kind, path, data) for kind, (path, data) in here.items() if data is not None]
     if not found:
@@ -197,7 +247,7 @@ def _look(file: Path | None, host: Host, is_captured: bool, kubelet: StartingKub
             "give the file as an argument"
         )
     machine = _machine(host)
-    return [_look_into(path, kind, data, machine, kubelet) for kind, path, data in found]
+    return [_look_into(path, kind, data, machine, kubelet, host) for kind, path, data in found]
 
 
 def _machine(host: Host) -> Machine:
@@ -211,16 +261,19 @@ def _machine(host: Host) -> Machine:
 
 
 def _look_into(
-    path: Path, kind: Kind | None, data: bytes, machine: Machine | None, kubelet: StartingKubelet
+    path: Path, kind: Kind | None, data: bytes, machine: Machine | None, kubelet: StartingKubelet, host: Host
 ) -> _Looked:
+    folder = host.kubelet_root
     try:
         kind = kind or checkpoints.kind_of(path.name, data)
         checkpoint = checkpoints.parse(kind, data)
     except ParseError as error:
-        name = "devices-lost" if kind == DEVICES else "unreadable"
-        return _Looked(state_document.unreadable(str(path), kind, StateFinding(name, str(error))), None)
+        finding = StateFinding("devices-lost" if kind == DEVICES else "unreadable", str(error))
+        words = None if kind is None else kubelet_says(kind, data, None, kubelet, folder)
+        return _Looked(state_document.unreadable(str(path), kind, finding, words), None)
     outlook: Outlook = examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
-    found = state_document.verification(str(path), checkpoint, outlook, with_machine=machine is not None)
+    words = kubelet_says(kind, data, outlook, kubelet, folder)
+    found = state_document.verification(str(path), checkpoint, outlook, with_machine=machine is not None, refusal=words)
     return _Looked(found, checkpoint)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
-from numaudit.errors import InputError
+from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager import cpu_checkpoint, memory_checkpoint
-from numaudit.memorymanager.checkpoint import Checkpoint
+from numaudit.memorymanager.checkpoint import DEVICES, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint
 from numaudit.memorymanager.cpu_hints import CPUPolicy
 from numaudit.memorymanager.cpu_options import CPUOptions
@@ -24,6 +24,7 @@ from numaudit.memorymanager.machine_state import SystemReserved
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.memory_start import memory_findings, replayed, reservation_changes
 from numaudit.memorymanager.replay import Refusal
+from numaudit.memorymanager.restore import cpu_start_error, memory_start_error
 from numaudit.memorymanager.spew import Verification
 from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
@@ -68,6 +69,12 @@ class Outlook:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
+class _Gates(TypedDict):
+    directory: str
+    version: KubernetesVersion
+    pod_level: bool
+
+
 def examine(
     checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
 ) -> Outlook:
@@ -92,6 +99,29 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
     if not machine_known:
         return "unknown", "unknown"
     return "yes", "at risk" if "reboot" in stops else "yes"
+
+
+def kubelet_says(
+    kind: Kind, data: bytes, outlook: Outlook | None, kubelet: StartingKubelet, directory: str
+) -> str | None:
+    """The kubelet's words when it does not start with this file; None = it starts, or they are not known.
+
+    `outlook` None = the file could not be read. `directory` is where the kubelet has the file.
+    """
+    pod_level = bool(kubelet.pod_level) if outlook is None else pod_level_gate(outlook.verification, kubelet)
+    gates: _Gates = {"directory": directory, "version": kubelet.version, "pod_level": pod_level}
+    try:
+        if kind == MEMORY:
+            not_restored = memory_start_error(data, policy=kubelet.memory_policy, **gates)
+        else:
+            not_restored = None if kind == DEVICES else cpu_start_error(data, policy=kubelet.cpu_policy, **gates)
+    except ParseError:
+        return None
+    if not_restored is not None or outlook is None:
+        return not_restored
+    if outlook.refusal is not None:
+        return outlook.refusal.message
+    return next((one.message for one in outlook.findings if one.name == "cpu-state-refused"), None)
 
 
 def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:

@@ -44,8 +44,9 @@ class StateVerification:
     replayed_on: str | None
     """`machine`, or `file` when only the file's own totals were there; None = nothing to replay."""
     refusal: str | None
-    """The kubelet's words when it would refuse the replay."""
+    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     first_difference: str | None
+    """What the replay stumbles over; None = nothing, or nothing was replayed."""
     starts_now: str
     starts_after_reboot: str
     findings: tuple[Finding, ...]
@@ -92,9 +93,11 @@ class StateDifference:
     differences: tuple[Change, ...]
 
 
-def verification(file: str, checkpoint: Checkpoint, outlook: Outlook, *, with_machine: bool) -> StateVerification:
+def verification(
+    file: str, checkpoint: Checkpoint, outlook: Outlook, *, with_machine: bool, refusal: str | None
+) -> StateVerification:
     """A checkpoint that could be read."""
-    refusal = outlook.refusal
+    replay = outlook.refusal
     return StateVerification(
         file=file,
         checkpoint=checkpoints.kind(checkpoint),
@@ -104,19 +107,19 @@ def verification(file: str, checkpoint: Checkpoint, outlook: Outlook, *, with_ma
         computed_checksum=outlook.verification.computed,
         valid=outlook.is_valid,
         replayed_on=("machine" if with_machine else "file") if outlook.is_replayed else None,
-        refusal=None if refusal is None else refusal.message,
-        first_difference=None if refusal is None or refusal.difference is None else str(refusal.difference),
+        refusal=refusal,
+        first_difference=None if replay is None else str(replay.difference or replay.message),
         starts_now=outlook.starts_now,
         starts_after_reboot=outlook.starts_after_reboot,
         findings=tuple(_finding(one) for one in outlook.findings),
     )
 
 
-def unreadable(file: str, kind: Kind | None, finding: StateFinding) -> StateVerification:
+def unreadable(file: str, kind: Kind | None, finding: StateFinding, refusal: str | None) -> StateVerification:
     """A file that is no checkpoint, or no longer one."""
     starts = "no" if finding.what_it_stops == "start" else "yes"
     return StateVerification(
-        file, kind, None, None, None, None, False, None, None, None, starts, starts, (_finding(finding),)
+        file, kind, None, None, None, None, False, None, refusal, None, starts, starts, (_finding(finding),)
     )
 
 

@@ -71,9 +71,11 @@ def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
         yield "checksum", f"{stored}, " + ("as computed" if stored == computed else f"computed {computed}")
     if verification.replayed_on is not None:
         on = "this machine" if verification.replayed_on == "machine" else "the file's own totals"
-        yield "replay", f"on {on}: {verification.refusal or 'the same'}"
+        yield "replay", f"on {on}: {'the same' if verification.first_difference is None else 'different'}"
     if verification.first_difference is not None:
         yield "first difference", verification.first_difference
+    if verification.refusal is not None:
+        yield "kubelet says", verification.refusal
     yield "valid", "yes" if verification.valid else "no"
     yield "kubelet starts now", verification.starts_now
     yield "after a reboot", verification.starts_after_reboot
