@@ -110,6 +110,15 @@ def test_releasing_starts_at_the_first_node_wherever_the_memory_came_from() -> N
     assert [replayed[i].memory_map["memory"].free for i in range(2)] == [0, 190]
 
 
+def test_what_the_machine_state_does_not_have_is_named() -> None:
+    state = default_machine_state(machine(GI, GI), {})
+    for affinity, resource in (((0, 3), "memory"), ((1,), "hugepages-1Gi")):
+        with pytest.raises(InputError, match=f"no {resource} on NUMA node {affinity[-1]}, .* it has nodes 0, 1"):
+            charge(state, affinity, resource, 1)
+        with pytest.raises(InputError, match=f"no {resource} on NUMA node {affinity[-1]}"):
+            release(state, [Block(affinity, resource, 1)])
+
+
 def test_allocatable_memory_leaves_out_what_is_empty() -> None:
     blocks = allocatable_memory(default_machine_state(machine(GI, 0, huge=0), {0: {"memory": MI}}))
     assert blocks == (Block((0,), "memory", GI - MI),)

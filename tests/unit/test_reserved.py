@@ -10,9 +10,11 @@ from memory_pods import quantities
 from numaudit.errors import InputError
 from numaudit.memorymanager.reserved import (
     MemoryReservation,
+    convert_reserved,
     parse_reserved_memory,
     read_reserved_memory,
     system_reserved,
+    validate_against_node,
     validate_reserved_memory,
 )
 from numaudit.topology.machine import Machine, Node
@@ -175,6 +177,14 @@ def test_the_node_must_agree(
     with pytest.raises(InputError) as refusal:
         system_reserved(TWO_NODES, reservations, quantities(node_allocatable))
     assert str(refusal.value) == message
+
+
+def test_without_any_reservation_every_node_has_an_empty_one_until_the_policy_asks_for_memory() -> None:
+    validate_against_node(TWO_NODES, [], {})
+    assert convert_reserved(TWO_NODES, []) == {0: {}, 1: {}}
+    pages = [reserve(0, hugepages_2Mi="4Mi")]
+    validate_against_node(TWO_NODES, pages, quantities({"hugepages-2Mi": "4Mi", "cpu": "1"}))
+    assert convert_reserved(TWO_NODES, pages) == {0: {"hugepages-2Mi": 4 * MI}, 1: {}}
 
 
 def test_a_negative_reservation_is_refused() -> None:

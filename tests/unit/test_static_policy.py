@@ -198,6 +198,15 @@ class TestAllocation:
         assert (done.choice, done.affinity, gigs(done.policy)) == (Choice.HINT, NodeSet.of(1), [10, 5])
         assert done.policy.state.entries == {"a": {"app": (Block((1,), "memory", 5 * GI),)}}
 
+    def test_a_hint_whose_nodes_do_not_have_the_resource_is_refused(self) -> None:
+        asking = pod("a", container("app", "1Gi", more={"hugepages-1Gi": "1Gi"}))
+        with pytest.raises(InputError, match="no hugepages-1Gi on NUMA node 0, a kubelet would crash here"):
+            allocate(node(4, 4), asking, "app", on(0))
+
+    def test_a_hint_without_any_node_is_extended(self) -> None:
+        done = allocate(node(4, 4), pod("a"), "app", TopologyHint(NodeSet(), preferred=True))
+        assert done.affinity == NodeSet.of(0)
+
     def test_a_second_allocation_changes_nothing(self) -> None:
         one = pod("a", container("app", "5Gi"))
         policy = admit(node(10, 10), one, on(1))
@@ -281,6 +290,15 @@ class TestInitContainers:
         policy = admit(node(20), one)
         blocks = [block for held in policy.state.entries["a"].values() for block in held]
         assert sum(block.size for block in blocks) == policy.state.machine[0].memory_map["memory"].reserved == 7 * GI
+
+    def test_the_order_of_the_nodes_in_a_block_of_the_file_does_not_matter(self) -> None:
+        one = pod("a", container("app", "6Gi"), init=(container("init", "6Gi"),))
+        policy = allocate(node(4, 4), one, "init", on(0, 1)).policy
+        (block,) = policy.state.entries["a"]["init"]
+        turned = {"a": {"init": (replace(block, numa_affinity=(1, 0)),)}}
+        policy = replace(policy, state=replace(policy.state, entries=turned))
+        shrunk = allocate(policy, one, "app", on(0, 1)).policy.state.entries["a"]["init"]
+        assert [block.size for block in shrunk] == [0]
 
     def test_a_sidecar_keeps_its_memory(self) -> None:
         one = pod("a", container("app", "3Gi"), init=(container("side", "5Gi", sidecar=True),))

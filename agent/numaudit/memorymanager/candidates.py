@@ -13,7 +13,7 @@ from typing import Literal
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.hints import TopologyHint, candidate_masks
-from numaudit.memorymanager.machine_state import UINT64
+from numaudit.memorymanager.machine_state import UINT64, table_of
 from numaudit.memorymanager.requests import Requests
 from numaudit.memorymanager.state import MachineState
 from numaudit.topology.nodeset import NodeSet
@@ -140,8 +140,8 @@ def breaks_a_group(machine: MachineState, mask: NodeSet) -> bool:
 
 
 def sum_free(machine: MachineState, mask: NodeSet, resource: str) -> int:
-    """Free bytes of the nodes together."""
-    return sum(machine[id_].memory_map[resource].free for id_ in mask) & UINT64
+    """Free bytes of the nodes together. Raises InputError where one does not have the resource."""
+    return sum(table_of(machine, id_, resource).free for id_ in mask) & UINT64
 
 
 def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> tuple[list[Verdict], int]:

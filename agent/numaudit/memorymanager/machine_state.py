@@ -46,17 +46,28 @@ def hugepages_name(page_size: int) -> str:
     return f"{HUGEPAGES_PREFIX}{Quantity.of(page_size)}"
 
 
+def table_of(machine: MachineState, node: int, resource: str) -> MemoryTable:
+    """A node's table of a resource. Raises InputError when there is none, where a kubelet would crash."""
+    try:
+        return machine[node].memory_map[resource]
+    except KeyError:
+        raise InputError(
+            f"the machine state has no {resource} on NUMA node {node}, a kubelet would crash here; "
+            f"it has nodes {', '.join(map(str, machine))}"
+        ) from None
+
+
 def charge(machine: MachineState, affinity: Sequence[int], resource: str, size: int) -> MachineState:
     """Count an assignment on every node of its affinity and take its size from them, first node first.
 
     What does not fit on any of them is dropped. All nodes of the affinity become one group.
-    Raises KeyError for a node or resource that is not in the map.
+    Raises InputError for a node or resource that is not in the map, where a kubelet would crash.
     """
     changed = dict(machine)
     left = size
     for id_ in affinity:
+        table = table_of(changed, id_, resource)
         node = changed[id_]
-        table = node.memory_map[resource]
         taken = min(left, table.free)
         left -= taken
         changed[id_] = NUMANodeState(
@@ -68,14 +79,15 @@ def charge(machine: MachineState, affinity: Sequence[int], resource: str, size: 
 def release(machine: MachineState, blocks: Iterable[Block]) -> MachineState:
     """Give the blocks back, each from the first node of its affinity on, wherever it was taken from.
 
-    A node without assignments leaves its group. Raises KeyError as `charge` does.
+    A node without assignments leaves its group. Raises InputError as `charge` does.
     """
     changed = dict(machine)
     for block in blocks:
         left = block.size
         for id_ in block.numa_affinity or ():
+            table = table_of(changed, id_, block.type)
             node = changed[id_]
-            given = min(left, node.memory_map[block.type].reserved)
+            given = min(left, table.reserved)
             left -= given
             assignments = node.number_of_assignments - 1
             changed[id_] = NUMANodeState(

@@ -99,6 +99,20 @@ def system_reserved(
     several reservations for one node and resource the last one counts, although their sum is checked.
     Raises InputError as the static policy does when it is created.
     """
+    validate_against_node(machine, reservations, node_allocatable_reservation)
+    reserved = convert_reserved(machine, reservations)
+    if sum(limits.get(MEMORY, 0) for limits in reserved.values()) == 0:
+        raise InputError("[memorymanager] you should specify the system reserved memory")
+    return reserved
+
+
+def validate_against_node(
+    machine: Machine, reservations: Sequence[MemoryReservation], node_allocatable_reservation: Quantities
+) -> None:
+    """The first steps of `system_reserved`: do the nodes exist, and does each type add up (`validateReservedMemory`)?
+
+    Where several types do not, the kubelet names any one of them; here it is the first. Raises InputError.
+    """
     sums: dict[str, Quantity] = {}
     for one in reservations:
         if one.numa_node not in machine.by_id:
@@ -109,6 +123,14 @@ def system_reserved(
         for name, quantity in one.limits.items():
             sums[name] = quantity + sums.get(name, ZERO)
     _check_sums(sums, {name: q for name, q in node_allocatable_reservation.items() if is_memory(name)})
+
+
+def convert_reserved(machine: Machine, reservations: Sequence[MemoryReservation]) -> SystemReserved:
+    """The next step of `system_reserved`: node -> resource -> bytes (`convertReserved`).
+
+    Raises InputError for an amount that is no int64 to the kubelet, and for a negative one, which a
+    kubelet would take for more than any machine has.
+    """
     reserved: dict[int, dict[str, int]] = {node.id: {} for node in machine.nodes}
     for one in reservations:
         for name, quantity in one.limits.items():
@@ -120,9 +142,7 @@ def system_reserved(
                     f"the reserved memory for NUMA node {one.numa_node} and resource {quote(name)} is negative: "
                     f"{quantity}; a kubelet would take it for more than any machine has"
                 )
-            reserved[one.numa_node][name] = size
-    if sum(limits.get(MEMORY, 0) for limits in reserved.values()) == 0:
-        raise InputError("[memorymanager] you should specify the system reserved memory")
+            reserved.setdefault(one.numa_node, {})[name] = size
     return reserved
 
 

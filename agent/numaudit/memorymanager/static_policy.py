@@ -183,7 +183,8 @@ def choose_nodes(
     """The nodes for a request: those of the hint, or the policy's default, extended where they lack memory.
 
     Whether they lack memory is looked up without what init containers hand on, although the hints
-    count it. Raises AdmissionError, and InputError for a hint that names absent nodes.
+    count it. Raises AdmissionError, and InputError for a hint that names absent nodes or a resource that
+    they do not have.
     """
     best, choice = hint, Choice.HINT
     if best.affinity is None:
@@ -326,7 +327,7 @@ def _shrink_init_blocks(
                 continue
             kept: list[Block] = []
             for one in shrunk[init.name]:
-                same = one.type == block.type and one.numa_affinity == block.numa_affinity
+                same = one.type == block.type and set(one.numa_affinity or ()) == set(block.numa_affinity or ())
                 taken = min(left, one.size) if same else 0
                 left -= taken
                 kept.append(replace(one, size=one.size - taken) if taken else one)
