@@ -504,6 +504,13 @@ class TestConfiguration:
         assert opened.cpu is not None
         assert opened.cpu.options.align_by_socket
 
+    def test_options_ripen_by_the_real_version_and_not_by_the_one_it_is_taken_for(self) -> None:
+        more_nodes = {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}}
+        kubelet(version="1.31", **more_nodes)
+        kubelet(version="1.35", **more_nodes, featureGates={"TopologyManagerPolicyBetaOptions": False})
+        with pytest.raises(InputError, match='unknown Topology Manager Policy option: "max-allowable-numa-nodes"'):
+            kubelet(version="1.30", **more_nodes)
+
     def test_the_version_decides_how_hints_are_merged(self) -> None:
         """Before 1.24 a merged hint could be preferred although the masks differ: then restricted admits."""
         asking = pod("a", container("app", "5Gi", more={NIC: "2"}))

@@ -28,7 +28,7 @@ from numaudit.memorymanager.topology_policy import (
     TopologyOptions,
     create_topology_manager,
 )
-from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures, parse_version
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantities, Quantity, node_allocatable_reservation
@@ -82,7 +82,7 @@ def read_kubelet(
         nodes=len(machine.nodes),
         distances=_distances(machine),
         gates=_option_gates(gates, "TopologyManagerPolicy"),
-        version=features.version,
+        version=parse_version(kubernetes_version),
     )
     reservation = _node_allocatable_reservation(config, machine)
     cpu_options = _CPUManagerConfig(
