@@ -505,11 +505,11 @@ class TestConfiguration:
         assert opened.cpu.options.align_by_socket
 
     def test_options_ripen_by_the_real_version_and_not_by_the_one_it_is_taken_for(self) -> None:
-        more_nodes = {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}}
-        kubelet(version="1.31", **more_nodes)
-        kubelet(version="1.35", **more_nodes, featureGates={"TopologyManagerPolicyBetaOptions": False})
+        nine, shut = {"max-allowable-numa-nodes": "9"}, {"TopologyManagerPolicyBetaOptions": False}
+        kubelet(version="1.31", topologyManagerPolicyOptions=nine)
+        kubelet(version="1.35", topologyManagerPolicyOptions=nine, featureGates=shut)
         with pytest.raises(InputError, match='unknown Topology Manager Policy option: "max-allowable-numa-nodes"'):
-            kubelet(version="1.30", **more_nodes)
+            kubelet(version="1.30", topologyManagerPolicyOptions=nine)
 
     def test_the_version_decides_how_hints_are_merged(self) -> None:
         """Before 1.24 a merged hint could be preferred although the masks differ: then restricted admits."""
