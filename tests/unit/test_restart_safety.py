@@ -16,13 +16,16 @@ from numaudit.collectors.capabilities import examine as examine_host
 from numaudit.collectors.checkpoint_checks import checkpoint_checks
 from numaudit.collectors.intent import KubeletIntent
 from numaudit.containers import restart_safety
+from numaudit.evaluation.build import build
 from numaudit.evaluation.findings import find
+from numaudit.exporters.metrics import TICK_METRICS
 from numaudit.intent import CheckpointHealth, Intent, StartOutlook
 from numaudit.kernel.host import Host
 from numaudit.memorymanager import checkpoint as checkpoints
 from numaudit.memorymanager.restart import examine
 from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine, Node
+from reports import tick
 
 SINGLE = "standalone-single-numa-node"
 ERRORS = "standalone-restart-errors"
@@ -204,6 +207,27 @@ def test_each_cause_is_one_finding_with_its_own_remedy(tmp_path: Path) -> None:
     assert found[0].message.startswith("memory_manager_state: huge-pages-changed: node 0: hugepages-2Mi total is")
     assert "nr_hugepages" in found[0].remedy
     assert found[0].severity == "critical"
+
+
+def state_metrics(host: Host) -> dict[str, dict[tuple[str, ...], float]]:
+    """The catalogue's rows about checkpoints: name -> labels -> value."""
+    intent = KubeletIntent.of(host).collect((), Skipped()).intent
+    report = build(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent))
+    rows = [one for one in TICK_METRICS if one.name.startswith("state_")]
+    return {one.name: dict(one.values(tick(report))) for one in rows}
+
+
+def test_a_checkpoint_that_stops_the_kubelet_is_named_in_the_metrics(tmp_path: Path) -> None:
+    """A reboot puts every node at risk, so that alone is no alert."""
+    host = node_of(f"{SINGLE}/1-running", tmp_path)
+    memory = "memory_manager_state"
+    found = state_metrics(host)
+    assert (found["state_valid"][memory,], found["state_restart_safe"][memory,]) == (1, 1)
+    assert found["state_problem_info"] == {("kubelet_internal_checkpoint", "absent"): 1}
+    fewer_huge_pages(host)
+    found = state_metrics(host)
+    assert (found["state_valid"][memory,], found["state_restart_safe"][memory,]) == (0, 0)
+    assert found["state_problem_info"][memory, "huge-pages-changed"] == 1
 
 
 def test_doctor_has_a_check_for_each_file_that_is_there(tmp_path: Path) -> None:

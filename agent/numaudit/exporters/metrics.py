@@ -243,9 +243,17 @@ def _policies(tick: Tick) -> Values:
 
 
 def _restart_safe(tick: Tick) -> Values:
+    """Not after a reboot: what that does to a node's memory nobody knows, so it would be 0 on every healthy node."""
     for file in tick.report.checkpoints:
-        if file.starts_after_reboot != "unknown":
-            yield (file.file,), int(file.starts_after_reboot == "yes")
+        if file.starts_now != "unknown":
+            yield (file.file,), int(file.starts_now == "yes")
+
+
+def _state_problems(tick: Tick) -> Values:
+    for file in tick.report.checkpoints:
+        names = dict.fromkeys(one.name for one in file.findings if one.severity == "error")
+        for name in names or filter(None, (file.problem,)):
+            yield (file.file, name), 1
 
 
 def _hint_fault_events(tick: Tick) -> Values:
@@ -267,12 +275,12 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         lambda tick: [((file.file,), int(file.valid)) for file in tick.report.checkpoints if file.valid is not None],
     ),
     Metric(
-        "state_restart_safe", "", "1 when the kubelet would start with the checkpoint after a reboot, 0 when not.",
+        "state_restart_safe", "", "1 when the kubelet would start again with the checkpoint, 0 when not or by chance.",
         ("file",), _restart_safe,
     ),
     Metric(
-        "state_problem_info", "", "Why a checkpoint could not be read; 1 while it is so.", ("file", "reason"),
-        lambda tick: [((file.file, file.problem), 1) for file in tick.report.checkpoints if file.problem],
+        "state_problem_info", "", "What is wrong with a checkpoint; 1 while it is so.", ("file", "reason"),
+        _state_problems,
     ),
     Metric(
         "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup.",
