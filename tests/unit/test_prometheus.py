@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -114,7 +115,7 @@ def test_what_changes_between_ticks_is_fresh_in_every_answer_while_the_tick_is_r
 
     def live() -> Exposition:
         rendered.append(pages._rendered[Form("text", False)])
-        return evaluate_live(LIVE.__class__(next(ages), 1, 0, 0, None, 0.0, 0, 0, 0), STARTED)
+        return evaluate_live(replace(LIVE, snapshot_age=next(ages)), STARTED)
 
     pages = Pages(live)
     pages.publish(exposition(TWO))

@@ -78,6 +78,7 @@ class Daemon:
     ticks: int = 0
     failed_ticks: int = 0
     tick_seconds: float | None = None
+    tick_cpu_seconds: float | None = None
     pages: Pages = field(init=False)
     server: Server = field(init=False)
     site: AgentSite = field(init=False)
@@ -137,7 +138,7 @@ class Daemon:
 
     def tick(self) -> None:
         """One look. Whatever goes wrong in it, the next one comes."""
-        begun = time.monotonic()
+        begun, cpu_begun = time.monotonic(), time.thread_time()
         try:
             self._look()
             self.ticks += 1
@@ -146,6 +147,7 @@ class Daemon:
             _log.exception("internal error in a tick; what was published before stays")
         self._last_sign = time.monotonic()
         self.tick_seconds = self._last_sign - begun
+        self.tick_cpu_seconds = time.thread_time() - cpu_begun
         self.notifier.alive()
 
     def _look(self) -> None:
@@ -226,6 +228,7 @@ class Daemon:
             failed_ticks=self.failed_ticks,
             missed_ticks=self._beat.missed,
             tick_seconds=self.tick_seconds,
+            tick_cpu_seconds=self.tick_cpu_seconds,
             cpu_seconds=cpu.user + cpu.system,
             resident_bytes=memory.rss,
             open_files=_open_files(),

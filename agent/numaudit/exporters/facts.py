@@ -59,6 +59,8 @@ class Live:
     missed_ticks: int
     tick_seconds: float | None
     """Wall-clock time of the newest tick, rendering included."""
+    tick_cpu_seconds: float | None
+    """CPU time of the newest tick, rendering included, without what other threads did meanwhile."""
     cpu_seconds: float
     resident_bytes: int
     open_files: int

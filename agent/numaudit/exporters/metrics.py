@@ -369,6 +369,10 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.tick_seconds),
     ),
     Metric(
+        "tick_cpu_seconds", "seconds", "CPU time of the newest tick, rendering included.",
+        (), one(lambda live: live.tick_cpu_seconds),
+    ),
+    Metric(
         "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
         (), one(lambda live: live.cpu_seconds), since="agent",
     ),
