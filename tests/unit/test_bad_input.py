@@ -47,6 +47,16 @@ FILES = (
     f"sys/fs/cgroup{DPDK}/cgroup.procs",
 )
 
+KUBELET_FILES = (
+    "var/lib/kubelet/memory_manager_state",
+    "var/lib/kubelet/cpu_manager_state",
+    "numaudit/pods.json",
+    "numaudit/podresources-list.pb",
+    "numaudit/podresources-allocatable.pb",
+    "numaudit/kubelet.log",
+    "etc/kubernetes/kubelet.yaml",
+)
+
 
 def _cut(file: Path) -> None:
     content = file.read_bytes()
@@ -136,6 +146,19 @@ def test_any_damaged_file_costs_an_answer_at_most(
     for verb in ("report", "topology", "doctor"):
         code, out, err = _call(capsys, verb, "--root", str(tree))
         assert (code == 0 and out and not err) or (code == 3 and not out and err.startswith("numaudit: ")), (verb, err)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "binary", "a folder"])
+@pytest.mark.parametrize("file", KUBELET_FILES)
+def test_any_damaged_file_of_the_kubelet_costs_an_answer_at_most(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, tmp_path: Path, file: str, damage: str
+) -> None:
+    tree = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "tree")
+    DAMAGES[damage](tree / file)
+    report = _report(capsys, tree)
+    judged = [one["judged_bytes"] for one in report["containers"] if one["kind"] == "container"]
+    assert len(judged) == 10
+    assert None not in judged
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "binary", "foreign", "huge", "a folder", "a loop"])
