@@ -11,6 +11,7 @@ import pytest
 from recorded_kubelet import read_machine
 
 from kubelet_steps import RUNS, STEPS, Step
+from numaudit.cli.main import call
 from numaudit.collectors.base import Skipped
 from numaudit.collectors.capabilities import examine as examine_host
 from numaudit.collectors.checkpoint_checks import checkpoint_checks
@@ -207,6 +208,19 @@ def test_each_cause_is_one_finding_with_its_own_remedy(tmp_path: Path) -> None:
     assert found[0].message.startswith("memory_manager_state: huge-pages-changed: node 0: hugepages-2Mi total is")
     assert "nr_hugepages" in found[0].remedy
     assert found[0].severity == "critical"
+
+
+def test_state_verify_says_the_same_of_a_changed_reservation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = node_of(f"{SINGLE}/1-running", tmp_path)
+    assert call(["state", "verify", "--root", str(host.root)]) == 0
+    configure(host, "numaNode: 1", "numaNode: 2")
+    capsys.readouterr()
+    assert call(["state", "verify", "--root", str(host.root), "-o", "json"]) == 1
+    memory = json.loads(capsys.readouterr().out)["items"][0]
+    assert (memory["starts_now"], memory["valid"]) == ("no", False)
+    assert "reservation-changed" in {one["name"] for one in memory["findings"]}
 
 
 def state_metrics(host: Host) -> dict[str, dict[tuple[str, ...], float]]:

@@ -12,6 +12,7 @@ import click
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.containers import kubelet_process
+from numaudit.containers.restart_safety import machine_of, starting_kubelet
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel import state_files
 from numaudit.kernel.host import Host
@@ -218,12 +219,13 @@ def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path 
 
 
 def _as_configured(kubelet: StartingKubelet, host: Host) -> StartingKubelet:
-    """With the policies of the configuration that can be read on this host."""
+    """With the policies and reservations of the configuration that can be read on this host."""
     try:
         config = kubelet_process.read_settings(host, kubelet_process.find(host)).config
     except Unavailable:
         return kubelet
-    return replace(kubelet, memory_policy=config.memory_manager_policy, cpu_policy=config.cpu_manager_policy)
+    configured = starting_kubelet(config, machine_of(host))
+    return replace(configured, version=kubelet.version, pod_level=kubelet.pod_level)
 
 
 def _is_the_kubelets(file: Path, host: Host, is_captured: bool) -> bool:
