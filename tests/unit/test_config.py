@@ -54,7 +54,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
         ("otlp: {headers: [a]}\n", "otlp.headers must be names and texts"),
         ("log: {level: loud}\n", "log.level must be one of debug, info, warning, error"),
         ("interval: !!python/object:os.system x\n", "not YAML"),
-        ("interval: &a [*a]\n", "agent.yaml:1: not YAML: found unconstructable recursive node"),
+        ("interval: &a [*a]\n", "agent.yaml:1: *a: write the value out"),
         ("interval: 2001-13-45\n", "agent.yaml: not YAML: month must be in 1..12"),
     ],
 )
@@ -132,3 +132,14 @@ def test_any_text_for_a_setting_is_a_value_or_an_input_error(path: str, given_te
     else:
         kind = KEYS[path].kind
         assert kind.parse(kind.show(value)) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("2", 2.0), ("0.5%", 0.5), ("100", 100.0)])
+def test_the_overhead_is_a_percentage(text: str, value: float) -> None:
+    assert KEYS["overhead.max_cpu_percent"].kind.parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "101", "-1", "much", "nan", True])
+def test_any_other_overhead_is_wrong(text: object) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (the caller words it)
+        KEYS["overhead.max_cpu_percent"].kind.parse(text)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from numaudit.kernel.host import Host
 
 Function = Callable[..., Any]
+
+
+class Number(click.FloatRange):
+    """A number between bounds. `nan`, which every bound lets pass, is none."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(cast("float", value), param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 def root(function: Function) -> Function:

@@ -38,7 +38,7 @@ Examples:
 @options.output("table", "wide", "json")
 @click.option(
     "--numa-maps-budget",
-    type=click.FloatRange(min=0),
+    type=options.Number(min=0),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -62,7 +62,7 @@ Examples:
 )
 @click.option(
     "--fail-below",
-    type=click.FloatRange(0, 1),
+    type=options.Number(0, 1),
     metavar="RATIO",
     help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes
             chunks.append(os.read(descriptor, 1 << 20))
             size += len(chunks[-1])
             if size > limit:
-                raise OSError(f"{path} is larger than {limit} bytes")
+                raise OSError(errno.EOVERFLOW, f"the file is larger than {limit} bytes", os.fspath(path))
         return b"".join(chunks)
     finally:
         os.close(descriptor)

@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from numaudit import yaml_file
 from numaudit.errors import InputError
 
 CheckPassword = Callable[[bytes, bytes], bool]
@@ -67,9 +68,7 @@ class Rules:
 def read_rules(path: Path) -> Rules:
     """Read a web-config file. Raises InputError with what is wrong, and in which key."""
     try:
-        document = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot read the web-config file {path}: {error.strerror}") from error
+        document = yaml.safe_load(yaml_file.read(path, "the web-config file"))
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
     top = _mapping(document, path, "the file", {"tls_server_config", "http_server_config", "basic_auth_users"})

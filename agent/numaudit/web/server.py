@@ -130,7 +130,7 @@ class Server(HTTPServer):
         except OSError as error:
             raise InputError(
                 f"cannot listen on {host or '*'}:{port}: {error.strerror or error}; "
-                "another process may have the port: choose one with --listen HOST:PORT"
+                "choose an address of this host and a port that no other process has with --listen HOST:PORT"
             ) from error
         self._thread = threading.Thread(target=self.serve_forever, args=(0.2,), name="web", daemon=True)
 
