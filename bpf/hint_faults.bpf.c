@@ -8,7 +8,9 @@
  * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load
  *        hint_faults_skipped cgroup -> scans left out since load
  *        hint_faults_dropped faults that found the map full
- * Cost:  one per-CPU hash look-up for each hint fault.
+ *        hint_faults_narrowed, hint_faults_watched, filled by the agent: when narrowed is not 0, only faults of
+ *        the cgroups in watched are counted
+ * Cost:  one array and one per-CPU hash look-up for each hint fault.
  */
 struct hint_faults_key {
 	u64 cgroup_id;
@@ -19,6 +21,8 @@ struct hint_faults_key {
 BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, u64, HINT_FAULTS_ENTRIES);
 BPF_PERCPU_HASH(hint_faults_skipped, u64, u64, HINT_FAULTS_CGROUPS);
 BPF_PERCPU_ARRAY(hint_faults_dropped, u64, 1);
+BPF_ARRAY(hint_faults_narrowed, u32, 1);
+BPF_HASH(hint_faults_watched, u64, u32, HINT_FAULTS_CGROUPS);
 
 static __always_inline void hint_faults_drop(void)
 {
@@ -29,6 +33,14 @@ static __always_inline void hint_faults_drop(void)
 		*dropped += 1;
 }
 
+static __always_inline bool hint_faults_is_watched(u64 cgroup_id)
+{
+	int first = 0;
+	u32 *narrowed = hint_faults_narrowed.lookup(&first);
+
+	return !narrowed || !*narrowed || hint_faults_watched.lookup(&cgroup_id);
+}
+
 int hint_faults_on_task_numa_fault(u64 *registers)
 {
 	struct hint_faults_key key = {
@@ -37,9 +49,12 @@ int hint_faults_on_task_numa_fault(u64 *registers)
 		.memory_node = registers[HINT_FAULTS_SECOND_ARGUMENT],
 		.flags = registers[HINT_FAULTS_FOURTH_ARGUMENT],
 	};
-	u64 *count = hint_faults_count.lookup(&key);
 	u64 one = 1;
+	u64 *count;
 
+	if (!hint_faults_is_watched(key.cgroup_id))
+		return 0;
+	count = hint_faults_count.lookup(&key);
 	if (count)
 		*count += 1;
 	else if (hint_faults_count.update(&key, &one))

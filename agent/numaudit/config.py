@@ -24,6 +24,7 @@ from numaudit.config_kinds import (
     file,
     mapping,
     number,
+    percent,
     text,
 )
 from numaudit.errors import InputError
@@ -106,6 +107,18 @@ class OtlpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OverheadSettings:
+    """What measuring may cost."""
+
+    max_cpu_percent: float = _setting(
+        1.0,
+        percent(0.01, 100),
+        "Share of all CPUs' time that the probes may take, by estimate. Over it page_alloc rests, then fewer "
+        "containers are watched, then first_touch and hint_faults rest; each comes back when there is less load.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of `numaudit agent`."""
 
@@ -119,6 +132,7 @@ class Settings:
         "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
         "page faults.",
     )
+    overhead: OverheadSettings = OverheadSettings()
     log: LogSettings = LogSettings()
     web: WebSettings = WebSettings()
     metrics: MetricsSettings = MetricsSettings()

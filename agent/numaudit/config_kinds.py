@@ -47,6 +47,19 @@ def number(least: int, most: int) -> KindOf:
     return KindOf(f"a whole number from {least} to {most}", parse)
 
 
+def percent(least: float, most: float) -> KindOf:
+    """A number of percent, with or without its sign."""
+
+    def parse(value: object) -> float:
+        if isinstance(value, str):
+            value = float(value.removesuffix("%"))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise ValueError
+        return float(value)
+
+    return KindOf(f"a percentage from {least:g} to {most:g}", parse, lambda value: f"{value:g}")
+
+
 def boolean() -> KindOf:
     """true or false."""
 

@@ -159,6 +159,8 @@ class Sampled:
     """Has one of its processes only one thread? Of those the kernel takes no local samples. None = not known."""
     is_scanned: bool = True
     """False: the kernel leaves its tasks out, so no faults mean nothing."""
+    is_watched: bool = True
+    """False: it was not on the watch list, so no faults mean nothing."""
 
 
 class MigratedPages(NamedTuple):
@@ -194,6 +196,30 @@ class Balancing:
     """The lines numa_* and pgmigrate_* of /proc/vmstat, since boot."""
     by_container: Mapping[ContainerId, Mapping[str, int]]
     """The lines numa_* of memory.stat since the cgroup was made; empty before Linux 6.12 or so."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadOfProbe:
+    """What one probe has done since the agent's first look."""
+
+    probe: str
+    events: int
+    seconds: float
+    """Estimated CPU time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What the probes cost, and what rests to keep them within their budget."""
+
+    share: float | None
+    """Of the CPU time of all CPUs since the look before; None at the first look."""
+    limit: float
+    steps: tuple[str, ...]
+    """What was given up, in this order; empty = nothing."""
+    probes: tuple[OverheadOfProbe, ...]
+    coverage: float | None
+    """Share of the containers that are on the watch list; None = all are watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +263,8 @@ class Snapshot:
     """(CPU's node, page's node) -> samples of first uses of a page; None = not measured, which is usual."""
     balancing: Balancing | None = None
     """None = the kernel does not show it."""
+    overhead: Overhead | None = None
+    """None = nobody keeps account of it, as in a one-off report."""
     outcomes: tuple[Outcome, ...] = ()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -20,7 +19,7 @@ CapturedHost = Callable[[str], Host]
 
 def _ground(host: Host) -> Ground:
     refusal = Refusal(Reason.NOT_LIVE, "a captured tree")
-    return Ground(host, Session(**{one.name: refusal for one in dataclasses.fields(Session)}), under_load=True)
+    return Ground(host, Session(refusal, refusal, refusal, refusal, refusal), under_load=True)
 
 
 def test_what_is_measured_comes_before_what_is_only_expected() -> None:

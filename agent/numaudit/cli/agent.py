@@ -11,6 +11,7 @@ from numaudit.agent import Observer
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
 from numaudit.collectors.capabilities import examine
+from numaudit.collectors.overhead import Keeper, calibrate
 from numaudit.daemon import memory
 
 
@@ -44,4 +45,6 @@ def command(
         Feature(check.name.replace(" ", "_"), check.state != "missing", None if check.state == "ok" else check.detail)
         for check in examine(observer.host, session)
     )
-    loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ)).run()
+    limit_of_overhead = loaded.settings.overhead.max_cpu_percent / 100
+    keeper = Keeper(session, limit_of_overhead, calibrate(session), observer.inventory)
+    loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ), keeper=keeper).run()

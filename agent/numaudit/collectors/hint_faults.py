@@ -10,6 +10,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.numa_balancing import read_mode
+from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, Sampled
 from numaudit.topology.machine import Machine
@@ -27,7 +28,7 @@ class HintFaults:
     def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Sampled]:
         """Faults since the probe was loaded. Raises Unavailable when it does not run, or the kernel takes no samples.
 
-        A container without samples that the kernel does scan is left out.
+        A container without samples that the kernel does scan, and that is watched, is left out.
         """
         require_v2(self.reader.hierarchies)
         require_sampling(self.host, self.machine)
@@ -37,14 +38,23 @@ class HintFaults:
             skipped.lose(lost, "hint faults were not counted: the map was full, or another BPF program was running")
         faults = by_container(read.faults, census)
         unscanned = by_container({cgroup: {"scans": count} for cgroup, count in read.skipped.items()}, census)
+        unwatched = self._unwatched(census)
         return {
             owner: Sampled(
                 faults.get(owner, {}),
-                self._has_single_thread(census.groups[owner]),
+                self._has_single_thread(census.groups[owner]) if owner in faults else None,
                 is_scanned=owner not in unscanned,
+                is_watched=owner not in unwatched,
             )
-            for owner in (faults | unscanned)
+            for owner in (*faults, *(unscanned.keys() | unwatched) - faults.keys())
         }
+
+    def _unwatched(self, census: Census) -> set[ContainerId]:
+        probe = self.session.hint_faults
+        watched = None if isinstance(probe, Refusal) else probe.watched
+        if watched is None:
+            return set()
+        return {owner for owner, groups in census.groups.items() if watched.isdisjoint(group.id for group in groups)}
 
     def _has_single_thread(self, groups: tuple[Cgroup, ...]) -> bool | None:
         """Has one of the processes only one thread? None when none of them could be read."""

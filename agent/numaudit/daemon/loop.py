@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,12 @@ import psutil
 
 from numaudit import __version__
 from numaudit.agent import Observer
+from numaudit.collectors.overhead import Keeper
 from numaudit.config import Settings
 from numaudit.daemon.logs import Changes, RateLimit
 from numaudit.daemon.notify import Notifier
 from numaudit.daemon.ticks import Beat
+from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.build import build
 from numaudit.evaluation.report import Report
@@ -79,6 +81,7 @@ class Daemon:
     failed_ticks: int = 0
     tick_seconds: float | None = None
     tick_cpu_seconds: float | None = None
+    keeper: Keeper | None = None
     pages: Pages = field(init=False)
     server: Server = field(init=False)
     site: AgentSite = field(init=False)
@@ -154,11 +157,22 @@ class Daemon:
         before = self.published
         snapshot = self.observer.look(session=self.session)
         judgements = judge(snapshot) if before is None else judge(snapshot, before.snapshot, before.judgements)
+        snapshot = self._keep_budget(snapshot, judgements)
         report = build(snapshot, judgements, None if before is None else before.snapshot)
         exposition = self._evaluate(report)
         self.pages.publish(exposition)
         self.published = Published(snapshot, report, judgements, exposition)
         self._tell_changes(report.sources)
+
+    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements) -> Snapshot:
+        """The snapshot with what measuring cost; probes that cost too much rest from now on."""
+        if self.keeper is None:
+            return snapshot
+        try:
+            return replace(snapshot, overhead=self.keeper.after_look(snapshot, judgements))
+        except (NumauditError, OSError) as error:
+            _log.warning("the probes cannot be kept to their budget: %s", error)
+            return snapshot
 
     def _evaluate(self, report: Report) -> Exposition:
         limits = self.settings.metrics

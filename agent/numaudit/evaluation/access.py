@@ -77,14 +77,19 @@ def accesses(
 def _measured(
     snapshot: Snapshot, container: Container, before: Snapshot | None, thresholds: Thresholds
 ) -> list[Access]:
+    """A source that rested at the look before has nothing to compare with, and says nothing yet."""
     found = []
     sampled = _sampled(snapshot, container.id)
     if sampled is not None:
         earlier = None if before is None else _sampled(before, container.id)
-        found.append(of_hint_faults(sampled, earlier, thresholds))
+        if before is None or earlier is not None:
+            found.append(of_hint_faults(sampled, earlier, thresholds))
     if snapshot.first_touch is not None:
-        past = None if before is None or before.first_touch is None else before.first_touch.get(container.id)
-        found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), past, thresholds))
+        if before is None:
+            found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), None, thresholds))
+        elif before.first_touch is not None:
+            past = before.first_touch.get(container.id, {})
+            found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), past, thresholds))
     return found
 
 
@@ -121,6 +126,8 @@ def of_first_touch(
 def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str | None:
     if not sampled.is_scanned:
         return "the kernel does not sample tasks whose cpuset.mems is one node"
+    if not sampled.is_watched:
+        return "it is not on the watch list now, which keeps the probes within their budget"
     if samples < thresholds.access_samples:
         return f"{samples} samples are too few; at least {thresholds.access_samples} are needed"
     if sampled.single_threaded is None:
@@ -152,12 +159,12 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
     By hint faults, else by the migrations themselves; None when neither is measured.
     """
     sampled = _sampled(snapshot, container)
-    if sampled is not None:
-        earlier = None if before is None else _sampled(before, container)
+    earlier = None if before is None else _sampled(before, container)
+    if sampled is not None and sampled.is_watched and (before is None or earlier is not None):
         faults = increase(sampled.faults, None if earlier is None else earlier.faults)
         failed = sum(count for fault, count in faults.items() if fault.could_not_move)
         return failed, sum(count for fault, count in faults.items() if fault.has_moved)
-    if snapshot.migrated is None:
+    if snapshot.migrated is None or (before is not None and before.migrated is None):
         return None
     moved = increase(_misplaced(snapshot, container), _misplaced(before, container))
     return moved["failed"], moved["succeeded"]

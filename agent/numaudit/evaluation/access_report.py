@@ -70,6 +70,39 @@ class TaskMoveReport:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeOverhead:
+    """What one probe has done since the agent's first look."""
+
+    probe: str
+    events: int
+    seconds: float
+    """Estimated CPU time: events x nanoseconds for each, as measured at start or assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadReport:
+    """What the probes cost, and what rests to keep them within their budget."""
+
+    cpu_share: float | None
+    """Of the CPU time of all CPUs since the look before; null at the first look."""
+    limit: float
+    steps: tuple[str, ...]
+    """What was given up, in this order."""
+    coverage: float | None
+    """Share of the containers that are watched at a time; null = all."""
+    probes: tuple[ProbeOverhead, ...]
+
+
+def overhead_report(snapshot: Snapshot) -> OverheadReport | None:
+    """None = nobody keeps account of it, as in a one-off report."""
+    found = snapshot.overhead
+    if found is None:
+        return None
+    probes = tuple(ProbeOverhead(one.probe, one.events, one.seconds) for one in found.probes)
+    return OverheadReport(found.share, found.limit, found.steps, found.coverage, probes)
+
+
 def access_reports(snapshot: Snapshot, container: Container, before: Snapshot | None) -> tuple[AccessReport, ...]:
     """What each source that measures says of a container's accesses since the look before."""
     return tuple(

@@ -12,6 +12,7 @@ from numaudit.evaluation.access_report import (
     first_touch_reports,
     hint_fault_reports,
     migrated_reports,
+    overhead_report,
     task_move_reports,
 )
 from numaudit.evaluation.alignment import Judgements, Verdict, intended_nodes, judge
@@ -85,6 +86,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         kubelet=None if snapshot.intent is None else _kubelet(snapshot.intent),
         checkpoints=() if snapshot.intent is None else tuple(map(_checkpoint, snapshot.intent.checkpoints)),
         numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
+        overhead=overhead_report(snapshot),
         unknown=_unknown_on_host(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(snapshot.intent)),
     )

@@ -54,6 +54,11 @@ MEANINGS: dict[str, Meaning] = {
         "here: let it use the memory of the nodes where its CPUs are, or run it on CPUs of the nodes where its memory "
         "is. Until then each attempt costs time and moves nothing.",
     ),
+    "over-budget": Meaning(
+        "info",
+        "Nothing has to be done: what rests comes back when there is less load. To measure more, raise the agent's "
+        "setting overhead.max_cpu_percent, or name fewer probes.",
+    ),
     "checkpoint-damaged": Meaning(
         "critical",
         "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
@@ -98,7 +103,11 @@ class Finding:
 def find(snapshot: Snapshot, before: Snapshot | None = None) -> tuple[Finding, ...]:
     """All findings of one look. `before` is the previous snapshot, for what happened since then."""
     intent = snapshot.intent
-    return (*(() if intent is None else _of_intent(snapshot, intent)), *_cannot_heal(snapshot, before))
+    return (
+        *(() if intent is None else _of_intent(snapshot, intent)),
+        *_cannot_heal(snapshot, before),
+        *_over_budget(snapshot),
+    )
 
 
 def _of_intent(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
@@ -110,6 +119,16 @@ def _of_intent(snapshot: Snapshot, intent: Intent) -> Iterator[Finding]:
     yield from _restart_unsafe(intent)
     yield from _refusals_missed(intent)
     yield from (Finding("sources-disagree", text) for text in intent.conflicts)
+
+
+def _over_budget(snapshot: Snapshot) -> Iterator[Finding]:
+    """The probes took more CPU time than they may, so some of them rest."""
+    overhead = snapshot.overhead
+    if overhead is not None and overhead.steps:
+        text = f"to keep the probes below {overhead.limit:.2%} of the CPU time: {', '.join(overhead.steps)}"
+        if overhead.coverage is not None:
+            text += f"; {overhead.coverage:.0%} of the containers are watched at a time"
+        yield Finding("over-budget", text)
 
 
 def _cannot_heal(snapshot: Snapshot, before: Snapshot | None, thresholds: Thresholds = DEFAULT) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from numaudit.evaluation.access_report import (
     FirstTouchReport,
     HintFaultsReport,
     MigratedReport,
+    OverheadReport,
     TaskMoveReport,
 )
 from numaudit.evaluation.alignment import VerdictName
@@ -293,6 +294,8 @@ class Report:
     """The kubelet's three files."""
     numa_balancing: Mapping[str, int] | None
     """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
+    overhead: OverheadReport | None
+    """What measuring cost; null in a one-off report."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[Outcome, ...]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
+from numaudit.evaluation.access_report import ProbeOverhead
 from numaudit.evaluation.report import ContainerReport, NodeBytes
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import IDENTITY, Label, Metric, Values, one
@@ -48,6 +49,8 @@ LABELS = {
     "topology_manager": Label("numaudit.kubelet.topology_manager", "Policy; empty when it is not known"),
     "scope": Label("numaudit.kubelet.scope", "container or pod; empty when it is not known"),
     "event": Label("numaudit.kernel.event", "The kernel's word: numa_hit, numa_hint_faults, ..."),
+    "step": Label("numaudit.overhead.step", "What rests: page_alloc off, watch list, first_touch off, hint_faults off"),
+    "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, hint_faults, migrations, first_touch"),
     "collector": Label("numaudit.collector", "Which question was asked"),
     "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
     "reason": Label("numaudit.reason", "Why"),
@@ -261,6 +264,10 @@ def _hint_fault_events(tick: Tick) -> Values:
     return [((event,), count) for event, count in counters.items() if event.startswith("numa_hint_faults")]
 
 
+def _overheads(tick: Tick) -> tuple[ProbeOverhead, ...]:
+    return () if tick.report.overhead is None else tick.report.overhead.probes
+
+
 TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "admission_rejections_total", "", "Pods the kubelet refused, each counted once.",
@@ -317,6 +324,26 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "collector_skipped", "", "Items that vanished or could not be read in the newest tick.", ("collector",),
         lambda tick: [((asked.source,), asked.skipped) for asked in tick.report.sources],
+    ),
+    Metric(
+        "overhead_cpu_ratio", "ratio", "Share of all CPUs' time that the probes take, by estimate.",
+        (), one(lambda tick: None if tick.report.overhead is None else tick.report.overhead.cpu_share),
+    ),
+    Metric(
+        "overhead_step", "", "1 for each step that is taken to keep the probes within their budget.", ("step",),
+        lambda tick: [((step,), 1) for step in (tick.report.overhead.steps if tick.report.overhead else ())],
+    ),
+    Metric(
+        "overhead_coverage_ratio", "ratio", "Share of the containers whose accesses are watched; absent = all are.",
+        (), one(lambda tick: None if tick.report.overhead is None else tick.report.overhead.coverage),
+    ),
+    Metric(
+        "bpf_events_total", "", "Events that a probe has counted.", ("probe",),
+        lambda tick: [((of.probe,), of.events) for of in _overheads(tick)], since="agent",
+    ),
+    Metric(
+        "bpf_estimated_seconds_total", "seconds", "CPU time that a probe has taken, by estimate.", ("probe",),
+        lambda tick: [((of.probe,), of.seconds) for of in _overheads(tick)], since="agent",
     ),
     Metric(
         "feature_enabled", "", "1 when this host lets the agent measure it, 0 when not.",

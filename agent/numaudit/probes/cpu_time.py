@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from numaudit.kernel import bpf, perf_event
@@ -44,12 +44,21 @@ class CpuTimeByNode:
     """Switches for which the kernel did not run the program: their time went to the cgroup that ran next on that CPU,
     and with the hook cgroup-switches any idle time before it too."""
 
+    switches: int | None = None
+    """How often the program ran; None where the hook does not tell."""
+
+    @property
+    def events(self) -> int | None:
+        """How often the program ran for what is counted here; None = not known."""
+        return self.switches
+
     def since(self, earlier: CpuTimeByNode) -> CpuTimeByNode:
         """What came between two reads. A cgroup without news is left out."""
         return CpuTimeByNode(
             counters.added(self.by_node, earlier.by_node),
             self.dropped - earlier.dropped,
             self.missed - earlier.missed,
+            None if self.switches is None or earlier.switches is None else self.switches - earlier.switches,
         )
 
 
@@ -106,7 +115,8 @@ class CpuTime:
             missed = max(0, fired - seen)
         else:
             missed = bpf.read_program_info(self._loaded.programs[_CHARGE]).misses
-        return decode(self._time.read(), self._time.cpus, dropped, missed)
+        counted = decode(self._time.read(), self._time.cpus, dropped, missed)
+        return replace(counted, switches=seen) if self.hook == "cgroup-switches" else counted
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the map; how many went."""

@@ -52,6 +52,12 @@ class FirstTouchByNode:
     throttled: int = 0
     """How often the kernel stopped an event for a while because it came too often."""
 
+    @property
+    def events(self) -> int:
+        """How many samples the kernel took, the lost ones included."""
+        taken = sum(sum(row.values()) for row in self.samples.values())
+        return taken + self.without_address + self.lost
+
     def since(self, earlier: FirstTouchByNode) -> FirstTouchByNode:
         """What came between two reads. A cgroup without news is left out."""
         return FirstTouchByNode(
@@ -85,11 +91,8 @@ class FirstTouch:
         self._watched: dict[int, _Watched] = {}
         self._samples: dict[int, Counter[NodePair]] = {}
         self._without_address = self._lost = self._throttled = 0
-        try:
-            self._follow_online_cpus()
-        except OSError as error:
-            self.close()
-            raise reasons.of_error("cannot sample page faults", error) from error
+        self.is_suspended = True
+        self.resume()
 
     @property
     def period(self) -> int:
@@ -108,6 +111,20 @@ class FirstTouch:
         """Forget the samples of every other cgroup; how many went."""
         gone = [cgroup for cgroup in self._samples if cgroup not in cgroups]
         return sum(len(self._samples.pop(cgroup)) for cgroup in gone)
+
+    def suspend(self) -> None:
+        """Close the events; what was sampled and not yet read is lost."""
+        self.close()
+        self.is_suspended = True
+
+    def resume(self) -> None:
+        """Open an event on each CPU that is online. Raises Refusal."""
+        try:
+            self._follow_online_cpus()
+        except OSError as error:
+            self.close()
+            raise reasons.of_error("cannot sample page faults", error) from error
+        self.is_suspended = False
 
     def close(self) -> None:
         for watched in self._watched.values():

@@ -55,6 +55,11 @@ class HintFaultsByNode:
     missed: int = 0
     """Faults not counted because another BPF program was running on that CPU."""
 
+    @property
+    def events(self) -> int:
+        """How often the program ran for what is counted here."""
+        return sum(sum(row.values()) for row in self.faults.values()) + self.dropped
+
     def since(self, earlier: HintFaultsByNode) -> HintFaultsByNode:
         """What came between two reads. A cgroup without news is left out."""
         return HintFaultsByNode(
@@ -78,7 +83,13 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
             Program(_ON_FAULT, ProgramType.KPROBE),
             Program(_ON_SKIP, ProgramType.RAW_TRACEPOINT),
         ),
-        maps=("hint_faults_count", "hint_faults_skipped", "hint_faults_dropped"),
+        maps=(
+            "hint_faults_count",
+            "hint_faults_skipped",
+            "hint_faults_dropped",
+            "hint_faults_narrowed",
+            "hint_faults_watched",
+        ),
         defines={
             "HINT_FAULTS_ENTRIES": cgroups * nodes * _FLAGS_PER_PAIR,
             "HINT_FAULTS_CGROUPS": cgroups,
@@ -93,10 +104,15 @@ class HintFaults:
 
     def __init__(self, host: Host, loaded: LoadedProbe) -> None:
         """Attach. Raises Refusal, and OSError when a map cannot be used."""
+        self._host = host
         self._loaded = loaded
         self._count = Map.of(loaded.maps["hint_faults_count"], host)
         self._skipped = Map.of(loaded.maps["hint_faults_skipped"], host)
         self._dropped = Map.of(loaded.maps["hint_faults_dropped"], host)
+        self._narrowed = Map.of(loaded.maps["hint_faults_narrowed"], host)
+        self._watched = Map.of(loaded.maps["hint_faults_watched"], host)
+        self.watched: frozenset[int] | None = None
+        """Cgroups whose faults are counted; None = all."""
         self._event: int | None = _attach(host, loaded)
         self._skip_event = self._attach_skip()
 
@@ -119,6 +135,31 @@ class HintFaults:
             for key in one.read_keys()
             if struct.unpack_from("=Q", key)[0] not in cgroups
         )
+
+    def watch(self, cgroups: frozenset[int] | None) -> None:
+        """Count faults of these cgroups only; None = of all. Raises OSError."""
+        known = self.watched or frozenset()
+        for cgroup in known - (cgroups or frozenset()):
+            self._watched.delete(struct.pack("=Q", cgroup))
+        one = struct.pack("=I", 1)
+        self._watched.update_all({struct.pack("=Q", cgroup): one for cgroup in (cgroups or frozenset()) - known})
+        self._narrowed.update(bytes(4), struct.pack("=I", cgroups is not None))
+        self.watched = cgroups
+
+    @property
+    def is_suspended(self) -> bool:
+        return self._event is None
+
+    def suspend(self) -> None:
+        """Take the program off its hook; what was counted stays."""
+        if self._event is not None:
+            os.close(self._event)
+            self._event = None
+
+    def resume(self) -> None:
+        """Put it back. Raises Refusal."""
+        if self._event is None:
+            self._event = _attach(self._host, self._loaded)
 
     def close(self) -> None:
         for event in (self._event, self._skip_event):

@@ -63,6 +63,12 @@ class MigrationsByCgroup:
     missed: int = 0
     """Events not counted because another BPF program was running on that CPU."""
 
+    @property
+    def events(self) -> int:
+        """How often the programs ran at most: one call of migrate_pages() moves one page or many."""
+        pages = sum(sum(row.values()) for side in (self.succeeded, self.failed) for row in side.values())
+        return pages + sum(sum(row.values()) for row in self.tasks.values()) + self.dropped
+
     def since(self, earlier: MigrationsByCgroup) -> MigrationsByCgroup:
         """What came between two reads. A cgroup without news is left out."""
         return MigrationsByCgroup(

@@ -50,6 +50,13 @@ class AllocationsByNode:
     missed: int = 0
     """Allocations not counted because another BPF program was running on that CPU."""
 
+    @property
+    def events(self) -> int:
+        """How often the program ran for what is counted here."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        given = sum(size // (page << order) for row in self.by_order.values() for order, size in row.items())
+        return given + sum(self.failed.values()) + self.dropped
+
     def since(self, earlier: AllocationsByNode) -> AllocationsByNode:
         """What came between two reads. A cgroup without news is left out."""
         return AllocationsByNode(
@@ -93,7 +100,7 @@ class PageAlloc:
         self._node_of_block = Map.of(loaded.maps["page_alloc_node_of_block"], host)
         self._table: list[int] = []
         self.refresh_blocks()
-        self._event = _attach(loaded)
+        self._event: int | None = _attach(loaded)
 
     def read(self) -> AllocationsByNode:
         """All counters since load."""
@@ -128,8 +135,27 @@ class PageAlloc:
             if struct.unpack_from("=Q", key)[0] not in cgroups
         )
 
+    def read_run_time(self) -> bpf.ProgramInfo:
+        """The kernel's account of the program; it counts only within `bpf.run_time_counted`. Raises OSError."""
+        return bpf.read_program_info(self._loaded.programs[_PROGRAM])
+
+    @property
+    def is_suspended(self) -> bool:
+        return self._event is None
+
+    def suspend(self) -> None:
+        """Take the program off its hook; what was counted stays."""
+        if self._event is not None:
+            os.close(self._event)
+            self._event = None
+
+    def resume(self) -> None:
+        """Put it back. Raises Refusal."""
+        if self._event is None:
+            self._event = _attach(self._loaded)
+
     def close(self) -> None:
-        os.close(self._event)
+        self.suspend()
         self._loaded.close()
 
 

@@ -39,6 +39,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     NO_MEMORY_BLOCKS = "no-memory-blocks"
     NOT_LIVE = "not-live"
     SWITCHED_OFF = "switched-off"
+    OVER_BUDGET = "over-budget"
 
     @property
     def hint(self) -> str:
@@ -67,6 +68,7 @@ _HINTS = {
     Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
     Reason.NO_MEMORY_BLOCKS: "use a kernel with CONFIG_MEMORY_HOTPLUG (every distribution's has it) and mount sysfs",
     Reason.NOT_LIVE: "leave out --root: a captured tree has no kernel to ask",
+    Reason.OVER_BUDGET: "it comes back when there is less load; or raise the agent's setting overhead.max_cpu_percent",
     Reason.SWITCHED_OFF: "name it in the agent's setting `probes`",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -22,6 +22,8 @@ from numaudit.probes.reasons import Reason, Refusal
 
 PROBES = (page_alloc.NAME, cpu_time.NAME, hint_faults.NAME, migrations.NAME)
 """Those that run unless others are named: first_touch, which reads every sample in user space, is not one."""
+AnyRead = AllocationsByNode | CpuTimeByNode | HintFaultsByNode | MigrationsByCgroup | FirstTouchByNode
+Read = TypeVar("Read", AllocationsByNode, CpuTimeByNode, HintFaultsByNode, MigrationsByCgroup, FirstTouchByNode)
 AnyProbe = PageAlloc | CpuTime | HintFaults | Migrations | FirstTouch
 Probe = TypeVar("Probe", PageAlloc, CpuTime, HintFaults, Migrations)
 Running = TypeVar("Running", PageAlloc, CpuTime, HintFaults, Migrations, FirstTouch)
@@ -36,6 +38,8 @@ class Session:
     hint_faults: HintFaults | Refusal
     migrations: Migrations | Refusal
     first_touch: FirstTouch | Refusal
+    last_reads: dict[str, AnyRead] = field(default_factory=dict)
+    """What each probe counted when it was last read, by its name; one that rests is not in it."""
 
     @classmethod
     def open(
@@ -93,23 +97,40 @@ class Session:
 
     def read_page_alloc(self) -> AllocationsByNode:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
-        return _running(self.page_alloc).read()
+        return self._remember(page_alloc.NAME, _running(self.page_alloc).read())
 
     def read_cpu_time(self) -> CpuTimeByNode:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
-        return _running(self.cpu_time).read()
+        return self._remember(cpu_time.NAME, _running(self.cpu_time).read())
 
     def read_hint_faults(self) -> HintFaultsByNode:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
-        return _running(self.hint_faults).read()
+        return self._remember(hint_faults.NAME, _running(self.hint_faults).read())
 
     def read_migrations(self) -> MigrationsByCgroup:
         """Raises Refusal when the probe does not run, OSError when its maps cannot be read."""
-        return _running(self.migrations).read()
+        return self._remember(migrations.NAME, _running(self.migrations).read())
 
     def read_first_touch(self) -> FirstTouchByNode:
         """Raises Refusal when the probe does not run, OSError and ParseError when its rings cannot be read."""
-        return _running(self.first_touch).read()
+        return self._remember(first_touch.NAME, _running(self.first_touch).read())
+
+    def let_rest(self, name: str, rests: bool) -> None:
+        """Take a probe off its hook, or put it back. What cannot rest, or does not run, is left as it is.
+
+        Raises Refusal when it cannot be put back.
+        """
+        probe = self.outcomes[name]
+        if isinstance(probe, PageAlloc | HintFaults | FirstTouch) and probe.is_suspended != rests:
+            self.last_reads.pop(name, None)
+            if rests:
+                probe.suspend()
+            else:
+                probe.resume()
+
+    def _remember(self, name: str, read: Read) -> Read:
+        self.last_reads[name] = read
+        return read
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every cgroup but these, so that dead ones do not fill the maps; how many went.
@@ -176,4 +197,6 @@ def _open_first_touch(host: Host) -> FirstTouch | Refusal:
 def _running(probe: Running | Refusal) -> Running:
     if isinstance(probe, Refusal):
         raise Refusal(probe.reason, probe.text)
+    if isinstance(probe, PageAlloc | HintFaults | FirstTouch) and probe.is_suspended:
+        raise Refusal(Reason.OVER_BUDGET, "it rests, for all probes together took more CPU time than they may")
     return probe

@@ -37,6 +37,7 @@ _INTERPRETER = 15 * _MIB
 _BUSY = 0.4
 """Seconds of CPU time to use, by the cgroup's own account."""
 _BUSY_WITHIN = 20.0
+_SETTLED = 0.1
 _ALLOWANCE = 0.2
 """Share by which two accounts of CPU time may differ: the kernel's leaves out what a hypervisor took."""
 _SAMPLES_WITHIN = 20.0
@@ -279,11 +280,20 @@ def _measure_cpu_time(bench: Bench, busy: _Worker) -> _Busy:
     while _own_account(busy) - own_before < _BUSY and time.monotonic() < deadline:
         time.sleep(0.02)
     busy.work.order("rest")
-    own_account = _own_account(busy) - own_before
+    own_account = _settled(busy) - own_before
     added = bench.session.read_cpu_time().since(before)
     rows = {worker.name: added.by_node.get(worker.group.id, {}) for worker in bench.workers}
     seconds = {name: {node: ns / _NANOSECONDS for node, ns in row.items()} for name, row in rows.items()}
     return _Busy(seconds, own_account)
+
+
+def _settled(worker: _Worker) -> float:
+    """Its account once it grows no more: a thread finishes its round before it rests."""
+    last = -1.0
+    while (now := _own_account(worker)) != last:
+        last = now
+        time.sleep(_SETTLED)
+    return now
 
 
 def _own_account(worker: _Worker) -> float:

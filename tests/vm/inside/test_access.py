@@ -285,7 +285,7 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
     numaudit = Path(sys.executable).with_name("numaudit")
     done = subprocess.run([numaudit, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
     checks = json.loads(done.stdout)["checks"]
-    assert {one["name"]: one["state"] for one in checks} == {one["name"]: "passed" for one in checks}, checks
+    assert [one for one in checks if one["state"] != "passed"] == []
     assert {"residency", "page_alloc", "cpu_time", "hint_faults", "first_touch", "expected"} <= {
         one["name"] for one in checks
     }
