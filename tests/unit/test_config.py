@@ -141,5 +141,5 @@ def test_the_overhead_is_a_percentage(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["0", "101", "-1", "much", "nan", True])
 def test_any_other_overhead_is_wrong(text: object) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 (the caller words it)
+    with pytest.raises(ValueError):
         KEYS["overhead.max_cpu_percent"].kind.parse(text)
