@@ -99,6 +99,7 @@ def _kernel_count(host: Host) -> int:
 
 def _check_first_touch(ground: Ground) -> str:
     """Pages that this very process touches anew must be among the samples, whatever its cgroup."""
+    require_v2(find_hierarchies(ground.host))
     what = "samples of page faults: where pages come into being, not how they are used later; on by request"
     if not ground.under_load:
         ground.session.read_first_touch()

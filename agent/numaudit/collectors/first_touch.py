@@ -26,4 +26,6 @@ class FirstTouch:
             skipped.lose(read.lost, "samples of first uses were lost: the ring was full before it was read")
         if read.without_address:
             skipped.lose(read.without_address, "samples of first uses named no page: it was gone by then")
+        if read.throttled:
+            skipped.lose(read.throttled, "times the kernel stopped sampling for a while, for it came too often")
         return by_container(read.samples, census)
