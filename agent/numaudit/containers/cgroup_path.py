@@ -51,7 +51,7 @@ class Place:
         return self.pod_uid is not None and "-" not in self.pod_uid
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def parse(path: str) -> Place:
     """Sort a cgroup path by its last component, with the pod found among its parents.
 
