@@ -15,6 +15,8 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
 
+_ARCHIVE = ".tar.xz"
+_OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _PROC = ("mounts", "version", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
 _PROCESS = ("cgroup", "comm", "mountinfo", "numa_maps", "stat", "status")
 _NODE = ("meminfo", "numastat", "vmstat", "distance", "cpulist", "hugepages/*/*")
@@ -36,17 +38,28 @@ class Summary:
 
 def capture(host: Host, target: Path) -> Summary:
     """Copy to a new or empty folder, or into a new .tar.xz file. Raises InputError, Unavailable, OSError."""
-    if target.name.endswith(".tar.xz"):
+    try:
+        _refuse(target)
+    except OSError as error:
+        raise Unavailable(f"cannot write {target}: {error.strerror}") from error
+    if not target.name.endswith(_ARCHIVE):
+        return _into(host, target)
+    with tempfile.TemporaryDirectory(prefix="numaudit-capture-") as folder:
+        tree = Path(folder) / target.name.removesuffix(_ARCHIVE)
+        summary = _into(host, tree)
+        _pack(tree, target)
+    return summary
+
+
+def _refuse(target: Path) -> None:
+    """Raises InputError when something is there already, or the name is that of another kind of archive."""
+    if target.name.endswith(_ARCHIVE):
         if target.exists():
             raise InputError(f"{target} exists already; give another name or remove it")
-        with tempfile.TemporaryDirectory(prefix="numaudit-capture-") as folder:
-            tree = Path(folder) / target.name.removesuffix(".tar.xz")
-            summary = _into(host, tree)
-            _pack(tree, target)
-        return summary
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} is not an empty folder; give a new one, or a name that ends in .tar.xz")
-    return _into(host, target)
+    elif target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target} is not an empty folder; give a new one, or a name that ends in {_ARCHIVE}")
+    elif target.suffix in _OTHER_ARCHIVES:
+        raise InputError(f"{target}: numaudit writes folders and {_ARCHIVE} files; give a name that ends in {_ARCHIVE}")
 
 
 def _into(host: Host, tree: Path) -> Summary:

@@ -137,6 +137,21 @@ def test_a_target_that_cannot_be_written_is_said_and_leaves_nothing(
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_target_that_cannot_even_be_looked_at_is_said(captured: CapturedHost, tmp_path: Path) -> None:
+    for name in ("x" * 300, "x" * 300 + ".tar.xz"):
+        with pytest.raises(Unavailable, match=r"cannot write .*: File name too long"):
+            capture(captured("huge-pages"), tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["host.zip", "host.tar", "host.tar.gz", "host.tgz"])
+def test_another_kind_of_archive_is_refused_instead_of_becoming_a_folder(
+    captured: CapturedHost, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(InputError, match=r"give a name that ends in \.tar\.xz"):
+        capture(captured("huge-pages"), tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_a_full_disk_leaves_no_half_archive(
     captured: CapturedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -83,7 +83,9 @@ def test_a_root_that_is_a_file_or_no_tree_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("x")
     assert call([verb, "--root", str(tmp_path / "file")]) == 2
-    assert "numaudit capture" in capsys.readouterr().err
+    assert "file: is a file; unpack what `numaudit capture` wrote (tar -xf)" in capsys.readouterr().err
+    assert call([verb, "--root", str(tmp_path / ("x" * 300))]) == 2
+    assert "File name too long" in capsys.readouterr().err
     assert call([verb, "--root", str(tmp_path)]) == 2
     assert "holds neither proc nor sys" in capsys.readouterr().err
 
@@ -187,14 +189,62 @@ def test_a_closed_standard_output_is_no_error(root: tuple[str, str], arguments: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+needs_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+buffering = pytest.mark.parametrize("unbuffered", ["", "1"])
+
+
+def _environment(unbuffered: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+
+
+@needs_full_device
+@buffering
 @pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",)])
-def test_a_full_disk_is_said_as_such(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
+def test_a_full_disk_is_said_as_such(root: tuple[str, str], arguments: tuple[str, ...], unbuffered: str) -> None:
     extra = () if arguments[0].startswith("-") else root
     with Path("/dev/full").open("w") as full:
-        done = _run([*COMMAND, *arguments, *extra], stdout=full.fileno())
+        done = _run([*COMMAND, *arguments, *extra], full.fileno(), _environment(unbuffered))
     assert done.returncode == 3
     assert done.stderr == "numaudit: cannot write the result: No space left on device\n"
+
+
+@buffering
+def test_a_disk_that_fills_up_within_a_document_is_said_as_such(
+    root: tuple[str, str], tmp_path: Path, unbuffered: str
+) -> None:
+    limited = ["/bin/sh", "-c", 'ulimit -f 2; exec "$@"', "sh"]
+    with (tmp_path / "report.json").open("w") as file:
+        done = _run([*limited, *COMMAND, *LARGE, *root], file.fileno(), _environment(unbuffered))
+    assert (done.returncode, done.stderr) == (3, "numaudit: cannot write the result: File too large\n")
+
+
+@needs_full_device
+@buffering
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("report", "no-such-container"), 2), (("report", "--nope"), 2), (("report",), 0)]
+)
+def test_messages_that_cannot_be_written_leave_the_exit_code_as_it_is(
+    root: tuple[str, str], arguments: tuple[str, ...], code: int, unbuffered: str
+) -> None:
+    command = ["/bin/sh", "-c", 'exec "$@" 2>/dev/full', "sh", *COMMAND, *arguments, *root]
+    assert _run(command, environment=_environment(unbuffered)).returncode == code
+
+
+@needs_full_device
+@buffering
+def test_a_result_that_cannot_be_written_before_an_error_is_said_as_such(unbuffered: str) -> None:
+    program = (
+        "from numaudit.cli import main\n"
+        "from numaudit.errors import Unavailable\n"
+        "def fail(**_):\n"
+        "    print('result')\n"
+        "    raise Unavailable('nothing')\n"
+        "main.main.main = fail\n"
+        "main.run()"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = _run([sys.executable, "-c", program], full.fileno(), _environment(unbuffered))
+    assert (done.returncode, done.stderr) == (3, "numaudit: cannot write the result: No space left on device\n")
 
 
 def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, str]) -> None:

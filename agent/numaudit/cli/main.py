@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -68,6 +69,10 @@ def _open_outputs() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 (for as long as the process lives)
         getattr(sys, name).reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        # PYTHONUNBUFFERED: a disk that fills up while a document is written would cut it short without any error.
+        buffer = io.BufferedWriter(sys.stdout.buffer)
+        sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, "backslashreplace")
 
 
 def call(arguments: list[str]) -> int:
@@ -77,32 +82,55 @@ def call(arguments: list[str]) -> int:
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
         # The reader has seen enough (`| head`); click and rich make a SystemExit of that, and no verb raises one.
-        # Python would complain once more while closing stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_what_is_left(sys.stdout)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("NUMAUDIT_DEBUG"):
             raise
-        return _exit_code(error)
+        return _failed(error)
     return result if isinstance(result, int) else 0
 
 
-def _exit_code(error: BaseException) -> int:
-    """Say what went wrong on stderr; the exit code for it."""
+def _drop_what_is_left(output: TextIO) -> None:
+    """Python would write it when it ends, fail again, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong on stderr; the exit code for it. What was printed before is a result all the same."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_what_is_left(sys.stdout)
+    except OSError as unwritten:
+        _drop_what_is_left(sys.stdout)
+        error = unwritten
+    code, message = _told(error)
+    try:
+        if isinstance(error, click.ClickException):
+            error.show()
+        elif message is not None:
+            print(f"numaudit: {message}", file=sys.stderr)
+        sys.stderr.flush()
+    except OSError:  # there is no other place to say it; the exit code does
+        _drop_what_is_left(sys.stderr)
+    return code
+
+
+def _told(error: BaseException) -> tuple[int, str | None]:
+    """Exit code and message; None = there is none, or click has its own."""
     match error:
         case click.exceptions.Exit():
-            return error.exit_code
+            return error.exit_code, None
         case click.ClickException():
-            error.show()
-            return EXIT_USAGE
+            return EXIT_USAGE, None
         case KeyboardInterrupt() | click.Abort():
-            return EXIT_INTERRUPTED
+            return EXIT_INTERRUPTED, None
+        case InputError():
+            return EXIT_USAGE, str(error)
         case NumauditError():
-            print(f"numaudit: {error}", file=sys.stderr)
-            return EXIT_USAGE if isinstance(error, InputError) else EXIT_CANNOT_ANSWER
+            return EXIT_CANNOT_ANSWER, str(error)
         case OSError() if error.errno in _NO_ROOM:
-            print(f"numaudit: cannot write the result: {error.strerror}", file=sys.stderr)
-            return EXIT_CANNOT_ANSWER
+            return EXIT_CANNOT_ANSWER, f"cannot write the result: {error.strerror}"
     kind = type(error).__name__
-    print(f"numaudit: internal error: {kind}: {error}; NUMAUDIT_DEBUG=1 shows where", file=sys.stderr)
-    return EXIT_INTERNAL
+    return EXIT_INTERNAL, f"internal error: {kind}: {error}; NUMAUDIT_DEBUG=1 shows where"

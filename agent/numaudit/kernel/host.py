@@ -25,9 +25,17 @@ class Host:
     @classmethod
     def under(cls, root: Path) -> Self:
         """A captured tree. Raises InputError when there is none."""
+        try:
+            is_tree = (root / "proc").is_dir() or (root / "sys").is_dir()
+        except OSError as error:
+            raise InputError(f"--root {root}: {error.strerror}; give a folder that `numaudit capture` wrote") from error
+        if root.is_file():
+            raise InputError(
+                f"--root {root}: is a file; unpack what `numaudit capture` wrote (tar -xf) and give the folder"
+            )
         if not root.is_dir():
             raise InputError(f"--root {root}: no such folder; give one that `numaudit capture` wrote")
-        if not (root / "proc").is_dir() and not (root / "sys").is_dir():
+        if not is_tree:
             raise InputError(f"--root {root}: holds neither proc nor sys, so it is no captured tree")
         return cls(root.resolve())
 
