@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -70,9 +70,8 @@ class Observer:
         """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
         machine = read_machine(host)
         hierarchies = find_hierarchies(host)
-        sizes = sorted({pages.page_size for node in machine.nodes for pages in node.huge_pages if pages.total})
         files = KeptFiles()
-        reader = Reader(hierarchies, tuple(sizes), machine.page_size, files.read)
+        reader = Reader(hierarchies, page_size=machine.page_size, read=files.read)
         return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
 
     def open_probes(self, probes: Collection[str] = PROBES) -> Session:
@@ -91,8 +90,11 @@ class Observer:
             alive = {group.id for groups in census.groups.values() for group in groups}
             run("bpf clean-up", lambda _: session.forget_all_but(alive), 0)
         allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
-        resident, unattributed = run("residency", partial(Residency(self.reader).collect, census), _NOTHING_RESIDENT)
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
+        reader = replace(self.reader, huge_page_sizes=_huge_page_sizes(nodes))
+        resident, unattributed = run(
+            "residency", partial(Residency(reader).collect, census), _NOTHING_RESIDENT
+        )
         # After the census: whatever had a cgroup then was promised its memory before.
         intended = run("intent", partial(self.kubelet.collect, census.containers), _NOTHING_INTENDED)
         balancing = run(
@@ -146,3 +148,8 @@ class Observer:
         found = run("numa_maps", partial(maps.collect, census, order), _NO_MAPPINGS)
         hugetlb = run("numa_maps of the root cgroup", maps.unattributed_hugetlb, None)
         return found, hugetlb
+
+
+def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
+    """The sizes of which there are pages now; they can be reserved and given back at any time."""
+    return tuple(sorted({pages.page_size for node in nodes for pages in node.huge_pages if pages.total}))

@@ -1,0 +1,25 @@
+"""The observer: what one look joins."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from numaudit.agent import Observer
+from numaudit.kernel.host import Host
+
+
+def test_huge_pages_that_are_reserved_after_the_first_look_are_seen(fixtures: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "host"
+    shutil.copytree(fixtures / "huge-pages", tree)
+    pools = list(tree.glob("sys/devices/system/node/node*/hugepages/*/nr_hugepages"))
+    totals = {pool: pool.read_text() for pool in pools}
+    for pool in pools:
+        pool.write_text("0\n")
+    observer = Observer.of(Host.under(tree))
+    before = observer.look()
+    for pool, total in totals.items():
+        pool.write_text(total)
+    after = observer.look()
+    assert not any(sum((one.hugetlb or {}).values()) for one in before.resident.values())
+    assert any(sum((one.hugetlb or {}).values()) for one in after.resident.values())
