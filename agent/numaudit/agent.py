@@ -23,6 +23,7 @@ from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
+from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import PROBES, Session
 from numaudit.snapshot import (
     Allowed,
@@ -92,14 +93,13 @@ class Observer:
         allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
         reader = replace(self.reader, huge_page_sizes=_huge_page_sizes(nodes))
-        resident, unattributed = run(
-            "residency", partial(Residency(reader).collect, census), _NOTHING_RESIDENT
-        )
+        resident, unattributed = run("residency", partial(Residency(reader).collect, census), _NOTHING_RESIDENT)
         # After the census: whatever had a cgroup then was promised its memory before.
         intended = run("intent", partial(self.kubelet.collect, census.containers), _NOTHING_INTENDED)
-        balancing = run(
-            "numa_balancing", partial(KernelBalancing(self.host, self.reader).collect, census), _NO_BALANCING
-        )
+        # Hint faults that we count ourselves tell more of each container, for less.
+        by_container = session is None or isinstance(session.hint_faults, Refusal)
+        kernels_own = KernelBalancing(self.host, self.reader, by_container)
+        balancing = run("numa_balancing", partial(kernels_own.collect, census), _NO_BALANCING)
         cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
         hint_faults, migrated, first_touch = _NO_HINT_FAULTS, _NO_MIGRATIONS, _NO_FIRST_TOUCH
         if session is not None:

@@ -52,18 +52,18 @@ def test_moved_tasks_are_told_by_nodes_and_a_missing_target_is_none() -> None:
 
 
 def test_only_lines_of_numa_balancing_are_taken_from_memory_stat() -> None:
-    text = "anon 4096\nnuma_pages_migrated 12\nnuma_pte_updates 40\nnuma_hint_faults 30\npgfault 9\n"
-    assert numa_balancing.parse_memory_stat(text) == {
+    text = "anon 4096\nnuma_pages_migrated 12\nnuma_pte_updates 40\nnuma_hint_faults 30\npgfault 9\nnuma_hit 4\n"
+    assert numa_balancing.parse(text) == {
         "numa_pages_migrated": 12,
         "numa_pte_updates": 40,
         "numa_hint_faults": 30,
     }
-    assert numa_balancing.parse_memory_stat("anon 4096\nworkingset_nodes 0\n") == {}
+    assert numa_balancing.parse("anon 4096\nworkingset_nodes 0\n") == {}
 
 
 def test_a_counter_that_is_no_number_is_an_error_with_the_line() -> None:
-    with pytest.raises(ParseError, match="numa_hint_faults many"):
-        numa_balancing.parse_memory_stat("numa_hint_faults many\n")
+    with pytest.raises(ParseError, match="numa_hint_faults 'many'"):
+        numa_balancing.parse("numa_hint_faults many\n")
 
 
 def _host(root: Path, mode: str | None) -> Host:

@@ -6,14 +6,14 @@ kernel/sched/sched.h (NUMA_BALANCING_ flags).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host, read_text
 
 _NORMAL, _MEMORY_TIERING = 1, 2
-_VMSTAT = ("numa_pte_", "numa_huge_pte_", "numa_hint_faults", "numa_pages_migrated", "pgmigrate_")
-_MEMORY_STAT = ("numa_pte_", "numa_hint_faults", "numa_pages_migrated")
+_LINE = re.compile(r"^((?:numa_(?:huge_)?pte_|numa_hint_faults|numa_pages_migrated|pgmigrate_)\w*) (.*)$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,18 @@ def read_mode(host: Host) -> Mode | None:
 
 def read_vmstat(host: Host) -> dict[str, int]:
     """What NUMA balancing and migrations have done on this host since boot: faults and base pages. Raises OSError."""
-    return parse(read_text(host.proc / "vmstat"), _VMSTAT)
+    return parse(read_text(host.proc / "vmstat"))
 
 
-def parse_memory_stat(text: str) -> dict[str, int]:
-    """The same of one cgroup with its descendants; empty on kernels before 6.12 or so.
+def parse(text: str) -> dict[str, int]:
+    """The same lines of /proc/vmstat or memory.stat. Raises ParseError when the value of one is no number.
 
-    Each event counts for the cgroup that the page is charged to, whoever used it.
+    memory.stat tells them of one cgroup with its descendants, on Linux 6.12 and newer: each event counts for the
+    cgroup that the page is charged to, whoever used it.
     """
-    return parse(text, _MEMORY_STAT)
-
-
-def parse(text: str, prefixes: tuple[str, ...]) -> dict[str, int]:
-    """Lines `name value` whose name begins so. Raises ParseError when the value of such a line is no number."""
     found = {}
-    for line in text.splitlines():
-        if line.startswith(prefixes):
-            name, _, value = line.partition(" ")
-            if not (value.isascii() and value.isdigit() and len(value) < 21):
-                raise ParseError(f"not a counter: {line[:80]!r}")
-            found[name] = int(value)
+    for name, value in _LINE.findall(text):
+        if not (value.isascii() and value.isdigit() and len(value) < 21):
+            raise ParseError(f"not a counter: {name} {value[:40]!r}")
+        found[name] = int(value)
     return found
