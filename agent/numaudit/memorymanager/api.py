@@ -1,22 +1,47 @@
-"""The functions of this package that other code may rely on; docs/memorymanager.md tells how.
+"""The functions of this package that other code may rely on; docs/memorymanager.md lists them with their signatures.
 
 They live in their modules. This one only names them together, and is imported by whoever needs all:
-the package itself imports nothing, because the agent needs a small part only.
+the package itself imports nothing, because the agent needs a small part only. `questions` asks the
+same with plain values.
 """
 
 from __future__ import annotations
 
-from numaudit.memorymanager import checkpoint
+from numaudit.memorymanager import checkpoint, questions
 from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.admission_error import AdmissionError, KubeletHangs
-from numaudit.memorymanager.candidates import calculate_hints, find_best_hint, judge_candidates
-from numaudit.memorymanager.cpu_allocation import take
-from numaudit.memorymanager.cpu_hints import cpu_pod
+from numaudit.memorymanager.candidates import (
+    JudgedCandidate,
+    breaks_a_group,
+    calculate_hints,
+    find_best_hint,
+    judge_candidates,
+)
+from numaudit.memorymanager.cpu_allocation import allocate as allocate_cpus
+from numaudit.memorymanager.cpu_allocation import allocate_pod as allocate_pod_cpus
+from numaudit.memorymanager.cpu_allocation import cpus_of, take
+from numaudit.memorymanager.cpu_allocation import remove as remove_cpus
+from numaudit.memorymanager.cpu_allocation import remove_stale as remove_stale_cpus
+from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint, parse_cpus
+from numaudit.memorymanager.cpu_hints import CPUContainer, CPUPod, CPUPolicy, cpu_pod
+from numaudit.memorymanager.cpu_hints import generate_hints as generate_cpu_hints
 from numaudit.memorymanager.cpu_hints import hints_for_container as cpu_hints_for_container
 from numaudit.memorymanager.cpu_hints import hints_for_pod as cpu_hints_for_pod
+from numaudit.memorymanager.cpu_options import CPUOptions, check_cpu_options, parse_cpu_options
+from numaudit.memorymanager.cpu_start import create_cpu_manager
+from numaudit.memorymanager.cpu_start import start as start_cpu_manager
+from numaudit.memorymanager.cpu_state import CPUState
+from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology
+from numaudit.memorymanager.device_allocation import allocate as allocate_devices
+from numaudit.memorymanager.device_allocation import split_by_affinity
+from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
+from numaudit.memorymanager.device_hints import Device, DeviceState
+from numaudit.memorymanager.device_hints import container_requests as container_devices
+from numaudit.memorymanager.device_hints import generate_hints as generate_device_hints
 from numaudit.memorymanager.device_hints import hints_for_container as device_hints_for_container
 from numaudit.memorymanager.device_hints import hints_for_pod as device_hints_for_pod
-from numaudit.memorymanager.hints import MergeResult, ProviderHints, TopologyHint, merge
+from numaudit.memorymanager.device_hints import pod_requests as pod_devices
+from numaudit.memorymanager.hints import MergeResult, ProviderHints, TopologyHint, candidate_masks, merge
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.machine_state import (
     allocatable_memory,
@@ -35,18 +60,24 @@ from numaudit.memorymanager.manager import (
     restart,
     start,
 )
+from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.outcome import Decision, Outcome, Placement, Rejection
 from numaudit.memorymanager.pod import Container, Pod, Resources, qos
+from numaudit.memorymanager.pod_level import shared_pool_error
 from numaudit.memorymanager.pod_manifest import read_pod
-from numaudit.memorymanager.replay import check_start
+from numaudit.memorymanager.replay import Difference, MissingTarget, Refusal, check_start, differences, replay
 from numaudit.memorymanager.requests import container_requests, pod_requests
 from numaudit.memorymanager.reserved import (
     MemoryReservation,
+    convert_reserved,
     parse_reserved_memory,
     read_reserved_memory,
     system_reserved,
+    validate_against_node,
     validate_reserved_memory,
 )
+from numaudit.memorymanager.restore import cpu_start_error, memory_start_error
+from numaudit.memorymanager.spew import Verification
 from numaudit.memorymanager.state import Block, MachineState, MemoryTable, NUMANodeState, State
 from numaudit.memorymanager.static_policy import (
     MemoryAllocation,
@@ -61,66 +92,123 @@ from numaudit.memorymanager.static_policy import (
 )
 from numaudit.memorymanager.static_policy import container_hints as memory_hints_for_container
 from numaudit.memorymanager.static_policy import pod_hints as memory_hints_for_pod
-from numaudit.memorymanager.topology_policy import TopologyOptions, create_topology_manager
+from numaudit.memorymanager.topology_policy import (
+    OptionGates,
+    TopologyManager,
+    TopologyOptions,
+    create_topology_manager,
+)
+from numaudit.memorymanager.topology_policy import parse_options as parse_topology_options
 from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.topology.machine import Cpu, HugePages, Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.quantity import Quantity, eviction_threshold, node_allocatable_reservation
 
 __all__ = [
     "Admission",
     "AdmissionError",
     "Block",
+    "CPUContainer",
+    "CPUInfo",
+    "CPUOptions",
+    "CPUPod",
+    "CPUPolicy",
+    "CPUState",
+    "CPUTopology",
     "Container",
+    "Cpu",
+    "CpuCheckpoint",
+    "CpuSet",
     "Decision",
+    "Device",
+    "DeviceCheckpoint",
+    "DeviceState",
+    "Difference",
+    "HugePages",
+    "JudgedCandidate",
     "Kubelet",
     "KubeletFeatures",
     "KubeletHangs",
+    "Machine",
     "MachineState",
     "MemoryAllocation",
+    "MemoryCheckpoint",
     "MemoryPolicy",
     "MemoryReservation",
     "MemoryTable",
     "MergeResult",
+    "MissingTarget",
     "NUMANodeState",
+    "Node",
+    "NodeSet",
     "NodeState",
+    "OptionGates",
     "Outcome",
     "Pins",
     "Placement",
     "Pod",
     "ProviderHints",
+    "Quantity",
+    "Refusal",
     "Rejection",
     "Resources",
     "StartRefused",
     "State",
     "TopologyHint",
+    "TopologyManager",
     "TopologyOptions",
+    "Verification",
     "add_container",
     "admit",
     "allocatable_memory",
     "allocate",
+    "allocate_cpus",
+    "allocate_devices",
     "allocate_pod",
+    "allocate_pod_cpus",
+    "breaks_a_group",
     "calculate_hints",
+    "candidate_masks",
     "charge",
+    "check_cpu_options",
     "check_reservations_fit",
     "check_start",
     "checkpoint",
+    "container_devices",
     "container_requests",
+    "convert_reserved",
     "cpu_hints_for_container",
     "cpu_hints_for_pod",
     "cpu_pod",
+    "cpu_start_error",
+    "cpus_of",
     "cpuset_mems",
+    "create_cpu_manager",
     "create_topology_manager",
     "default_machine_state",
     "device_hints_for_container",
     "device_hints_for_pod",
+    "differences",
+    "eviction_threshold",
     "find_best_hint",
     "fresh_state",
+    "generate_cpu_hints",
+    "generate_device_hints",
     "judge_candidates",
     "memory_hints_for_container",
     "memory_hints_for_pod",
     "memory_nodes",
+    "memory_start_error",
     "merge",
+    "node_allocatable_reservation",
+    "parse_cpu_options",
+    "parse_cpus",
     "parse_reserved_memory",
+    "parse_topology_options",
+    "pod_devices",
     "pod_requests",
     "qos",
+    "questions",
     "read_kubelet",
     "read_pod",
     "read_reserved_memory",
@@ -128,10 +216,17 @@ __all__ = [
     "release",
     "remove",
     "remove_container",
+    "remove_cpus",
+    "remove_stale_cpus",
     "remove_stale_state",
+    "replay",
     "restart",
+    "shared_pool_error",
+    "split_by_affinity",
     "start",
+    "start_cpu_manager",
     "system_reserved",
     "take",
+    "validate_against_node",
     "validate_reserved_memory",
 ]

@@ -42,6 +42,7 @@ def kind_of(name: str, data: bytes) -> Kind:
 
 
 def kind(checkpoint: Checkpoint) -> Kind:
+    """The name of the file that holds such a checkpoint."""
     if isinstance(checkpoint, MemoryCheckpoint):
         return MEMORY
     return CPU if isinstance(checkpoint, CpuCheckpoint) else DEVICES

@@ -22,7 +22,7 @@ from numaudit.memorymanager.pod import (
     qos,
     requests_of,
 )
-from numaudit.memorymanager.versions import LATEST, KubeletFeatures, KubernetesVersion
+from numaudit.memorymanager.versions import LATEST, LATEST_FEATURES, KubeletFeatures, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantities
 
@@ -91,7 +91,7 @@ class CPUPod:
         return max(peak, sidecars + sum(one.exclusive for one in self.containers if not one.init))
 
 
-def cpu_pod(pod: Pod, features: KubeletFeatures) -> CPUPod:
+def cpu_pod(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> CPUPod:
     """What a pod wants of the CPU Manager: whole CPUs, for Guaranteed pods only.
 
     A container of a pod that is managed at pod level has CPUs of its own only when it would be

@@ -67,7 +67,7 @@ def create_cpu_manager(
 
 
 def start(policy: CPUPolicy, state: CPUState | None = None) -> CPUState:
-    """The state a kubelet works with after its start.
+    """The CPU state a kubelet works with after its start.
 
     `state` is what the state file holds; None = there is no file. Raises InputError with the
     kubelet's text when it would refuse to start with this state on this machine. Where several

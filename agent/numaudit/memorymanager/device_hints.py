@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from numaudit.memorymanager.hints import ProviderHints, TopologyHint, candidate_masks
 from numaudit.memorymanager.pod import Pod, is_ordinary_init, is_sidecar
-from numaudit.memorymanager.versions import LATEST, KubeletFeatures, KubernetesVersion
+from numaudit.memorymanager.versions import LATEST, LATEST_FEATURES, KubeletFeatures, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
 
 DeviceIds = frozenset[str]
@@ -70,7 +70,7 @@ def container_requests(state: DeviceState, pod: Pod, name: str) -> dict[str, int
     return {resource: amount.value for resource, amount in limits.items() if state.is_device(resource)}
 
 
-def pod_requests(state: DeviceState, pod: Pod, features: KubeletFeatures) -> dict[str, int]:
+def pod_requests(state: DeviceState, pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
     """How many devices of each resource a pod needs at once.
 
     Restartable init containers keep theirs; ordinary ones end before the next container starts.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from numaudit.errors import InputError
-from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
 from numaudit.topology.quantity import Quantities
 
 QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
@@ -93,7 +93,7 @@ def is_ordinary_init(pod: Pod, name: str, features: KubeletFeatures) -> bool:
     return any(one.name == name for one in pod.init_containers) and not is_sidecar(pod, name, features)
 
 
-def qos(pod: Pod, features: KubeletFeatures) -> QosClass:
+def qos(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> QosClass:
     """The pod's quality of service class: as its status says, else computed from cpu and memory.
 
     Where pod-level resources count, those of the containers do not.

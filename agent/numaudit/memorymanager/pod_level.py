@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from numaudit.memorymanager.pod import Pod, is_managed_at_pod_level, is_sidecar
 from numaudit.memorymanager.requests import Requests, container_requests, pod_requests
-from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
 
 
-def shared_pool_error(pod: Pod, features: KubeletFeatures) -> str | None:
+def shared_pool_error(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> str | None:
     """Why containers without memory of their own would find none left; None = all is well.
 
     Raises AdmissionError for an amount that the kubelet cannot read as an int64.

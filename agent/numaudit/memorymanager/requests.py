@@ -17,7 +17,7 @@ from numaudit.memorymanager.pod import (
     is_sidecar,
     requests_of,
 )
-from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
 from numaudit.topology.quantity import Quantities
 
 Requests = Mapping[str, int]
@@ -26,7 +26,7 @@ Requests = Mapping[str, int]
 NOT_INT64 = "[memorymanager] failed to represent quantity as int64"
 
 
-def container_requests(pod: Pod, container: Container, features: KubeletFeatures) -> dict[str, int]:
+def container_requests(pod: Pod, container: Container, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
     """What one container asks for; nothing where it may have no exclusive memory of its own.
 
     Raises AdmissionError for an amount that the kubelet cannot read as an int64.
@@ -36,7 +36,7 @@ def container_requests(pod: Pod, container: Container, features: KubeletFeatures
     return _bytes(requests_of(pod, container, features))
 
 
-def pod_requests(pod: Pod, features: KubeletFeatures) -> dict[str, int]:
+def pod_requests(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
     """What the whole pod asks for at once, of the resources that an app container asks for.
 
     Raises AdmissionError as `container_requests` does.
