@@ -167,6 +167,24 @@ def test_ctrl_c_ends_a_real_process_quietly(root: tuple[str, str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("before", "code"), [("", 130), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)])
+def test_ctrl_c_while_modules_are_imported_is_as_quiet(before: str, code: int) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from numaudit.cli.start import run\n"
+        f"{before}\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "run()"
+    )
+    done = _run([sys.executable, "-c", program, "--version"])
+    assert (done.returncode, done.stderr) == (code, "")
+    assert bool(done.stdout) == (code == 0)
+
+
 # Outputs that are closed, full or narrow
 
 
