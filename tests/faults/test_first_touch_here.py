@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -83,6 +84,9 @@ def test_a_dead_cgroups_samples_are_forgotten(
 ) -> None:
     group = new_group("forgotten")
     start_worker(group, MIB)
+    (group / "cgroup.kill").write_text("1")
+    while (group / "cgroup.procs").read_text():
+        time.sleep(0.01)
     assert group.stat().st_ino in every_fault.read().samples
     assert every_fault.forget_all_but({1}) > 0
     assert group.stat().st_ino not in every_fault.read().samples
