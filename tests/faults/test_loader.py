@@ -41,9 +41,10 @@ session = Session.open(Host(), cgroups=100, nodes=4)
 for probe in session.outcomes.values():
     if not isinstance(probe, Refusal):
         probe.read()
-print(json.dumps([[one.probe, one.reason, one.text, one.hint] for one in loader.diagnose(session.outcomes)]))
+print(json.dumps([[one.probe, one.reason, one.text, one.hint] for one in loader.diagnose(session.outcomes)
+                  if one.probe != 'first_touch']))
 """
-"""A small agent: opens all probes, reads each that runs, and says how each fared."""
+"""A small agent: opens the usual probes, reads each that runs, and says how each fared."""
 
 MOUNT_TRACEFS = "mount -t tracefs tracefs /sys/kernel/tracing"
 NO_TRACEFS = "umount -a -t tracefs; umount -l /sys/kernel/debug 2>/dev/null; ! test -d /sys/kernel/tracing/events"
