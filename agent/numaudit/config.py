@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
+from numaudit import yaml_file
 from numaudit.config_kinds import (
     KindOf,
     address,
@@ -25,12 +26,11 @@ from numaudit.config_kinds import (
     mapping,
     number,
     percent,
-    text,
+    url,
 )
 from numaudit.errors import InputError
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
-LARGEST_FILE = 1 << 20
 Value = TypeVar("Value")
 Section = TypeVar("Section")
 Pairs = tuple[tuple[str, str], ...]
@@ -94,7 +94,7 @@ class OtlpSettings:
     """The push to an OpenTelemetry collector."""
 
     endpoint: str | None = _setting(
-        None, text(), "URL of the receiver, such as http://collector:4318/v1/metrics; unset = no push."
+        None, url(), "URL of the receiver, such as http://collector:4318/v1/metrics; unset = no push."
     )
     interval: float = _setting(60.0, duration(1, 3600), "Time between two pushes.")
     timeout: float = _setting(10.0, duration(0.1, 300), "Time for one push, retries included.")
@@ -224,14 +224,8 @@ def _build(section: type[Section], values: Mapping[str, Any], prefix: str = "") 
 
 def _read(path: Path, warnings: list[str]) -> list[tuple[str, object, str]]:
     """Path, value and place of each setting in a file."""
-    try:
-        with path.open("rb") as stream:
-            body = stream.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise InputError(f"cannot read the settings {path}: {error.strerror}") from error
-    if len(body) > LARGEST_FILE:
-        raise InputError(f"{path} is larger than {LARGEST_FILE} bytes, so these are no settings")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(body)
+    body = yaml_file.read(path, "the settings")
+    loader = yaml_file.Loader(body)
     try:
         root = loader.get_single_node()
         if root is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
@@ -23,15 +24,18 @@ class KindOf:
     show: Callable[[Any], str] = str
 
 
-def text() -> KindOf:
-    """A text without line breaks; empty = unset."""
+def url() -> KindOf:
+    """An address in the web; empty = unset."""
 
     def parse(value: object) -> str | None:
-        if not isinstance(value, str) or "\n" in value or "\r" in value:
+        if not isinstance(value, str) or not value.isprintable() or " " in value:
+            raise ValueError
+        parts = urlsplit(value)  # a ValueError by itself for a broken IPv6 address
+        if value and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0):
             raise ValueError
         return value or None
 
-    return KindOf("a text", parse, lambda value: value or "")
+    return KindOf("an http:// or https:// URL", parse, lambda value: value or "")
 
 
 def number(least: int, most: int) -> KindOf:

@@ -44,7 +44,17 @@ def test_config_show_says_where_each_value_came_from(monkeypatch: pytest.MonkeyP
 
 def test_config_show_is_a_table_of_all_settings(capfd: Captured) -> None:
     assert call(["config", "show"]) == 0
-    assert len(capfd.readouterr().out.splitlines()) == len(KEYS)
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.split() == ["SETTING", "VALUE", "FROM"]
+    assert [row.split()[0] for row in rows] == list(KEYS)
+    assert ["otlp.endpoint", "unset", "default"] in [row.split() for row in rows]
+
+
+def test_the_table_of_metrics_has_a_line_for_each(capfd: Captured) -> None:
+    assert call(["metrics"]) == 0
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.split() == ["METRIC", "WHAT"]
+    assert [row.split(maxsplit=1) for row in rows] == [[f"numaudit_{one.name}", one.help] for one in METRICS]
 
 
 def test_a_wrong_setting_is_a_usage_error(capfd: Captured) -> None:

@@ -37,21 +37,21 @@ def show(
         click.echo(f"numaudit: {warning}", err=True)
     rows = shown(loaded)
     if output == "json":
-        settings = [{"key": key, "value": value, "origin": origin} for key, value, origin in rows]
-        sys.stdout.buffer.write(document.encode("Config", {"settings": settings}))
+        sys.stdout.buffer.write(document.encode("Config", document.Config(rows)))
         return
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for key, value, origin in rows:
-        click.echo(f"{key:<{widths[0]}}  {value:<{widths[1]}}  {origin}")
+    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+    machine_tables.print_settings(rows, terminal.console())
 
 
-def shown(loaded: Loaded) -> list[tuple[str, str, str]]:
-    """Key, value and origin of each setting as text; secrets are hidden."""
+def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
+    """Every setting as text; secrets are hidden."""
     rows = []
     for key in KEYS.values():
         value = key.kind.show(loaded.values[key.path])
-        rows.append((key.path, _HIDDEN if key.secret and value else value, loaded.origins[key.path]))
-    return rows
+        value = _HIDDEN if key.secret and value else value
+        rows.append(document.Setting(key.path, value, loaded.origins[key.path]))
+    return tuple(rows)
 
 
 @command.command()

@@ -22,25 +22,21 @@ Examples:
 @click.option("-o", "--output", type=click.Choice(("table", "json", "markdown")), default="table", show_default=True)
 def command(output: str) -> None:
     """List every metric of the agent, with its labels and its name in OpenTelemetry."""
-    if output == "json":
-        sys.stdout.buffer.write(document.encode("Metrics", {"metrics": [_row(metric) for metric in METRICS]}))
-    elif output == "markdown":
+    if output == "markdown":
         click.echo(reference_text(), nl=False)
-    else:
-        width = max(len(metric.name) for metric in METRICS) + len(PREFIX)
-        for metric in METRICS:
-            click.echo(f"{PREFIX + metric.name:<{width}}  {metric.help}")
+        return
+    rows = tuple(_row(metric) for metric in METRICS)
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Metrics", document.Metrics(rows)))
+        return
+    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+    machine_tables.print_metrics(rows, terminal.console())
 
 
-def _row(metric: Metric[Any]) -> dict[str, object]:
-    return {
-        "name": PREFIX + metric.name,
-        "type": _type(metric),
-        "unit": metric.unit,
-        "help": metric.help,
-        "labels": list(labels_of(metric)),
-        "instrument": metric.instrument,
-    }
+def _row(metric: Metric[Any]) -> document.MetricRow:
+    labels = tuple(labels_of(metric))
+    return document.MetricRow(PREFIX + metric.name, _type(metric), metric.unit, metric.help, labels, metric.instrument)
 
 
 def _type(metric: Metric[Any]) -> str:

@@ -55,6 +55,43 @@ class Doctor:
     checks: tuple[Check, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric of the agent's catalogue."""
+
+    name: str
+    type: str
+    unit: str
+    help: str
+    labels: tuple[str, ...]
+    instrument: str
+    """Its name in OpenTelemetry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The agent's catalogue of metrics."""
+
+    metrics: tuple[MetricRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of the agent, its value as text."""
+
+    key: str
+    value: str
+    origin: str
+    """`default`, a file with its line, an environment variable or a flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The agent's settings in force; secrets are hidden."""
+
+    settings: tuple[Setting, ...]
+
+
 def encode(kind: str, value: object) -> bytes:
     """One document, two spaces deep, with a newline at its end.
 
@@ -102,6 +139,8 @@ KINDS: dict[str, type] = {
     "StateVerification": state_document.StateVerification,
     "StateVerificationList": state_document.StateVerificationList,
     "StateDifference": state_document.StateDifference,
+    "Metrics": Metrics,
+    "Config": Config,
 }
 
 

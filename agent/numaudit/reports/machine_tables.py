@@ -1,4 +1,4 @@
-"""The tables of `numaudit topology`, `numaudit doctor` and `numaudit selftest`."""
+"""The tables of `numaudit topology`, `doctor`, `selftest`, `metrics` and `config show`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from numaudit.reports.document import Topology
+from numaudit.reports.document import MetricRow, Setting, Topology
 from numaudit.reports.selftest_document import SelfTestCheck
 from numaudit.reports.terminal import new_table, or_unknown, print_table, printable, size
 from numaudit.snapshot import Check
@@ -59,6 +59,22 @@ def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
         table.add_row(
             check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
         )
+    print_table(table, out)
+
+
+def print_metrics(metrics: Sequence[MetricRow], out: Console) -> None:
+    """One line for each metric."""
+    table = new_table("METRIC", "~WHAT")
+    for metric in metrics:
+        table.add_row(metric.name, metric.help)
+    print_table(table, out)
+
+
+def print_settings(settings: Sequence[Setting], out: Console) -> None:
+    """One line for each setting, with where its value came from."""
+    table = new_table("SETTING", "~VALUE", "~FROM")
+    for setting in settings:
+        table.add_row(setting.key, printable(setting.value) or "unset", printable(setting.origin))
     print_table(table, out)
 
 
