@@ -13,7 +13,7 @@ from numaudit.agent import Observer
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.progress import Duration
-from numaudit.errors import InputError
+from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.build import build
 from numaudit.evaluation.report import ContainerReport, Report
@@ -64,7 +64,8 @@ Examples:
     "--fail-below",
     type=options.Number(0, 1),
     metavar="RATIO",
-    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes.",
+    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes, "
+    "and with 3 when what was promised is not known.",
 )
 @options.root
 def command(
@@ -132,12 +133,17 @@ def observe(
 
 
 def _below(report: Report, ratio: float) -> bool:
-    """Is a promised container less aligned than that? Says on stderr which, and which cannot be told."""
+    """Is a promised container less aligned than that? Says on stderr which, and which cannot be told.
+
+    Raises Unavailable when nobody knows what was promised: a check that compares nothing must not pass.
+    """
+    promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
+    for source in report.sources:
+        if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
+            raise Unavailable(f"--fail-below: what was promised is not known: {source.reason}")
     failed = False
-    for one in report.containers:
-        if one.intended is None or not one.intended.memory_nodes:
-            continue
-        name = f"{one.namespace or one.pod_uid}/{one.pod or ''}/{one.container}"
+    for one in promised:
+        name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
         if one.judged_bytes is None:
             click.echo(f"numaudit: {name!r}: where its bytes are is not known", err=True)
         elif one.aligned_ratio is not None and one.aligned_ratio < ratio:

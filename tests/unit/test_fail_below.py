@@ -1,0 +1,52 @@
+"""`report --fail-below`: the exit code for scripts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from numaudit.cli.main import call
+
+Capture = pytest.CaptureFixture[str]
+POD = "default/gu-two-numanode"
+
+
+@pytest.fixture
+def half_astray(fixtures: Path, tmp_path: Path) -> Path:
+    """A node on which every promised container is aligned but one, half of whose memory lies on node 0."""
+    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host")
+    uid = "d3e03ed6e8ea78355e1d1b3a6bdbf5f3"
+    moved = 0
+    for file in (root / "sys/fs/cgroup").glob(f"**/pod{uid}/*/memory.numa_stat"):
+        text = file.read_text()
+        anon = re.search(r"^anon N0=0 N1=(\d{8,}) N2=0 N3=0$", text, re.MULTILINE)
+        if anon is not None and moved == 0:
+            half = int(anon[1]) // 2
+            file.write_text(text.replace(anon[0], f"anon N0={half} N1={half} N2=0 N3=0"))
+            moved += 1
+    assert moved == 1
+    return root
+
+
+def test_a_container_below_the_ratio_is_named_and_ends_with_1(half_astray: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(half_astray), "--fail-below", "0.9"]) == 1
+    out, err = capsys.readouterr()
+    assert re.fullmatch(rf"numaudit: '{POD}/[ab]': 0\.50\d of its bytes are on nodes it was promised\n", err)
+    assert re.search(rf"^{POD}/[ab] .* spilled$", out, re.MULTILINE)
+
+
+def test_a_container_above_the_ratio_is_fine(half_astray: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(half_astray), "--fail-below", "0.4"]) == 0
+    assert call(["report", "default/gu-init-numanode", "--root", str(half_astray), "--fail-below", "1"]) == 0
+    assert call(["report", POD, "--root", str(half_astray)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_ratio_to_hold_where_no_promise_is_known_cannot_be_answered(fixtures: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(fixtures / "systemd-crio"), "--fail-below", "0.5"]) == 3
+    out, err = capsys.readouterr()
+    assert out.startswith("CONTAINER")
+    assert "numaudit: --fail-below: what was promised is not known: no kubelet" in err
