@@ -132,7 +132,9 @@ def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
 
 def test_closing_gives_back_descriptors_and_mappings() -> None:
     def held() -> tuple[int, int]:
-        events = [number for number in _descriptors() if "perf_event" in os.readlink(f"/proc/self/fd/{number}")]
+        events = [
+            number for number in _descriptors() if "perf_event" in str(Path(f"/proc/self/fd/{number}").readlink())
+        ]
         return len(events), Path("/proc/self/maps").read_text().count("perf_event")
 
     before = held()
