@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,13 @@ from rich.console import Console
 
 from numaudit.evaluation.build import build
 from numaudit.evaluation.report import Report
+from numaudit.memorymanager import checkpoint as checkpoints
+from numaudit.memorymanager.restart import StartingKubelet, examine
 from numaudit.reports import terminal
 from numaudit.reports.machine_tables import print_doctor
 from numaudit.reports.report_tables import print_report
+from numaudit.reports.state_document import verification
+from numaudit.reports.state_tables import print_verification
 from numaudit.reports.terminal import printable, size
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
@@ -196,6 +201,20 @@ def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
     terminal.print_note("  why: the node was full at that time", console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "  why: the node was\n      full at that time\n"
+
+
+def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> None:
+    path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
+    checkpoint = checkpoints.parse(checkpoints.MEMORY, path.read_bytes())
+    outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet((1, 36), None))
+    console = Console(file=io.StringIO(), width=60)
+    print_verification(verification("file", checkpoint, outlook, with_machine=False, refusal=None), console)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("  error: groups-overlap: "))
+    assert lines[start + 1].startswith("      ")
+    words = set(re.findall(r"\w+", " ".join(finding.message + finding.remedy for finding in outlook.findings)))
+    assert words <= set(re.findall(r"\w+", "\n".join(lines)))
 
 
 def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:

@@ -49,6 +49,7 @@ class _Verbs(click.Group):
 
 @click.group(
     cls=_Verbs,
+    subcommand_metavar="VERB [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 this host cannot answer, 4 internal error, 130 interrupted.",
 )

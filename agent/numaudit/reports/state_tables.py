@@ -15,7 +15,7 @@ from numaudit.memorymanager.device_checkpoint import NO_NODE, DeviceCheckpoint, 
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.state import Block
 from numaudit.reports.state_document import Finding, StateDifference, StateVerification
-from numaudit.reports.terminal import new_table, print_table, printable, size
+from numaudit.reports.terminal import new_table, print_note, print_table, printable, size
 from numaudit.topology.nodeset import NodeSet
 
 _STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
@@ -54,7 +54,7 @@ def print_difference(difference: StateDifference, out: Console) -> None:
     _line(out, Text(printable(f"A: {difference.left}")))
     _line(out, Text(printable(f"B: {difference.right}")))
     _line(out)
-    table = new_table("WHERE", "A", "B")
+    table = new_table("~WHERE", "~A", "~B")
     for change in difference.differences:
         table.add_row(printable(change.where), _value(change.left), _value(change.right))
     print_table(table, out)
@@ -83,12 +83,10 @@ def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
 
 def _print_finding(finding: Finding, out: Console) -> None:
     where = f" ({printable(finding.where)})" if finding.where else ""
-    _line(
-        out,
-        Text(f"  {finding.severity}: {finding.name}", _STYLE[finding.severity]),
-        Text(f": {printable(finding.message)}{where}"),
+    print_note(
+        f"  {finding.severity}: {finding.name}: {printable(finding.message)}{where}", out, _STYLE[finding.severity]
     )
-    _line(out, Text(f"    -> {finding.remedy}", "dim"))
+    print_note(f"    -> {finding.remedy}", out, "dim")
 
 
 def _node_table(checkpoint: MemoryCheckpoint) -> Table:
@@ -121,7 +119,7 @@ def _add_blocks(table: Table, uid: str, name: str, blocks: tuple[Block, ...]) ->
 
 
 def _cpu_table(checkpoint: CpuCheckpoint) -> Table:
-    table = new_table("POD", "CONTAINER", "CPUS")
+    table = new_table("POD", "CONTAINER", "~CPUS")
     table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
     for name, cpus in sorted((checkpoint.entries_by_id or {}).items()):
         table.add_row("", printable(name), cpus)
@@ -134,7 +132,7 @@ def _cpu_table(checkpoint: CpuCheckpoint) -> Table:
 
 
 def _device_table(checkpoint: DeviceCheckpoint) -> Table:
-    table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "DEVICES")
+    table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "~DEVICES")
     for entry in checkpoint.entries or ():
         for where, ids in _devices(entry):
             names = (entry.pod_uid, entry.container_name, entry.resource_name)
