@@ -332,7 +332,10 @@ def _reasons(outcomes: Mapping[str, Outcome]) -> dict[str, Reason | None]:
 
 
 def _agent(prefix: str) -> dict[str, tuple[Reason | None, str]]:
-    """Run the small agent behind a shell prefix in a mount namespace of its own: probe -> reason and hint."""
+    """Run the small agent behind a shell prefix in a mount namespace of its own: probe -> reason and hint.
+
+    Probes that are off unless somebody asks for them are left out.
+    """
     command = f'{prefix} "$0" "$@"'
     done = subprocess.run(
         ["unshare", "--mount", "/bin/sh", "-c", command, sys.executable, "-c", AGENT],
@@ -343,8 +346,8 @@ def _agent(prefix: str) -> dict[str, tuple[Reason | None, str]]:
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    fared = json.loads(done.stdout)
-    return {probe: (None if reason is None else Reason(reason), hint or "") for probe, reason, _, hint in fared}
+    fared = [(probe, reason, hint) for probe, reason, _, hint in json.loads(done.stdout) if reason != "switched-off"]
+    return {probe: (None if reason is None else Reason(reason), hint or "") for probe, reason, hint in fared}
 
 
 def _with(capabilities: str) -> str:
