@@ -111,6 +111,23 @@ def test_a_push_that_hangs_delays_neither_ticks_nor_the_end(tree: NodeTree, tmp_
     assert seconds < 3
 
 
+def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: NodeTree, tmp_path: Path) -> None:
+    hang = "import time; from numaudit.web.server import Server; Server.stop = lambda self: time.sleep(60); "
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        program = [*NUMAUDIT[:2], hang + NUMAUDIT[2], "agent", "--root", str(tree.root), "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(program, stderr=stderr)
+    try:
+        assert eventually(lambda: "serves http" in log.read_text(), 30)
+        begun = time.monotonic()
+        process.terminate()
+        assert process.wait(10) == 0
+        assert time.monotonic() - begun < 3
+        assert "leaving all the same" in log.read_text()
+    finally:
+        process.kill()
+
+
 def test_a_receiver_that_comes_back_gets_what_is_true_then(tree: NodeTree, tmp_path: Path) -> None:
     with OtlpReceiver() as receiver:
         receiver.answers = [Answer(400)] * 3
@@ -159,7 +176,7 @@ def test_wrong_settings_end_the_agent_with_file_line_and_key(tmp_path: Path) -> 
 
 def test_a_taken_port_ends_the_agent_with_what_to_do(agent: Agent, tree: NodeTree) -> None:
     message = _ends_with_usage_error("--root", str(tree.root), "--listen", f"127.0.0.1:{agent.port}")
-    assert "choose one with --listen HOST:PORT" in message
+    assert "with --listen HOST:PORT" in message
 
 
 def test_a_wrong_web_config_file_ends_the_agent(tree: NodeTree, tmp_path: Path) -> None:
