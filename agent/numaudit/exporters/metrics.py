@@ -7,17 +7,13 @@ since its start; `series` carries them over restarts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
-from numaudit.evaluation.access_report import ProbeOverhead
-from numaudit.evaluation.report import ContainerReport, NodeBytes
+from numaudit.evaluation.report import ContainerReport
+from numaudit.exporters import values
 from numaudit.exporters.facts import Live, Tick
-from numaudit.exporters.metric import IDENTITY, Label, Metric, Values, one
+from numaudit.exporters.metric import IDENTITY, Label, Metric, one
 from numaudit.snapshot import RESIDENT_TYPES
-from numaudit.topology.nodeset import NodeSet
 
 LABELS = {
     "namespace": Label("k8s.namespace.name", "Kubernetes namespace; empty for a plain cgroup"),
@@ -61,107 +57,26 @@ LABELS = {
 }
 
 
-def _info(container: ContainerReport) -> Values:
-    # Spelled out: this runs for every container in every tick.
-    uid, id_ = container.pod_uid or "", container.container_id or ""
-    return (((uid, id_, container.qos or "", container.runtime or ""), 1),)
-
-
-@lru_cache(maxsize=4096)
-def _each_node(nodes: str | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
-    return () if nodes is None else tuple(((str(node), resource), 1) for node in NodeSet.parse(nodes))
-
-
-def _intended_nodes(container: ContainerReport) -> Values:
-    promise = container.intended
-    if promise is None:
-        return ()
-    memory, cpu = _each_node(promise.memory_nodes, "memory"), _each_node(promise.cpu_nodes, "cpu")
-    return (*memory, *cpu, *_each_node(promise.device_nodes, "device"))
-
-
-def _intended_bytes(container: ContainerReport) -> Values:
-    promise = container.intended
-    return [] if promise is None else [((kind,), size) for kind, size in (promise.bytes or {}).items()]
-
-
-def _allowed_nodes(container: ContainerReport) -> Values:
-    return _each_node(container.allowed_memory_nodes, "memory") + _each_node(container.allowed_cpu_nodes, "cpu")
-
-
-def _by_type(nodes: Iterable[NodeBytes]) -> Values:
-    return [
-        (labels, size)
-        for node in nodes
-        for labels, size in zip(_type_labels(node.numa_node), _all_types(node), strict=True)
-        if size is not None
-    ]
-
-
-_all_types = attrgetter(*RESIDENT_TYPES)
-
-
-@lru_cache(maxsize=1024)
-def _type_labels(node: int) -> tuple[tuple[str, str], ...]:
-    return tuple((str(node), kind) for kind in RESIDENT_TYPES)
-
-
-def _allocated(container: ContainerReport) -> Values:
-    for pair in container.allocated or ():
-        if pair.bytes:
-            node = "unknown" if pair.numa_node is None else str(pair.numa_node)
-            yield (str(pair.cpu_numa_node), node), pair.bytes
-
-
-def _remote_ratios(container: ContainerReport) -> Values:
-    # Hint faults see only what NUMA balancing scans, and first touches one use of each page: no share of all accesses.
-    return [
-        ((access.source,), access.remote_ratio)
-        for access in container.accesses
-        if access.remote_ratio is not None and access.source not in ("hint_faults", "first_touch")
-    ]
-
-
-def _access_samples(container: ContainerReport) -> Values:
-    counts = {"local": 0, "remote": 0}
-    for pair in container.first_touches or ():
-        if pair.numa_node is not None:
-            counts["local" if pair.numa_node == pair.cpu_numa_node else "remote"] += pair.samples
-    return [((locality, "first_touch"), count) for locality, count in counts.items() if count]
-
-
-def _hint_faults(container: ContainerReport) -> Values:
-    sums: dict[tuple[str, ...], int] = {}
-    for kind in container.hint_faults or ():
-        labels = (str(kind.cpu_numa_node), str(kind.numa_node), kind.locality)
-        sums[labels] = sums.get(labels, 0) + kind.faults
-    return sums.items()
-
-
-def _hint_outcome(container: ContainerReport) -> Values:
-    return () if container.hint_outcome is None else (((str(container.hint_outcome.outcome),), 1),)
-
-
 CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
         "container_info", "", "Facts of the newest instance; always 1.",
-        ("pod_uid", "container_id", "qos", "runtime"), _info, merged=None,
+        ("pod_uid", "container_id", "qos", "runtime"), values.info, merged=None,
     ),
     Metric(
         "container_intended_node", "", "1 for each node that the kubelet's managers promised, by resource.",
-        ("numa_node", "resource"), _intended_nodes, merged="max",
+        ("numa_node", "resource"), values.intended_nodes, merged="max",
     ),
     Metric(
         "container_intended_bytes", "bytes", "Promised bytes.",
-        ("type",), _intended_bytes,
+        ("type",), values.intended_bytes,
     ),
     Metric(
         "container_allowed_node", "", "1 for each node the effective cpuset allows, by resource.",
-        ("numa_node", "resource"), _allowed_nodes, merged="max",
+        ("numa_node", "resource"), values.allowed_nodes, merged="max",
     ),
     Metric(
         "container_resident_bytes", "bytes", "Where the bytes are, each in one type.",
-        ("numa_node", "type"), lambda container: _by_type(container.resident or ()),
+        ("numa_node", "type"), lambda container: values.by_type(container.resident or ()),
     ),
     Metric(
         "container_judged_bytes", "bytes", "Bytes that judge alignment, on all nodes: anon, shmem and hugetlb.",
@@ -183,15 +98,15 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_allocated_bytes_total", "bytes", "Pages given by the kernel: asked for from where, given where.",
-        ("cpu_numa_node", "numa_node"), _allocated, since="container",
+        ("cpu_numa_node", "numa_node"), values.allocated, since="container",
     ),
     Metric(
         "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
-        ("cpu_numa_node", "numa_node", "locality"), _hint_faults, since="container",
+        ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container",
     ),
     Metric(
         "container_memory_access_samples_total", "", "Sampled accesses, by how they were sampled.",
-        ("locality", "source"), _access_samples, since="container",
+        ("locality", "source"), values.access_samples, since="container",
     ),
     Metric(
         "container_migrated_bytes_total", "bytes", "Pages moved by the container's tasks, its own or others'.",
@@ -200,7 +115,7 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_remote_ratio", "ratio", "Share of memory accesses that go to another node, by how it is known.",
-        ("source",), _remote_ratios, merged=None,
+        ("source",), values.remote_ratios, merged=None,
     ),
     Metric(
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",),
@@ -208,64 +123,13 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_hint_outcome", "", "1 for what came of the hints at the container's admission.",
-        ("outcome",), _hint_outcome, merged="max",
+        ("outcome",), values.hint_outcome, merged="max",
     ),
     Metric(
         "container_finding", "", "1 while the finding holds.", ("finding",),
         lambda container: [((name,), 1) for name in dict.fromkeys(container.findings)], merged="max",
     ),
 )  # fmt: skip
-
-
-def _node_memory(tick: Tick) -> Values:
-    for node in tick.report.nodes:
-        for name, size in (("total", node.total_bytes), ("free", node.free_bytes)):
-            if size is not None:
-                yield (str(node.numa_node), name), size
-        yield from _by_type([node.resident])
-
-
-def _numastat(tick: Tick) -> Values:
-    for node in tick.report.nodes:
-        for event, size in (node.numastat_bytes or {}).items():
-            yield (str(node.numa_node), event), size
-
-
-def _distances(tick: Tick) -> Values:
-    for node in tick.report.nodes:
-        for other, distance in node.distances.items():
-            yield (str(node.numa_node), str(other)), distance
-
-
-def _policies(tick: Tick) -> Values:
-    kubelet = tick.report.kubelet
-    if kubelet is None:
-        return ()
-    managers = (kubelet.memory_manager_policy, kubelet.cpu_manager_policy, kubelet.topology_manager_policy)
-    return ((tuple(policy or "" for policy in (*managers, kubelet.topology_manager_scope)), 1),)
-
-
-def _restart_safe(tick: Tick) -> Values:
-    """Not after a reboot: what that does to a node's memory nobody knows, so it would be 0 on every healthy node."""
-    for file in tick.report.checkpoints:
-        if file.starts_now != "unknown":
-            yield (file.file,), int(file.starts_now == "yes")
-
-
-def _state_problems(tick: Tick) -> Values:
-    for file in tick.report.checkpoints:
-        names = dict.fromkeys(one.name for one in file.findings if one.severity == "error")
-        for name in names or filter(None, (file.problem,)):
-            yield (file.file, name), 1
-
-
-def _hint_fault_events(tick: Tick) -> Values:
-    counters = tick.report.numa_balancing or {}
-    return [((event,), count) for event, count in counters.items() if event.startswith("numa_hint_faults")]
-
-
-def _overheads(tick: Tick) -> tuple[ProbeOverhead, ...]:
-    return () if tick.report.overhead is None else tick.report.overhead.probes
 
 
 TICK_METRICS: tuple[Metric[Tick], ...] = (
@@ -275,7 +139,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "node_policy_info", "", "The kubelet's policies; always 1.",
-        ("memory_manager", "cpu_manager", "topology_manager", "scope"), _policies,
+        ("memory_manager", "cpu_manager", "topology_manager", "scope"), values.policies,
     ),
     Metric(
         "state_valid", "", "1 when nothing is wrong with the kubelet's checkpoint, 0 when something is.", ("file",),
@@ -283,19 +147,19 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "state_restart_safe", "", "1 when the kubelet would start again with the checkpoint, 0 when not or by chance.",
-        ("file",), _restart_safe,
+        ("file",), values.restart_safe,
     ),
     Metric(
         "state_problem_info", "", "What is wrong with a checkpoint; 1 while it is so.", ("file", "reason"),
-        _state_problems,
+        values.state_problems,
     ),
     Metric(
         "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup.",
-        ("numa_node", "type"), _node_memory,
+        ("numa_node", "type"), values.node_memory,
     ),
     Metric(
         "node_unattributed_bytes", "bytes", "What no container holds: the root cgroup's own memory.",
-        ("numa_node", "type"), lambda tick: _by_type(tick.report.unattributed or ()),
+        ("numa_node", "type"), lambda tick: values.by_type(tick.report.unattributed or ()),
     ),
     Metric(
         "node_residual_bytes", "bytes", "The node's own count without containers and unattributed bytes; signed.",
@@ -303,15 +167,15 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "node_numastat_bytes_total", "bytes", "Allocations by the kernel's numastat events.",
-        ("numa_node", "event"), _numastat, since="boot",
+        ("numa_node", "event"), values.numastat, since="boot",
     ),
     Metric(
         "node_hint_faults_total", "", "NUMA balancing's hint faults on the whole host.",
-        ("event",), _hint_fault_events, since="boot",
+        ("event",), values.hint_fault_events, since="boot",
     ),
     Metric(
         "node_distance", "", "Relative memory distance by the firmware (SLIT); 10 is local.",
-        ("from_numa_node", "to_numa_node"), _distances,
+        ("from_numa_node", "to_numa_node"), values.distances,
     ),
     Metric(
         "collector_success", "", "1 when the newest tick could ask this question, 0 when not.", ("collector",),
@@ -339,11 +203,11 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "bpf_events_total", "", "Events that a probe has counted.", ("probe",),
-        lambda tick: [((of.probe,), of.events) for of in _overheads(tick)], since="agent",
+        lambda tick: [((of.probe,), of.events) for of in values.overheads(tick)], since="agent",
     ),
     Metric(
         "bpf_estimated_seconds_total", "seconds", "CPU time that a probe has taken, by estimate.", ("probe",),
-        lambda tick: [((of.probe,), of.seconds) for of in _overheads(tick)], since="agent",
+        lambda tick: [((of.probe,), of.seconds) for of in values.overheads(tick)], since="agent",
     ),
     Metric(
         "feature_enabled", "", "1 when this host lets the agent measure it, 0 when not.",
@@ -366,15 +230,6 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("version", "python"), lambda tick: (((tick.version, tick.python), 1),),
     ),
 )  # fmt: skip
-
-
-def _otlp(counts: Literal["batches", "points"]) -> Callable[[Live], Values]:
-    def values(live: Live) -> Values:
-        if live.otlp is None:
-            return ()
-        return [((outcome,), count) for outcome, count in getattr(live.otlp, counts).items()]
-
-    return values
 
 
 LIVE_METRICS: tuple[Metric[Live], ...] = (
@@ -424,11 +279,11 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     ),
     Metric(
         "otlp_batches_total", "", "OTLP batches, by what became of them.",
-        ("outcome",), _otlp("batches"), since="agent",
+        ("outcome",), values.otlp("batches"), since="agent",
     ),
     Metric(
         "otlp_points_total", "", "OTLP data points, by what became of them.",
-        ("outcome",), _otlp("points"), since="agent",
+        ("outcome",), values.otlp("points"), since="agent",
     ),
     Metric(
         "suppressed_log_lines_total", "", "Log lines left out because the same message came too often.",
