@@ -24,6 +24,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
 from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import PROBES, Session
 from numaudit.snapshot import (
     Allowed,
@@ -76,7 +77,13 @@ class Observer:
         return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
 
     def open_probes(self, probes: Collection[str] = PROBES) -> Session:
-        """Load BPF programs, each as far as this host lets it. The session is the caller's to close."""
+        """Load BPF programs, each as far as this host lets it. The session is the caller's to close.
+
+        Where memory is counted by cgroup v1 nothing could be told apart, so nothing is loaded.
+        """
+        if self.host.is_live and not self.hierarchies.is_v2:
+            text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
+            return Session.refused(Refusal(Reason.CGROUP_V1, text))
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
         room = max(_ROOM_FOR_CGROUPS, 2 * cgroups)
         return Session.open(self.host, cgroups=room, nodes=len(self.machine.nodes), probes=probes)

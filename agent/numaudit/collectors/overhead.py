@@ -2,7 +2,7 @@
 
 The cost is estimated: events that the probes counted, times nanoseconds for each event. Those of page_alloc are
 measured when it is loaded: by the kernel's account of its run time where it may be asked, else by asking for pages
-with and without the probe. Those of the others are assumed, on the high side of what was measured elsewhere.
+with and without the probe. Those of the others are assumed, not measured here.
 """
 
 from __future__ import annotations

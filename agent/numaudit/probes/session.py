@@ -59,7 +59,7 @@ class Session:
         """
         refusal = _refuse_all(host)
         if refusal is not None:
-            return cls(refusal, refusal, refusal, refusal, refusal)
+            return cls.refused(refusal)
         outcomes: dict[str, Outcome] = {}
         requests = []
         for probe in (page_alloc, cpu_time, hint_faults, migrations):
@@ -78,6 +78,11 @@ class Session:
             _start(Migrations, host, outcomes[migrations.NAME]),
             _open_first_touch(host) if first_touch.NAME in probes else _not_asked_for(),
         )
+
+    @classmethod
+    def refused(cls, refusal: Refusal) -> Self:
+        """A session in which no probe runs, for one reason."""
+        return cls(refusal, refusal, refusal, refusal, refusal)
 
     @property
     def outcomes(self) -> Mapping[str, AnyProbe | Refusal]:
