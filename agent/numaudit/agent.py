@@ -23,7 +23,6 @@ from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
-from numaudit.probes.reasons import Refusal
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import PROBES, Session
 from numaudit.snapshot import (
