@@ -121,11 +121,19 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
     for reason, names in _unknown_by_reason(shown).items():
         some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         print_note(f"not known: {printable(reason)} ({some})", out, "yellow")
-    for source in report.sources:
-        if source.state != "ok":
-            print_note(f"{source.source}: {source.state}: {printable(source.reason or '')}", out, "yellow")
+    for why, sources in _sources_by_trouble(report).items():
+        print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
     timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
     print_note(f"Read in: {timings}", out, "dim")
+
+
+def _sources_by_trouble(report: Report) -> dict[str, list[str]]:
+    """State and reason -> the sources it holds of; those without trouble are left out."""
+    found: dict[str, list[str]] = {}
+    for source in report.sources:
+        if source.state != "ok":
+            found.setdefault(f"{source.state}: {source.reason or ''}", []).append(source.source)
+    return found
 
 
 def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
