@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from agent_process import NUMAUDIT, Agent, eventually, running_agent
@@ -23,6 +22,8 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from otlp_receiver import Answer, OtlpReceiver
 
+IN_TIME = 5
+"""Seconds. The agent ends within 3 of a signal; the rest is for a machine that has other work."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and cgroups need root")
 
 
@@ -54,7 +55,7 @@ def test_the_agent_serves_what_the_report_says_and_stops_at_once(agent: Agent) -
     assert container["judged_bytes"] == agent.value("numaudit_container_judged_bytes", container="db")
     code, seconds = agent.stop()
     assert code == 0
-    assert seconds < 3
+    assert seconds < IN_TIME
     assert agent.log().rstrip().endswith("ticks")
 
 
@@ -108,7 +109,7 @@ def test_a_push_that_hangs_delays_neither_ticks_nor_the_end(tree: NodeTree, tmp_
             assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= 3)
             code, seconds = agent.stop()
     assert code == 0
-    assert seconds < 3
+    assert seconds < IN_TIME
 
 
 def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: NodeTree, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: Node
         begun = time.monotonic()
         process.terminate()
         assert process.wait(10) == 0
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < IN_TIME
         assert "leaving all the same" in log.read_text()
     finally:
         process.kill()
@@ -184,39 +185,6 @@ def test_a_wrong_web_config_file_ends_the_agent(tree: NodeTree, tmp_path: Path) 
     path.write_text("rate_limit: {}\n")
     message = _ends_with_usage_error("--root", str(tree.root), "--set", f"web.config_file={path}")
     assert "the file has rate_limit, which numaudit does not support" in message
-
-
-def _loader_of(agent_pid: int) -> psutil.Process | None:
-    """The process that loads BPF programs for the agent, while there is one."""
-    try:
-        children = psutil.Process(agent_pid).children(recursive=True)
-        return next((child for child in children if "loader_child" in " ".join(child.cmdline())), None)
-    except psutil.NoSuchProcess:
-        return None
-
-
-@needs_root
-def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen([*NUMAUDIT, "agent", "--listen", "127.0.0.1:0", "--interval", "1s"], stderr=stderr)
-    try:
-        end = time.monotonic() + 20
-        while (loader := _loader_of(process.pid)) is None:
-            assert process.poll() is None
-            assert time.monotonic() < end, "the agent started no loader"
-        loader.kill()
-        assert eventually(lambda: "serves http on port" in log.read_text(), 90)
-        port = int(log.read_text().partition("on port ")[2].split()[0])
-        agent = Agent(process, log, port)
-        assert eventually(lambda: agent.get("/-/ready")[0] == 200)
-        if agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 0:
-            problems = agent.samples()["numaudit_feature_problem_info"]
-            (reason,) = [dict(labels)["reason"] for labels in problems if ("feature", "bpf_cpu_time") in labels]
-            assert "loader" in reason
-    finally:
-        process.kill()
-        process.wait()
 
 
 @needs_root

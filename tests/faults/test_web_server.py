@@ -85,7 +85,7 @@ def test_three_hundred_silent_clients_delay_nobody_and_take_no_more_threads_than
     silent = _silent(server, 300)
     begun = time.monotonic()
     assert _get(server) == (200, BODY)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 4  # a blocked server would take the 5 s of its time-out
     assert _eventually(lambda: _threads() <= 17)
     assert len(server.connections) <= 16
     assert server.connections.evicted >= 300 - 16

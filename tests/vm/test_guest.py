@@ -19,7 +19,7 @@ from results import FILE_VARIABLE, Result, parse
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:hypothesispytest")
 """Loading hypothesis takes 8 s in the guest."""
-TIMEOUT = 600
+TIMEOUT = 1200
 
 pytestmark = pytest.mark.vm
 
