@@ -218,3 +218,9 @@ def test_a_journalctl_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_named_pipe_in_place_of_the_log_is_refused_at_once(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(Unavailable, match="no regular file"):
+        texts(follow(path))

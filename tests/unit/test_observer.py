@@ -23,3 +23,13 @@ def test_huge_pages_that_are_reserved_after_the_first_look_are_seen(fixtures: Pa
     after = observer.look()
     assert not any(sum((one.hugetlb or {}).values()) for one in before.resident.values())
     assert any(sum((one.hugetlb or {}).values()) for one in after.resident.values())
+
+
+def test_a_capture_without_the_kernels_counters_of_balancing_is_no_failure(fixtures: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", tree)
+    (tree / "proc/sys/kernel").mkdir(parents=True, exist_ok=True)
+    (tree / "proc/sys/kernel/numa_balancing").write_text("1\n")
+    (tree / "sys/fs/cgroup/memory.stat").unlink(missing_ok=True)
+    states = {one.source: one.state for one in Observer.of(Host.under(tree)).look().outcomes}
+    assert states["numa_balancing"] == "ok"

@@ -54,7 +54,7 @@ class KernelBalancing:
         if mode is None:
             raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)")
         by_container: dict[ContainerId, dict[str, int]] = {}
-        if self.by_container and mode.flags and self.reader.hierarchies.is_v2 and self._read("/"):
+        if self.by_container and mode.flags and self._root_is_shown():
             for container in census.containers:
                 if container.whole:
                     try:
@@ -62,6 +62,13 @@ class KernelBalancing:
                     except (OSError, ValueError) as error:
                         skipped.count(error)
         return Balancing(read_vmstat(self.host), by_container)
+
+    def _root_is_shown(self) -> bool:
+        """Has this kernel the counters in memory.stat at all? The root cgroup is the quickest to ask."""
+        try:
+            return self.reader.hierarchies.is_v2 and bool(self._read(""))
+        except FileNotFoundError:
+            return False
 
     def _read(self, path: str) -> dict[str, int]:
         text = self.reader.read(f"{self.reader.hierarchies.memory}{path}/memory.stat")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -84,9 +85,13 @@ class FileLog:
 
     def _open(self) -> None:
         try:
-            file = self.path.open("rb")
+            # A named pipe in its place must not make us wait for a writer.
+            file = os.fdopen(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
         except OSError as error:
             raise Unavailable(f"cannot read {self.shown}: {error.strerror or error}") from None
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise Unavailable(f"cannot read {self.shown}: it is no regular file")
         self.close()
         self._file = file
         self._begin(0)
