@@ -15,7 +15,6 @@ import re
 import statistics
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -35,6 +34,7 @@ from otlp_receiver import OtlpReceiver
 CONTAINERS = 1000
 TICK_MS, RSS_MIB, RSS_OTLP_MIB = 75.0, 64.0, 128.0
 SECONDS = 15
+INTERVAL = 2
 SCRAPER = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
 
 
@@ -42,16 +42,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         tree = NodeTree(Path(folder) / "node")
         tree.fill(CONTAINERS)
-        log, root = Path(folder) / "log", ("--root", str(tree.root), "--interval", "1s")
-        with running_agent(*root, log=log) as agent, _Changing(tree):
+        log, root = Path(folder) / "log", ("--root", str(tree.root), "--interval", f"{INTERVAL}s")
+        with running_agent(*root, log=log) as agent:
             series = _scrape(f"http://127.0.0.1:{agent.port}/metrics")  # from now on each tick renders that form
-            ticks = _cpu_ms_of_ticks(agent)
+            ticks = _cpu_ms_of_ticks(agent, tree)
             rss = _mib(agent.process.pid)
         with running_agent("--root", str(tree.root), "--interval", "1h", log=log) as agent:
             scrape = _scrape_cost(agent.process.pid, f"http://127.0.0.1:{agent.port}/metrics")
         with OtlpReceiver() as receiver:
-            otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=2s")
-            with running_agent(*root, *otlp, log=log) as agent, _Changing(tree):
+            otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=3s")
+            with running_agent(*root, *otlp, log=log) as agent:
                 _scrape(f"http://127.0.0.1:{agent.port}/metrics")
                 push = _push_ms(agent)
                 rss_otlp = _mib(agent.process.pid)
@@ -68,38 +68,23 @@ def main() -> int:
     return 0 if tick <= TICK_MS and rss <= RSS_MIB and rss_otlp <= RSS_OTLP_MIB else 1
 
 
-class _Changing:
-    """Writes other figures for every container, again and again."""
-
-    def __init__(self, tree: NodeTree) -> None:
-        self._tree, self._stop = tree, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        paths = list(self._tree.containers())
-        while not self._stop.wait(0.5):
-            number += 1
-            for index, path in enumerate(paths):
-                self._tree.hold(path, (MIB + index * 4096, MIB + number * 4096))
-
-
-def _cpu_ms_of_ticks(agent: Agent) -> list[float]:
-    """What each of some ticks took."""
+def _cpu_ms_of_ticks(agent: Agent, tree: NodeTree) -> list[float]:
+    """What each of some ticks took. Between two of them, never during one, every container gets other figures."""
     spent = []
-    for _ in range(SECONDS):
-        time.sleep(1)
-        match = re.search(r"^numaudit_tick_cpu_seconds (\S+)$", agent.get("/metrics")[1], re.MULTILINE)
-        assert match is not None
-        spent.append(float(match[1]) * 1000)
+    paths = tree.containers()
+    for number in range(SECONDS):
+        for index, path in enumerate(paths):
+            tree.hold(path, (MIB + index * 4096, MIB + number * 4096))
+        time.sleep(INTERVAL)
+        spent.append(_number(agent, "numaudit_tick_cpu_seconds") * 1000)
     return spent
+
+
+def _number(agent: Agent, name: str) -> float:
+    """By a packed scrape, so that no other form is rendered in each tick."""
+    match = re.search(rf"^{name} (\S+)$", _body(f"http://127.0.0.1:{agent.port}/metrics").decode(), re.MULTILINE)
+    assert match is not None
+    return float(match[1])
 
 
 def _push_ms(agent: Agent) -> float:
@@ -126,10 +111,13 @@ def _mib(pid: int) -> float:
 
 def _scrape(url: str) -> int:
     """The number of series."""
+    return sum(not line.startswith(b"#") for line in _body(url).splitlines())
+
+
+def _body(url: str) -> bytes:
     with urllib.request.urlopen(urllib.request.Request(url, headers=SCRAPER)) as answer:
-        body = answer.read()
-        text = gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
-    return sum(not line.startswith(b"#") for line in text.splitlines())
+        body: bytes = answer.read()
+        return gzip.decompress(body) if answer.headers.get("Content-Encoding") == "gzip" else body
 
 
 def _scrape_cost(pid: int, url: str, count: int = 50) -> float:
