@@ -19,6 +19,7 @@ from numaudit.collectors.migrations import KernelBalancing, Migrations
 from numaudit.collectors.node import Nodes
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
+from numaudit.containers.kubelet import Access
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
@@ -67,13 +68,14 @@ class Observer:
     kubelet: KubeletIntent
 
     @classmethod
-    def of(cls, host: Host) -> Observer:
+    def of(cls, host: Host, access: Access | None = None) -> Observer:
         """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
         machine = read_machine(host)
         hierarchies = find_hierarchies(host)
         files = KeptFiles()
         reader = Reader(hierarchies, page_size=machine.page_size, read=files.read)
-        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
+        kubelet = KubeletIntent.of(host, access or Access())
+        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, kubelet)
 
     def open_probes(self, probes: Collection[str] = PROBES) -> Session:
         """Load BPF programs, each as far as this host lets it. The session is the caller's to close.

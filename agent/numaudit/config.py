@@ -29,6 +29,7 @@ from numaudit.config_kinds import (
     url,
 )
 from numaudit.errors import InputError
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
 Value = TypeVar("Value")
@@ -119,6 +120,43 @@ class OverheadSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+
+    url: str | None = _setting(
+        None, url(), "https://NODE:10250 or http://NODE:10255; unset = by the kubelet's own settings."
+    )
+    token_file: Path | None = _setting(None, file(), "File with the token to show it; unset = the service account's.")
+    ca_file: Path | None = _setting(None, file(), "Authorities to trust for it; unset = the cluster's.")
+    log_file: Path | None = _setting(None, file(), "The kubelet's log; unset = the journal.")
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictSettings:
+    """The limits of verdicts; docs/verdicts.md tells what each decides."""
+
+    cpu_remote_percent: float = _setting(
+        100 * DEFAULT.cpu_remote_share, percent(0, 100), "CPU time on other nodes than the promised ones: cpu-remote."
+    )
+    spilled_percent: float = _setting(
+        100 * DEFAULT.spilled_share, percent(0, 100), "Judged bytes outside the promised nodes: spilled, if also"
+    )
+    spilled_bytes: int = _setting(DEFAULT.spilled_bytes, number(0, 1 << 50), "more bytes than this are outside.")
+    remote_access_percent: float = _setting(
+        100 * DEFAULT.remote_access_share, percent(0, 100), "Lower bound of remote accesses: remote-access."
+    )
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return Thresholds(
+            cpu_remote_share=self.cpu_remote_percent / 100,
+            spilled_share=self.spilled_percent / 100,
+            spilled_bytes=self.spilled_bytes,
+            remote_access_share=self.remote_access_percent / 100,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of `numaudit agent`."""
 
@@ -132,6 +170,8 @@ class Settings:
         "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
         "page faults.",
     )
+    kubelet: KubeletSettings = KubeletSettings()
+    verdicts: VerdictSettings = VerdictSettings()
     overhead: OverheadSettings = OverheadSettings()
     log: LogSettings = LogSettings()
     web: WebSettings = WebSettings()

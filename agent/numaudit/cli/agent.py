@@ -12,6 +12,7 @@ from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
 from numaudit.collectors.capabilities import examine
 from numaudit.collectors.overhead import Keeper, calibrate
+from numaudit.containers.kubelet import Access
 from numaudit.daemon import memory
 
 
@@ -31,7 +32,9 @@ def command(
     """Look at this host again and again, and serve what was found to Prometheus and OpenTelemetry."""
     memory.keep_small()
     loaded = load_settings(config, listen, interval, assignments)
-    observer = Observer.of(options.host(root))
+    kubelet = loaded.settings.kubelet
+    access = Access(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file)
+    observer = Observer.of(options.host(root), access)
     # Programs are loaded by a process of its own, which is started before this one grows.
     session = observer.open_probes(loaded.settings.probes)
     from numaudit.daemon import logs, loop  # noqa: PLC0415 (after the programs are loaded)

@@ -160,7 +160,9 @@ class Daemon:
     def _look(self) -> None:
         before = self.published
         snapshot = self.observer.look(session=self.session)
-        judgements = judge(snapshot) if before is None else judge(snapshot, before.snapshot, before.judgements)
+        limits = self.settings.verdicts.thresholds
+        last, earlier = (None, None) if before is None else (before.snapshot, before.judgements)
+        judgements = judge(snapshot, last, earlier, thresholds=limits)
         snapshot = self._keep_budget(snapshot, judgements)
         report = build(snapshot, judgements, None if before is None else before.snapshot)
         exposition = self._evaluate(report)
