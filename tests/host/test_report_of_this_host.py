@@ -24,6 +24,8 @@ MIB = 1 << 20
 ANON, SHARED = 64 * MIB, 16 * MIB
 INTERPRETER = 24 * MIB
 """What Python itself may hold beside the known amount."""
+PENDING = MIB
+"""cgroup v1 counts pages on the LRU lists, and each CPU holds back some dozen newer ones in batches."""
 HOLD = """
 import mmap, os, sys
 open(sys.argv[1] + "/cgroup.procs", "w").write("0")
@@ -112,7 +114,7 @@ def _sum(container: dict[str, Any], *types: str) -> dict[int, int]:
 
 
 def test_the_report_finds_the_known_amount(container: dict[str, Any]) -> None:
-    assert ANON + SHARED <= container["judged_bytes"] <= ANON + SHARED + INTERPRETER
+    assert ANON + SHARED - PENDING <= container["judged_bytes"] <= ANON + SHARED + INTERPRETER
     assert sum(_sum(container, "anon", "shmem").values()) == container["judged_bytes"]
 
 
@@ -126,9 +128,9 @@ def test_the_report_is_what_memory_numa_stat_says(
         assert _sum(container, "file") == {node: file[node] - shmem[node] for node in file}
     else:
         page = os.sysconf("SC_PAGE_SIZE")
-        assert _sum(container, "anon") == _raw(workload, "hierarchical_anon", page)
-        assert _sum(container, "file") == _raw(workload, "hierarchical_file", page)
-        assert _sum(container, "unevictable") == _raw(workload, "hierarchical_unevictable", page)
+        for kind in ("anon", "file", "unevictable"):
+            raw = _raw(workload, f"hierarchical_{kind}", page)
+            assert _sum(container, kind) == pytest.approx(raw, abs=PENDING)  # batches may empty between two reads
 
 
 def test_the_mappings_hold_the_known_amounts_by_kind(container: dict[str, Any]) -> None:
@@ -158,9 +160,14 @@ def test_numastat_agrees_on_every_node(container: dict[str, Any], workload: Work
 
 
 def test_the_accounts_of_each_node_agree_within_five_percent(workload: Workload) -> None:
-    command = [sys.executable, "-c", "from numaudit.cli.main import run; run()"]
-    done = subprocess.run([*command, "report", "-o", "json"], capture_output=True, text=True, check=True, timeout=60)
-    report = json.loads(done.stdout)
-    assert len(report["residual"]) == len(report["nodes"])
-    for row in report["residual"]:
-        assert abs(row["residual_bytes"]) <= max(0.05 * row["node_bytes"], 16 * MIB), row
+    command = [sys.executable, "-c", "from numaudit.cli.main import run; run()", "report", "-o", "json"]
+    for last in (False, False, True):  # others use this host while the two accounts are read
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        report = json.loads(done.stdout)
+        assert len(report["residual"]) == len(report["nodes"])
+        off = [
+            row for row in report["residual"] if abs(row["residual_bytes"]) > max(0.05 * row["node_bytes"], 16 * MIB)
+        ]
+        if not off:
+            break
+        assert not last, off
