@@ -55,7 +55,7 @@ from numaudit.snapshot import (
     Snapshot,
 )
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.nodeset import IdSet, NodeSet
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Number = TypeVar("_Number", int, float)
@@ -139,7 +139,7 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         whole=container.whole,
         allowed_memory_nodes=None if allowed is None or allowed.nodes is None else str(allowed.nodes),
         allowed_cpus=None if allowed is None or allowed.cpus is None else str(allowed.cpus),
-        allowed_cpu_nodes=None if cpu_nodes is None else str(cpu_nodes),
+        allowed_cpu_nodes=_listed(cpu_nodes),
         resident=None if resident is None else _by_node(resident),
         judged_bytes=None if resident is None else sum(resident.judged.values()),
         remote_bytes=None if resident is None or cpu_nodes is None else remote_bytes(resident, cpu_nodes),
@@ -190,11 +190,11 @@ def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
     for block in promise.memory or ():
         sizes[block.type] = sizes.get(block.type, 0) + block.bytes
     return Intended(
-        memory_nodes=None if nodes is None else str(nodes),
+        memory_nodes=_listed(nodes),
         bytes=None if promise.memory is None else sizes,
-        cpus=None if promise.cpus is None else str(promise.cpus),
+        cpus=_listed(promise.cpus),
         cpu_nodes=None if promise.cpus is None else str(machine.nodes_of_cpus(promise.cpus)),
-        device_nodes=None if device_nodes is None else str(device_nodes),
+        device_nodes=_listed(device_nodes),
     )
 
 
@@ -227,6 +227,11 @@ def _has_bytes_outside(resident: Resident, wanted: NodeSet) -> bool:
     return bytes_outside(resident.judged, wanted) > DEFAULT.spilled_bytes
 
 
+def _listed(ids: IdSet | None) -> str | None:
+    """In the kernel's list format; None stays None."""
+    return None if ids is None else str(ids)
+
+
 def _hint_outcome(one: HintOutcome) -> HintOutcomeReport:
     return HintOutcomeReport(
         namespace=one.namespace,
@@ -235,7 +240,7 @@ def _hint_outcome(one: HintOutcome) -> HintOutcomeReport:
         container=one.container,
         outcome=one.outcome,
         source=one.source,
-        numa_nodes=None if one.nodes is None else str(one.nodes),
+        numa_nodes=_listed(one.nodes),
         reason=one.reason,
         message=one.message,
     )
@@ -250,7 +255,7 @@ def _finding(one: Finding) -> FindingReport:
         id=one.container_id,
         pod_uid=one.pod_uid,
         container=one.container,
-        numa_nodes=None if one.numa_nodes is None else str(one.numa_nodes),
+        numa_nodes=_listed(one.numa_nodes),
     )
 
 
