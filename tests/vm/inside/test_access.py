@@ -62,7 +62,7 @@ def faults_of(session: Session, group: Cgroup, before: HintFaultsByNode) -> Faul
     return dict(session.read_hint_faults().since(before).faults.get(group.id, {}))
 
 
-def seen(session: Session, group: Cgroup, before: HintFaultsByNode, at_least: int, timeout: float = 30) -> Faults:
+def seen(session: Session, group: Cgroup, before: HintFaultsByNode, at_least: int, timeout: float = 90) -> Faults:
     """The cgroup's faults once there are so many."""
 
     def enough() -> Faults:
@@ -370,7 +370,8 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_told_as_idle(
             assert not snapshot.hint_faults[ContainerId(unseen_one.id)].is_watched
         finally:
             probe.watch(None)
-        seen(session, unseen_one, before, at_least=ENOUGH)
+        # A few will do: by now the kernel scans this process rarely, for nothing it found could be moved.
+        seen(session, unseen_one, before, at_least=10)
 
 
 def test_hint_faults_rest_and_come_back(session: Session) -> None:
