@@ -187,13 +187,42 @@ def test_a_terminal_gets_whole_figures_in_lines_that_fit(width: int, nodes: int)
 
 def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for_all() -> None:
     report = _report("/a", nodes=8)
-    titles = set(_printed(report).splitlines()[0].split())
+    piped = _printed(report).splitlines()
     lines = _on_terminal(report, 60)
-    gone = titles - set(lines[0].split())
-    (told,) = (line for line in lines if line.startswith("left out: "))
-    assert "FILE" in gone
-    assert gone <= set(re.split(r"[, ]+", told))
+    told = [line for line in lines if line.startswith("left out: ")]
+    for first, expected, note in (("CONTAINER", "FILE", told[0]), ("NODE", "LIST", told[1])):
+        (titles, kept) = (next(line.split() for line in of if line.startswith(first)) for of in (piped, lines))
+        gone = set(titles) - set(kept)
+        assert expected in gone
+        assert gone <= set(re.split(r"[, ]+", note))
     assert "left out" not in _printed(report)
+
+
+@pytest.mark.parametrize("width", [10, 20, 30, 40, 52, 60])
+@pytest.mark.parametrize("nodes", [1, 4, 12])
+def test_no_figure_is_cut_off_however_narrow_the_terminal(width: int, nodes: int) -> None:
+    held = Resident(anon={node: (100 + node) * MIB + MIB // 10 for node in range(nodes)})
+    lines = _on_terminal(_report(f"/system.slice/docker-{'d1' * 32}.scope", nodes, held), width)
+    text = "\n".join(lines)
+    assert all(re.search(rf"\b{100 + node}M\b", text) for node in range(nodes))
+    start = next(number for number, line in enumerate(lines) if line.startswith("NODE"))
+    residuals = [row.split()[-1] for row in lines[start + 1 : start + 1 + nodes]]
+    at = _printed(_report("/a", nodes, held)).splitlines()
+    start = next(number for number, line in enumerate(at) if line.startswith("NODE"))
+    assert residuals == [row.split()[-2] for row in at[start + 1 : start + 1 + nodes]]
+    assert "…" not in re.sub(r"/sys\S*…\S*", "", text)
+
+
+def test_a_table_that_cannot_get_narrow_enough_is_printed_whole() -> None:
+    table = terminal.new_table("POD", "~WHY", ">SIZE")
+    table.add_row("11909391e6eae33a104bafa75980e9ea", "a reason /with/a/path/that/is/long/itself", "200M")
+    console = Console(file=io.StringIO(), width=20)
+    terminal.print_table(table, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert text.splitlines()[1] == "11909391e6eae33a104bafa75980e9ea  a reason          200M"
+    folded = "".join(line[34:50].rstrip() for line in text.splitlines()[1:])
+    assert folded == "a reason/with/a/path/that/is/long/itself"
 
 
 def test_a_long_note_is_set_in_from_its_second_line_on() -> None:

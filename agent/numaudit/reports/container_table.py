@@ -11,8 +11,8 @@ from rich.text import Text
 
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.evaluation.report import ContainerReport, NodeBytes, Report
-from numaudit.reports.fit import Filled, fit
-from numaudit.reports.terminal import UNKNOWN, new_table, printable, share, size
+from numaudit.reports.fit import Filled, filled_table, fit, left_out
+from numaudit.reports.terminal import UNKNOWN, printable, share, size
 
 _NODE_COLUMNS = 8
 _TWO_NODES = len("N0:99.9M N1:99.9M")
@@ -31,11 +31,7 @@ def container_table(
         kept, has_room = fit(filled, width)
         if has_room:
             break
-    table = new_table(*(column.title for column in kept))
-    for row in zip(*(column.cells for column in kept), strict=True):
-        table.add_row(*row)
-    titles = {column.title for column in kept}
-    return table, tuple(column.title.lstrip(">~") for column in filled if column.title not in titles)
+    return filled_table(kept), left_out(filled, kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
+from rich.table import Table
 from rich.text import Text
+
+from numaudit.reports.terminal import new_table
 
 _GAP = 2
 _SHORTEST_NAME = 24
+"""Before a name gets shorter than that, columns leave."""
+_SHORTEST_OF_ALL = 16
+"""Of a name for which no more columns can leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,22 @@ def fit(columns: Sequence[Filled], width: int) -> tuple[list[Filled], bool]:
         kept.remove(leaving)
     room = _room_for_name(kept, width)
     names = kept[0]
-    shortened = [shorten(str(name), max(room, least_name)) for name in names.cells]
+    shortened = [shorten(str(name), max(room, min(least_name, _SHORTEST_OF_ALL))) for name in names.cells]
     return [Filled(names.title, names.rank, shortened), *kept[1:]], room >= least_name
+
+
+def filled_table(columns: Sequence[Filled]) -> Table:
+    """The columns as a table."""
+    table = new_table(*(column.title for column in columns))
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def left_out(columns: Sequence[Filled], kept: Sequence[Filled]) -> tuple[str, ...]:
+    """The names of the columns that did not stay."""
+    titles = {column.title for column in kept}
+    return tuple(column.title.lstrip(">~") for column in columns if column.title not in titles)
 
 
 def shorten(name: str, width: int) -> str:

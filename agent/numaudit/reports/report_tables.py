@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.reports.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
+from numaudit.reports.fit import Filled, filled_table, fit, left_out
 from numaudit.reports.terminal import UNKNOWN, new_table, print_note, print_table, printable, share, size
 
 _SMALL = 1 << 20
@@ -32,15 +32,21 @@ _SAMPLED = (
 def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
     """The table of containers, the table of nodes, and what is not known."""
     shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
-    table, left_out = container_table(report, shown, wide, out.width)
+    table, columns = container_table(report, shown, wide, out.width)
     print_table(table, out)
-    hidden = len(report.containers) - len(shown)
-    if left_out or hidden:
-        print_note(f"left out: {'; '.join(_left_out(left_out, hidden))}; -o wide shows all", out)
+    _print_left_out(columns, len(report.containers) - len(shown), out)
     out.print()
-    print_table(_node_table(report), out)
+    of_nodes = _node_columns(report)
+    kept, _ = fit(of_nodes, out.width)
+    print_table(filled_table(kept), out)
+    _print_left_out(left_out(of_nodes, kept), 0, out)
     out.print()
     _print_notes(report, shown, out)
+
+
+def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> None:
+    if columns or containers:
+        print_note(f"left out: {'; '.join(_left_out(columns, containers))}; -o wide shows all", out)
 
 
 def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
@@ -89,22 +95,27 @@ def print_accesses(report: Report, out: Console) -> None:
         print_table(table, out)
 
 
-def _node_table(report: Report) -> Table:
-    table = new_table("NODE", "CPU LIST", ">TOTAL", ">FREE", ">CONTAINERS", ">UNATTRIBUTED", ">RESIDUAL", ">OF NODE")
+def _node_columns(report: Report) -> list[Filled]:
+    nodes = report.nodes
     residual = {row.numa_node: row for row in report.residual}
-    for node in report.nodes:
-        row = residual.get(node.numa_node)
-        table.add_row(
-            str(node.numa_node),
-            node.cpus or "none",
-            size(node.total_bytes),
-            size(node.free_bytes),
-            size(row.container_bytes if row else None),
-            size(row.unattributed_bytes if row else None),
-            _signed(row.residual_bytes) if row else UNKNOWN,
-            share(row.residual_bytes, node.total_bytes) if row else UNKNOWN,
-        )
-    return table
+    rows = [residual.get(node.numa_node) for node in nodes]
+    return [
+        Filled("NODE", 0, [str(node.numa_node) for node in nodes]),
+        Filled("CPU LIST", 5, [node.cpus or "none" for node in nodes]),
+        Filled(">TOTAL", 3, [size(node.total_bytes) for node in nodes]),
+        Filled(">FREE", 4, [size(node.free_bytes) for node in nodes]),
+        Filled(">CONTAINERS", 1, [size(row.container_bytes if row else None) for row in rows]),
+        Filled(">UNATTRIBUTED", 2, [size(row.unattributed_bytes if row else None) for row in rows]),
+        Filled(">RESIDUAL", 0, [_signed(row.residual_bytes) if row else UNKNOWN for row in rows]),
+        Filled(
+            ">OF NODE",
+            6,
+            [
+                share(row.residual_bytes, node.total_bytes) if row else UNKNOWN
+                for node, row in zip(nodes, rows, strict=True)
+            ],
+        ),
+    ]
 
 
 def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:

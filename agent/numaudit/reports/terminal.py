@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
-from rich.table import Table
+from rich.segment import Segments
+from rich.table import Column, Table
 from rich.text import Text
 
 UNKNOWN = "?"
 _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _WIDER_THAN_ANY_PATH = 1 << 16
 _HANGING = 4
+_LONG_WORD = 16
+"""A longer one, such as a path, may be broken."""
 
 
 def console(*, whole_lines: bool = False) -> Console:
@@ -26,19 +30,36 @@ def new_table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     for name in columns:
         justify: JustifyMethod = "right" if name.startswith(">") else "left"
-        table.add_column(Text(name.lstrip(">~"), "bold"), justify=justify, no_wrap=not name.startswith("~"))
+        folds = name.startswith("~")
+        table.add_column(Text(name.lstrip(">~"), "bold"), justify=justify, no_wrap=not folds, overflow="fold")
     return table
 
 
 def print_table(table: Table, out: Console) -> None:
-    """Print without the blanks that fill the last column. Columns come closer before anything is cut off."""
+    """Print without the blanks that fill the last column.
+
+    Columns come closer where there is little room. No figure is ever cut off, for what is left of it would be
+    another figure: a terminal that is too narrow all the same breaks the lines itself.
+    """
     natural = Measurement.get(out, out.options.update(max_width=_WIDER_THAN_ANY_PATH), table).maximum
     if natural > out.width and all(column.no_wrap for column in table.columns):
         table.padding = (0, 1, 0, 0)
+    for column in table.columns:
+        column.min_width = _least_width(column)
+    least = sum((column.min_width or 0) + table.padding[1] for column in table.columns) - table.padding[1]
+    options = out.options.update_width(max(out.width, least))
     with out.capture() as captured:
-        out.print(table)
+        out.print(Segments(out.render(table, options)), crop=False)
     for line in captured.get().splitlines():
         out.file.write(line.rstrip() + "\n")
+
+
+def _least_width(column: Column) -> int:
+    """The places of its longest line, or where lines may be broken, of its longest word."""
+    texts = [str(cell) for cell in (column.header, *column.cells)]
+    if column.no_wrap:
+        return max(map(cell_len, texts))
+    return min(_LONG_WORD, max((cell_len(word) for text in texts for word in text.split()), default=0))
 
 
 def print_note(text: str, out: Console, style: str = "") -> None:
