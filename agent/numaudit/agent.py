@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
+
 from numaudit.collectors.allocation import Allocation
 from numaudit.collectors.allowed import AllowedNodes
 from numaudit.collectors.base import Run
@@ -125,7 +127,7 @@ class Observer:
         if mappings_budget is not None:
             mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)
             if unattributed is not None and unattributed.hugetlb is None:
-                unattributed = replace(unattributed, hugetlb=hugetlb)
+                unattributed = msgspec.structs.replace(unattributed, hugetlb=hugetlb)
         self.files.end_look()
         return Snapshot(
             taken_at=time.time(),

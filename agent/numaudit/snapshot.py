@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, NewType
 
+from msgspec import Struct
+
 from numaudit.intent import Intent
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -52,8 +54,7 @@ class Allowed:
     cpus: CpuSet | None
 
 
-@dataclass(frozen=True)
-class Resident:
+class Resident(Struct, frozen=True, dict=True):
     """Where bytes are, each byte in one type. None = the kernel does not say."""
 
     anon: BytesByNode | None = None

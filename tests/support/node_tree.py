@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MIB = 1 << 20
-_PAGE_TYPES = ("anon", "file", "kernel_stack", "pagetables", "shmem", "slab_reclaimable", "slab_unreclaimable")
+_PAGE_TYPES = (
+    "anon", "file", "kernel_stack", "pagetables", "sec_pagetables", "shmem", "file_mapped", "file_dirty",
+    "file_writeback", "swapcached", "anon_thp", "file_thp", "shmem_thp", "inactive_anon", "active_anon",
+    "inactive_file", "active_file", "unevictable", "slab_reclaimable", "slab_unreclaimable",
+    "workingset_refault_anon", "workingset_refault_file", "workingset_activate_anon", "workingset_activate_file",
+    "workingset_restore_anon", "workingset_restore_file", "workingset_nodereclaim", "pgdemote_kswapd",
+    "pgdemote_direct", "pgdemote_khugepaged", "pgpromote_success",
+)  # fmt: skip
+"""The rows of memory.numa_stat in Linux 6.12."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.numa_stat import hugetlb, parse, resident_v1, resident_v2
+from numaudit.kernel.numa_stat import Rows, hugetlb, parse, resident_v1, resident_v2
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode
 
 CapturedHost = Callable[[str], Host]
@@ -26,7 +27,7 @@ V1 = (
 def test_v2_is_in_bytes_and_each_byte_is_in_one_type(captured: CapturedHost) -> None:
     text = (captured("kubernetes-four-nodes").root / "sys/fs/cgroup/system/memory.numa_stat").read_text()
     rows = {line.split()[0]: [int(field.partition("=")[2]) for field in line.split()[1:]] for line in text.splitlines()}
-    system = resident_v2(text, None)
+    system = resident_v2(text.encode(), None)
     assert system.anon == dict(enumerate(rows["anon"]))
     assert system.shmem is not None
     assert system.file is not None
@@ -36,9 +37,8 @@ def test_v2_is_in_bytes_and_each_byte_is_in_one_type(captured: CapturedHost) -> 
 
 
 def test_kernel_memory_is_the_sum_of_its_rows() -> None:
-    resident = resident_v2(
-        f"{V2}kernel_stack N0=100\npagetables N0=200\nslab_unreclaimable N0=400\nvmalloc N0=9\n", None
-    )
+    text = f"{V2}kernel_stack N0=100\npagetables N0=200\nslab_unreclaimable N0=400\nvmalloc N0=9\n"
+    resident = resident_v2(text.encode(), None)
     assert {kind: getattr(resident, kind) for kind in RESIDENT_TYPES} == {
         "anon": {0: 1},
         "shmem": {0: 4},
@@ -50,27 +50,27 @@ def test_kernel_memory_is_the_sum_of_its_rows() -> None:
 
 
 def test_rows_that_only_begin_like_a_wanted_one_are_others() -> None:
-    resident = resident_v2(f"anon_thp N0=99\nfile_mapped N0=98\n{V2}shmem_thp N0=97\n", None)
+    resident = resident_v2(f"anon_thp N0=99\nfile_mapped N0=98\n{V2}shmem_thp N0=97\n".encode(), None)
     assert (resident.anon, resident.file, resident.shmem) == ({0: 1}, {0: 6}, {0: 4})
 
 
 def test_huge_pages_charged_to_memory_too_are_counted_once() -> None:
     text = f"{V2}hugetlb N0=2097152"
-    assert resident_v2(text, None).hugetlb == {0: 2 * MIB}
-    assert resident_v2(text, {0: 4 * MIB}).hugetlb == {0: 4 * MIB}
+    assert resident_v2(text.encode(), None).hugetlb == {0: 2 * MIB}
+    assert resident_v2(text.encode(), {0: 4 * MIB}).hugetlb == {0: 4 * MIB}
 
 
 def test_v1_counts_pages_of_all_groups_below() -> None:
-    found = resident_v1(V1, None, 4096)
+    found = resident_v1(V1.encode(), None, 4096)
     assert (found.anon, found.file) == ({0: 0, 1: 30 << 12}, {0: 10 << 12, 1: 0})
     assert found.unevictable == {0: 0, 1: 20 << 12}
     assert (found.shmem, found.kernel, found.hugetlb) == (None, None, None)
 
 
 def test_huge_pages_are_in_bytes_with_those_of_the_groups_below() -> None:
-    assert hugetlb("total=2097152 N0=2097152 N1=0\n", is_v2=True) == {0: 2 * MIB, 1: 0}
+    assert hugetlb(b"total=2097152 N0=2097152 N1=0\n", is_v2=True) == {0: 2 * MIB, 1: 0}
     text = "total=2097152 N0=2097152 N1=0\nhierarchical_total=6291456 N0=6291456 N1=0\n"
-    assert hugetlb(text, is_v2=False) == {0: 6 * MIB, 1: 0}
+    assert hugetlb(text.encode(), is_v2=False) == {0: 6 * MIB, 1: 0}
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_huge_pages_are_in_bytes_with_those_of_the_groups_below() -> None:
 )
 def test_a_file_that_is_empty_or_cut_short_is_refused_rather_than_read_as_zero(text: str) -> None:
     for read in (
-        lambda: resident_v2(text, None),
-        lambda: resident_v1(text, None, 4096),
-        lambda: hugetlb(text, is_v2=False),
-        lambda: hugetlb(text, is_v2=True),
+        lambda: resident_v2(text.encode(), None),
+        lambda: resident_v1(text.encode(), None, 4096),
+        lambda: hugetlb(text.encode(), is_v2=False),
+        lambda: hugetlb(text.encode(), is_v2=True),
     ):
         with pytest.raises(ParseError, match=r"numa_stat has no row '.*empty, cut short or foreign"):
             read()
@@ -111,9 +111,9 @@ _text = st.text(max_size=100) | st.lists(
 def test_any_numa_stat_text_is_read_or_refused(text: str) -> None:
     reads: tuple[Callable[[], list[BytesByNode]], ...] = (
         lambda: list(parse(text, ("anon", "file", "total")).values()),
-        lambda: [resident_v2(text, None).anon or {}],
-        lambda: [resident_v1(text, None, 4096).anon or {}],
-        lambda: [hugetlb(text, is_v2=True)],
+        lambda: [resident_v2(text.encode(), None).anon or {}],
+        lambda: [resident_v1(text.encode(), None, 4096).anon or {}],
+        lambda: [hugetlb(text.encode(), is_v2=True)],
     )
     for read in reads:
         try:
@@ -135,3 +135,45 @@ def test_any_numa_stat_values_come_back(rows: dict[str, dict[int, int]]) -> None
     v2 = "".join(f"{key}{fields(by_node)}\n" for key, by_node in rows.items())
     v1 = "".join(f"{key}={sum(by_node.values()) % 10**19}{fields(by_node)}\n" for key, by_node in rows.items())
     assert parse(v2, tuple(rows)) == parse(v1, tuple(rows)) == rows
+
+
+_same_kernel = st.permutations(["anon", "file", "shmem", "anon_thp", "total"]).flatmap(
+    lambda names: st.lists(
+        st.lists(st.tuples(st.integers(0, 1 << 60), st.integers(0, 9)), min_size=5, max_size=5).map(
+            lambda rows: "".join(
+                f"{name} N0={zero} N3={three}\n" for name, (zero, three) in zip(names, rows, strict=True)
+            )
+        ),
+        min_size=2,
+        max_size=4,
+    )
+)
+
+
+@given(_same_kernel, st.lists(_text, max_size=3), st.randoms())
+def test_texts_of_one_layout_and_any_others_between_them_are_read_alike(
+    alike: list[str], others: list[str], random: Random
+) -> None:
+    wanted, rows = ("anon", "file", "total"), Rows((), ("anon", "file", "total"))
+    texts = [*alike, *others]
+    random.shuffle(texts)
+    for text in texts:
+        try:
+            expected = parse(text, wanted)
+        except ParseError:
+            with pytest.raises(ParseError):
+                rows.read(text.encode())
+        else:
+            assert rows.read(text.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["anon N0=5 N1=6\n", "file N0=3\nanon N0=5\n", "anon N0=5\nfile N0=3\nanon N0=7\n", "anon=9 N0=5\nfile N0=3\n",
+     "anon N0=5 \nfile N0=3", "anon N0=5\nanon_thp N0=8\nfile N0=3\n"],
+)  # fmt: skip
+def test_a_text_of_another_layout_is_taken_apart_anew(later: str) -> None:
+    rows = Rows(("anon",), ("file",))
+    rows.read(b"anon N0=1\nfile N0=2\n")
+    assert rows.read(later.encode()) == parse(later, ("anon", "file"))
+    assert rows.read(b"anon N0=1\nfile N0=2\n") == {"anon": {0: 1}, "file": {0: 2}}

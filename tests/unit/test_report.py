@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,9 +148,9 @@ def test_the_residual_is_what_neither_containers_nor_the_root_hold_with_its_sign
 
 
 def test_kernel_memory_is_not_compared_because_most_of_it_is_charged_to_nobody() -> None:
-    held = replace(_types(1, 1, 1), kernel={0: 50})
+    held = msgspec.structs.replace(_types(1, 1, 1), kernel={0: 50})
     (row,) = build(
-        _snapshot({"/a": held}, (_node(0, replace(_types(1, 1, 1), kernel={0: 500})),), _types(0, 0, 0))
+        _snapshot({"/a": held}, (_node(0, msgspec.structs.replace(_types(1, 1, 1), kernel={0: 500})),), _types(0, 0, 0))
     ).residual
     assert row.residual_bytes == 0
     assert "kernel" not in row.types

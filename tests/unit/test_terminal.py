@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,7 +153,7 @@ def test_bytes_by_node_are_shown_for_any_number_of_nodes(nodes: int) -> None:
 def test_bytes_that_are_not_known_are_a_question_mark_for_any_number_of_nodes(nodes: int) -> None:
     report = _report(nodes=nodes)
     (container,) = report.containers
-    unread = replace(container, resident=None, judged_bytes=None, remote_bytes=None)
+    unread = msgspec.structs.replace(container, resident=None, judged_bytes=None, remote_bytes=None)
     row = _printed(replace(report, containers=(unread,))).splitlines()[1].split()
     assert "-" not in row
     assert "0" not in row[3:]
@@ -249,7 +250,7 @@ def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> 
 def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
     report = _report(resident=Resident(anon={0: 1}, file={0: 2}))
     (container,) = report.containers
-    parent = replace(report, containers=(replace(container, whole=False),))
+    parent = replace(report, containers=(msgspec.structs.replace(container, whole=False),))
     assert "left out: 1 cgroup that holds less than 1 MiB of its own; -o wide shows all" in _printed(parent)
     assert "/a " not in _printed(parent)
     assert "/a " in _printed(parent, wide=True)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
+
 from numaudit.evaluation.access import Source, accesses
 from numaudit.snapshot import Container, ContainerId, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class AccessReport:
+class AccessReport(Struct, frozen=True):
     """What one source says of where a container's memory accesses went. The best source comes first."""
 
     source: Source
@@ -26,8 +27,7 @@ class AccessReport:
     """Why there is no ratio."""
 
 
-@dataclass(frozen=True, slots=True)
-class HintFaultsReport:
+class HintFaultsReport(Struct, frozen=True):
     """Hint faults of one kind."""
 
     cpu_numa_node: int
@@ -40,8 +40,7 @@ class HintFaultsReport:
     faults: int
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTouchReport:
+class FirstTouchReport(Struct, frozen=True):
     """Sampled first uses of a page: where the CPU was, and where the page came into being."""
 
     cpu_numa_node: int
@@ -50,8 +49,7 @@ class FirstTouchReport:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class MigratedReport:
+class MigratedReport(Struct, frozen=True):
     """Pages that a container's tasks moved, for one reason. They need not be its own pages."""
 
     reason: str
@@ -60,8 +58,7 @@ class MigratedReport:
     failed_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskMoveReport:
+class TaskMoveReport(Struct, frozen=True):
     """Tasks of a container that NUMA balancing moved, swapped with another, or could not move (`stuck`)."""
 
     event: str

@@ -28,8 +28,7 @@ from numaudit.memorymanager.state_findings import Severity as StateSeverity
 from numaudit.snapshot import Kind, Outcome, Qos
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """What could not be known, and why."""
 
     what: str
@@ -184,8 +183,7 @@ class KubeletReport:
     topology_manager_scope: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerReport:
+class ContainerReport(Struct, frozen=True):
     """One container, service or cgroup."""
 
     id: int

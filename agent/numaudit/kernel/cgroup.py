@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import numa_stat
@@ -23,8 +23,7 @@ Mode = Literal["v1", "v2", "hybrid"]
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroup:
+class Cgroup(NamedTuple):
     """One group: its inode (which is its cgroup id) and its path inside the memory hierarchy."""
 
     id: int
@@ -137,7 +136,7 @@ class Reader:
     def resident(self, path: str) -> Resident:
         """Bytes by node and type, descendants included."""
         file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
-        text = self._text(file)
+        text = self.read(file)
         hugetlb = self.hugetlb(path)
         try:
             if self.hierarchies.is_v2:
@@ -154,7 +153,7 @@ class Reader:
         for size in self.huge_page_sizes:
             file = f"{self.hierarchies.hugetlb}{path}/hugetlb.{huge_page_label(size)}.numa_stat"
             try:
-                by_node = numa_stat.hugetlb(self._text(file), self.hierarchies.is_v2)
+                by_node = numa_stat.hugetlb(self.read(file), self.hierarchies.is_v2)
             except FileNotFoundError:
                 return None
             except ParseError as error:
@@ -172,9 +171,9 @@ class Reader:
         else:
             mems, cpus = "cpuset.effective_mems", "cpuset.effective_cpus"
         base = f"{self.hierarchies.cpuset}{path}"
-        texts = self._text(f"{base}/{mems}"), self._text(f"{base}/{cpus}")
+        texts = self.read(f"{base}/{mems}"), self.read(f"{base}/{cpus}")
         try:
-            return Allowed(_nodes(texts[0]), _cpus(texts[1]))
+            return _allowed(*texts)
         except ParseError as error:
             raise _in(f"{base}/{mems} or {cpus}", error) from None
 
@@ -190,9 +189,6 @@ class Reader:
         """Ids of the processes in this very group. 0 stands for one in another PID namespace: left out."""
         text = read_text(f"{self.hierarchies.memory}{path}/cgroup.procs")
         return tuple(pid for word in text.split() if word.isascii() and word.isdigit() and (pid := int(word[:9])))
-
-    def _text(self, path: str) -> str:
-        return self.read(path).decode("ascii", "replace")
 
 
 def parse_process_cgroups(text: str) -> dict[str, str]:
@@ -270,6 +266,7 @@ def _in(file: str, error: ParseError) -> ParseError:
     return ParseError(f"{file}: {error}")
 
 
-# Few sets are in use, and each by many groups.
-_nodes = lru_cache(NodeSet.parse)
-_cpus = lru_cache(CpuSet.parse)
+@lru_cache(maxsize=1024)
+def _allowed(mems: bytes, cpus: bytes) -> Allowed:
+    """Few sets are in use, and each by many groups."""
+    return Allowed(NodeSet.parse(mems.decode("ascii", "replace")), CpuSet.parse(cpus.decode("ascii", "replace")))

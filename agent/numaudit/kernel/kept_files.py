@@ -28,12 +28,13 @@ class KeptFiles:
 
     def read(self, path: str) -> bytes:
         """The file as it is now. Raises OSError."""
-        descriptor = self._now.get(path)
-        if descriptor is None:
-            descriptor = self._before.pop(path, None)
+        descriptor = self._before.pop(path, None)
+        if descriptor is not None:
+            self._now[path] = descriptor
+        else:
+            descriptor = self._now.get(path)
             if descriptor is None:
                 return self._open(path)
-            self._now[path] = descriptor
         try:
             content = os.pread(descriptor, _SIZE, 0)
         except OSError:
