@@ -2,6 +2,9 @@
 
 Every container holds a number of bytes of its own, so that a figure shown under a wrong name is noticed. Every tenth
 pod is a restart: the same names, another container, other bytes.
+
+A container is owed to the scraper when two ticks began and ended within its life. When ticks end is asked of the
+agent many times a second, so that a machine too slow for the interval excuses only what the agent never looked at.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,15 +46,17 @@ class Churn:
     tree: NodeTree
     rate: float
     life: float
-    must_be_seen_after: float
-    """Seconds that a container must have lived to be seen by a scrape for sure."""
+    interval: float
+    """The agent's."""
     started: int = 0
     seen: dict[Name, set[int]] = field(default_factory=dict)
     """What scrapes showed."""
     held: dict[Name, set[int]] = field(default_factory=dict)
     """What each name held in any of its lives."""
-    owed: set[tuple[Name, int]] = field(default_factory=set)
-    """Name and bytes of those that have ended and must have been seen."""
+    ended: list[tuple[Name, int, float, float]] = field(default_factory=list)
+    """Name, bytes, and when it was born and killed."""
+    ticks: dict[int, float] = field(default_factory=dict)
+    """Number of a tick -> when it had ended, at the latest. Those too quick to be noticed are missing."""
     scrapes: int = 0
     _alive: deque[_Living] = field(default_factory=deque)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -61,6 +67,7 @@ class Churn:
         threads = [
             threading.Thread(target=self._churn),
             threading.Thread(target=self._scrape, args=(agent, scrape_every)),
+            threading.Thread(target=self._watch_ticks, args=(agent,)),
         ]
         for thread in threads:
             thread.start()
@@ -78,9 +85,24 @@ class Churn:
         wrong = {name: shown - self.held.get(name, set()) for name, shown in self.seen.items()}
         return {name: sizes for name, sizes in wrong.items() if sizes}
 
+    def owed(self) -> set[tuple[Name, int]]:
+        """Name and bytes of those that lived two ticks, so that some scrape must have shown them."""
+        numbers = list(self.ticks)
+        times = [self.ticks[number] for number in numbers]
+        found = set()
+        for name, size, born, killed in self.ended:
+            first, last = bisect_left(times, born), bisect_right(times, killed) - 1
+            if first < last and numbers[last] - numbers[first] >= 2:
+                found.add((name, size))
+        return found
+
+    def lived_long(self) -> int:
+        """How many lived for three intervals, so that two ticks should have begun and ended meanwhile."""
+        return sum(killed - born >= 3 * self.interval for _, _, born, killed in self.ended)
+
     def unseen(self) -> set[tuple[Name, int]]:
-        """Those that lived long enough and were in no scrape."""
-        return {(name, size) for name, size in self.owed if size not in self.seen.get(name, set())}
+        """Those that are owed and were in no scrape."""
+        return {(name, size) for name, size in self.owed() if size not in self.seen.get(name, set())}
 
     def _churn(self) -> None:
         begun = time.monotonic()
@@ -99,21 +121,20 @@ class Churn:
         incarnation = number
         anon = (number + 1) * PAGE
         path = self.tree.container(pod, "main", incarnation, (anon, 0))
+        born = time.monotonic()
         if again and len(self._alive) > 0 and self._alive[-1].pod is pod:
             self._end_container(self._alive.pop())
         name = (pod.name, "main")
         self.held.setdefault(name, set()).add(anon + OTHER_JUDGED)
-        self._alive.append(_Living(pod, path, name, anon + OTHER_JUDGED, now, now + self.life))
+        self._alive.append(_Living(pod, path, name, anon + OTHER_JUDGED, born, now + self.life))
 
     def _end(self, one: _Living) -> None:
         self._end_container(one)
         self.tree.remove(one.pod)
 
     def _end_container(self, one: _Living) -> None:
-        lived = time.monotonic() - one.born
+        self.ended.append((one.name, one.judged, one.born, time.monotonic()))
         self.tree.kill(one.path)
-        if lived >= self.must_be_seen_after:
-            self.owed.add((one.name, one.judged))
 
     def _scrape(self, agent: Agent, every: float) -> None:
         while not self._stop.wait(every):
@@ -122,7 +143,17 @@ class Churn:
                 self.seen.setdefault((pod, "main"), set()).add(int(value))
             self.scrapes += 1
 
+    def _watch_ticks(self, agent: Agent) -> None:
+        """The later of two answers about one tick counts: it cannot be of the tick before."""
+        while not self._stop.wait(0.02):
+            answer = _TICKS.match(agent.get("/-/healthy")[1])
+            now = time.monotonic()
+            if answer is not None:
+                self.ticks[int(answer[1])] = now - float(answer[2]) + _ROUNDING
 
+
+_TICKS = re.compile(r"ok: (\d+) ticks, the newest ended (\d+\.\d+) s ago")
+_ROUNDING = 0.005
 _JUDGED = re.compile(
     r'^numaudit_container_judged_bytes{namespace="churn",pod="([^"]+)",container="main"} (\d+)$', re.MULTILINE
 )

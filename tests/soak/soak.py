@@ -29,6 +29,8 @@ from otlp_receiver import OtlpReceiver
 INTERVAL = 1.0
 GROWTH_MIB = 2.0
 """What the median of the last third may be above that of the middle third: single figures are taken amid a push."""
+LEAST_OWED = 0.5
+"""The share of those that lived for three intervals that must have lived two ticks: else ticks came too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
             "otlp.interval=5s",
         )
         with running_agent("--root", str(tree.root), *settings, log=Path(folder) / "log") as agent:
-            churn = Churn(tree, rate, life=6.0, must_be_seen_after=4.5)
+            churn = Churn(tree, rate, life=6.0, interval=INTERVAL)
             with churn.running(agent, scrape_every=2.0):
                 sizes = _watch(agent, receiver, seconds)
             failed = _judge(sizes, churn, agent)
@@ -99,8 +101,11 @@ def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
         verdict = "flat" if ok else "GROWS"
         print(f"{name:8} median of the middle third {before:8.1f}, of the last third {after:8.1f}: {verdict}")
     print(f"slope of memory over the last two thirds: {_slope(sizes[third:]) * 3600:+.2f} MiB/h")
-    unseen, wrong = churn.unseen(), churn.misattributed()
-    print(f"{churn.started} containers, {churn.scrapes} scrapes; {len(churn.owed)} lived two ticks")
+    owed, unseen, wrong = churn.owed(), churn.unseen(), churn.misattributed()
+    print(f"{churn.started} containers, {churn.scrapes} scrapes; {len(owed)} lived two ticks")
+    if len(owed) < LEAST_OWED * churn.lived_long():
+        print(f"of {churn.lived_long()} that lived three intervals: too few for this to tell anything")
+        failed = True
     print(f"of those {len(unseen)} unseen; {len(wrong)} names misattributed")
     counts = agent.samples()
     for name in ("ticks_total", "failed_ticks_total", "missed_ticks_total", "dropped_series_total"):

@@ -140,6 +140,17 @@ def test_no_more_ended_containers_are_kept_than_allowed_and_the_rest_is_counted(
     assert ledger.forgotten == 3
 
 
+def test_those_that_every_output_has_had_give_way_first_and_are_no_loss(source: Source) -> None:
+    ledger = Ledger((source.row(),), most_ended=1)
+    _update(ledger, container(1, pod="db-1"), container(2, pod="db-2"), scrapes=1, pushes=1)
+    _update(ledger, container(2, pod="db-2"), scrapes=1, pushes=1)
+    assert [one.key[1] for one in _update(ledger, scrapes=2, pushes=2)] == ["db-2"]
+    assert ledger.forgotten == 0
+    assert [one.key[1] for one in _update(ledger, container(3, pod="db-3"), scrapes=3, pushes=2)] == ["db-3", "db-2"]
+    assert [one.key[1] for one in _update(ledger, scrapes=3, pushes=2)] == ["db-3"]
+    assert ledger.forgotten == 1
+
+
 def test_nothing_is_remembered_of_containers_that_were_scraped_after_their_end(ledger: Ledger) -> None:
     for number in range(300):
         series = _update(ledger, container(number, pod=f"job-{number}"), scrapes=number)

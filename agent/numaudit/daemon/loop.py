@@ -272,7 +272,8 @@ class Daemon:
     def _healthy(self) -> Health:
         silent = time.monotonic() - self._last_sign
         limit = max(30.0, _SILENT_TICKS * self.settings.interval)
-        return Health(silent < limit, "ok" if silent < limit else f"no tick has ended for {silent:.0f} s")
+        newest = f"ok: {self.ticks} ticks, the newest ended {silent:.2f} s ago"
+        return Health(silent < limit, newest if silent < limit else f"no tick has ended for {silent:.0f} s")
 
     def _ready(self) -> Health:
         return Health(self.published is not None, "ready" if self.published is not None else "no snapshot yet")

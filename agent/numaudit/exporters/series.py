@@ -74,7 +74,7 @@ class Ledger:
     counters: Sequence[Metric[ContainerReport]] = tuple(row for row in CONTAINER_METRICS if row.is_counter)
     most_ended: int = 1000
     forgotten: int = 0
-    """Ended containers that gave way before they were fetched, since start."""
+    """Ended containers that gave way before every output had them, since start."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _ticks: int = 0
 
@@ -124,7 +124,7 @@ class Ledger:
 
     def _end(self, alive: Mapping[Key, object], living: set[Instance], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""
-        ended: list[Key] = []
+        ended: list[tuple[int, int, Key]] = []
         for key, entry in list(self._entries.items()):
             if key in alive:
                 continue
@@ -132,20 +132,18 @@ class Ledger:
                 del self._entries[key]
                 continue
             fetched, ticks = entry.ended_at = entry.ended_at or (fetches, self._ticks)
-            if _all_have_it(fetched, fetches) or self._ticks - ticks >= ENDED_FOR_TICKS:
+            had = [count - before for before, count in zip(fetched, fetches, strict=True) if count]
+            if min(had, default=0) >= ENDED_FOR_FETCHES or self._ticks - ticks >= ENDED_FOR_TICKS:
                 del self._entries[key]
                 continue
-            ended.append(key)
-        ended.sort(key=lambda key: (self._entries[key].ended_at or ((), 0))[1])
-        for key in ended[: max(0, len(ended) - self.most_ended)]:
+            ended.append((had.count(0) if had else 1, ticks, key))
+        self._make_room(ended)
+
+    def _make_room(self, ended: list[tuple[int, int, Key]]) -> None:
+        """Forget what is too many: first what the fewest outputs in use still lack, of those what ended first."""
+        for lacking, _, key in sorted(ended)[: max(0, len(ended) - self.most_ended)]:
             del self._entries[key]
-            self.forgotten += 1
-
-
-def _all_have_it(then: Sequence[int], now: Sequence[int]) -> bool:
-    """Whether every output that is in use has fetched often enough since."""
-    used = [count - before for before, count in zip(then, now, strict=True) if count]
-    return bool(used) and min(used) >= ENDED_FOR_FETCHES
+            self.forgotten += lacking > 0
 
 
 def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, dict[Instance, ContainerReport]]:
