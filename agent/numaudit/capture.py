@@ -64,6 +64,7 @@ def _refuse(target: Path) -> None:
 
 def _into(host: Host, tree: Path) -> Summary:
     summary = Summary()
+    host = kubelet_process.with_its_folder(host)
     try:
         tree.mkdir(parents=True, exist_ok=True)
         for file in _files(host):
@@ -167,7 +168,9 @@ def _pack(tree: Path, target: Path) -> None:
         with tarfile.open(partial, "w:xz") as archive:
             archive.add(tree, arcname=tree.name)
         partial.replace(target)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink()
-        raise Unavailable(f"cannot write {target}: {error.strerror}") from error
+        if isinstance(error, OSError):
+            raise Unavailable(f"cannot write {target}: {error.strerror}") from error
+        raise

@@ -108,6 +108,16 @@ def test_the_command_says_what_it_copied_on_standard_error(
     assert "could not be read" in err
 
 
+def test_the_checkpoints_of_a_kubelet_with_another_root_folder_are_copied(fixtures: Path, tmp_path: Path) -> None:
+    host = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
+    (host / "data").mkdir()
+    (host / "var/lib/kubelet").rename(host / "data/kubelet")
+    (host / "proc/347/cmdline").write_bytes(b"kubelet\0--root-dir=/data/kubelet\0")
+    capture(Host.under(host), tmp_path / "copy")
+    name = "data/kubelet/memory_manager_state"
+    assert (tmp_path / "copy" / name).read_bytes() == (host / name).read_bytes()
+
+
 # Targets that are refused
 
 
@@ -152,14 +162,26 @@ def test_another_kind_of_archive_is_refused_instead_of_becoming_a_folder(
     assert not (tmp_path / name).exists()
 
 
-def test_a_full_disk_leaves_no_half_archive(
-    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("failure", "raised", "message"),
+    [
+        (OSError(28, os.strerror(28)), Unavailable, r"cannot write .*a\.tar\.xz: No space left"),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+    ],
+)
+def test_a_full_disk_or_ctrl_c_leaves_no_half_archive(
+    captured: CapturedHost,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    failure: BaseException,
+    raised: type[BaseException],
+    message: str,
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, os.strerror(28))
+    def fail(*_: object, **__: object) -> None:
+        raise failure
 
-    monkeypatch.setattr(tarfile.TarFile, "add", full)
-    with pytest.raises(Unavailable, match=r"cannot write .*a\.tar\.xz: No space left"):
+    monkeypatch.setattr(tarfile.TarFile, "add", fail)
+    with pytest.raises(raised, match=message):
         capture(captured("memory-only-node"), tmp_path / "a.tar.xz")
     assert list(tmp_path.iterdir()) == []
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +83,7 @@ def test_a_lone_file_is_verified_without_a_machine(capsys: Capture) -> None:
         "computed_checksum": 3462717663,
         "valid": True,
         "replayed_on": "file",
+        "machine_problem": None,
         "refusal": None,
         "first_difference": None,
         "starts_now": "unknown",
@@ -257,6 +262,67 @@ def test_a_node_whose_memory_cannot_be_read_is_not_compared(capsys: Capture, tmp
     (root / "sys/devices/system/node/node1/meminfo").unlink()
     assert call(["state", "verify", "--root", str(root)]) == 3
     assert "cannot read MemTotal of nodes [1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"), [("node/node1/meminfo", "cannot read MemTotal of nodes [1]"), ("node", "shows no node")]
+)
+def test_what_a_file_says_is_shown_although_the_machine_cannot_be_read(
+    capsys: Capture, tmp_path: Path, gone: str, why: str
+) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    missing = root / "sys/devices/system" / gone
+    shutil.rmtree(missing) if missing.is_dir() else missing.unlink()
+    memory, cpu = document(capsys, "show", "--root", root)["items"]
+    assert memory["content"] == json.loads((root / "var/lib/kubelet/memory_manager_state").read_bytes())
+    found = memory["verification"]
+    assert why in found["machine_problem"]
+    assert (found["valid"], found["replayed_on"], found["starts_now"]) == (True, "file", "unknown")
+    assert why in cpu["verification"]["machine_problem"]
+    assert f"  machine               not compared: {found['machine_problem']}" in run(capsys, "show", "--root", root)
+
+
+def test_show_judges_as_verify_does(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "var/lib/kubelet/config.yaml").write_text("memoryManagerPolicy: None\ncpuManagerPolicy: static\n")
+    shown = [one["verification"] for one in document(capsys, "show", "--root", root)["items"]]
+    assert shown == document(capsys, "verify", "--root", root, code=1)["items"]
+    assert [one["starts_now"] for one in shown] == ["no", "yes"]
+
+
+def test_the_files_are_found_in_the_folder_that_the_kubelet_was_started_with(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "data").mkdir()
+    (root / "var/lib/kubelet").rename(root / "data/kubelet")
+    (root / "proc/7").mkdir()
+    (root / "proc/7/comm").write_text("kubelet\n")
+    (root / "proc/7/cmdline").write_bytes(b"kubelet\0--root-dir=/data/kubelet\0--memory-manager-policy=Static\0")
+    for verb in ("show", "verify"):
+        items = document(capsys, verb, "--root", root, code=0 if verb == "show" else 1)["items"]
+        found = items[0].get("verification", items[0])
+        assert found["file"] == str(root / "data/kubelet/memory_manager_state")
+    assert '"/data/kubelet/cpu_manager_state"' in str(items[1]["refusal"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
+@pytest.mark.parametrize("verb", ["show", "verify", "diff"])
+def test_a_file_that_may_not_be_read_cannot_be_answered_for(verb: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        file = Path(folder) / "memory_manager_state"
+        file.write_bytes(CROSS.read_bytes())
+        file.chmod(0o600)
+        program = "from numaudit.cli.main import run; run()"
+        done = subprocess.run(
+            [sys.executable, "-c", program, "state", verb, str(file)],
+            capture_output=True,
+            text=True,
+            user=65534,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"numaudit: cannot read {file}: the kubelet keeps it for root alone; run as root\n"
 
 
 def test_show_prints_the_whole_file_in_its_own_words(capsys: Capture) -> None:

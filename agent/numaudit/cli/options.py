@@ -28,7 +28,7 @@ def root(function: Function) -> Function:
     """--root DIR: read a captured tree instead of this host."""
     option = click.option(
         "--root",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),
         metavar="DIR",
         help="Read a captured tree (see `numaudit capture`) instead of this host.",
     )

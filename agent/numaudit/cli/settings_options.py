@@ -27,7 +27,7 @@ def settings_options(function: Function) -> Function:
         click.option("--listen", metavar="HOST:PORT", help="Where to serve HTTP; setting `listen`."),
         click.option(
             "--config",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=click.Path(path_type=Path, dir_okay=False, readable=False),
             metavar="FILE",
             help=f"Settings in YAML (docs/config.md); else the file that {CONFIG_VARIABLE} names.",
         ),

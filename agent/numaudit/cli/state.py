@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from numaudit.cli import options
+from numaudit.cli.checkpoint_files import Looked, as_configured, is_the_kubelets, look
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.containers import kubelet_process
-from numaudit.containers.restart_safety import machine_of, starting_kubelet
-from numaudit.errors import InputError, ParseError, Unavailable
+from numaudit.errors import InputError, ParseError
 from numaudit.kernel import state_files
-from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.memorymanager import checkpoint as checkpoints
-from numaudit.memorymanager.checkpoint import DEVICES, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint import Checkpoint
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
 from numaudit.memorymanager.memory_start import default_state
 from numaudit.memorymanager.replay import MissingTarget, replay
-from numaudit.memorymanager.restart import Outlook, StartingKubelet, examine, kubelet_says
+from numaudit.memorymanager.restart import StartingKubelet
 from numaudit.memorymanager.state import State
-from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.memorymanager.strconv import GoSyntaxError, parse_bool
 from numaudit.memorymanager.versions import LATEST, parse_version
 from numaudit.reports import document, state_document
-from numaudit.reports.state_document import StateVerification
 from numaudit.topology.machine import Machine
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, readable=False, path_type=Path)
 _GATE = "PodLevelResourceManagers"
-
-
-@dataclass(frozen=True, slots=True)
-class _Looked:
-    """One file, looked into. `checkpoint` None = it could not be read."""
-
-    verification: StateVerification
-    checkpoint: Checkpoint | None
 
 
 def _kubelet_options(function: options.Function) -> options.Function:
@@ -86,8 +75,15 @@ Examples:
 @_kubelet_options
 @options.root
 def show(file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None) -> None:
-    """Decode FILE, or all checkpoints on this host."""
-    looked = _look(file, options.host(root), root is not None, _kubelet(kubernetes_version, feature_gates))
+    """Decode FILE, or all checkpoints on this host.
+
+    They are judged as `verify` does, as far as the machine can be read.
+    """
+    host = kubelet_process.with_its_folder(options.host(root))
+    kubelet = _kubelet(kubernetes_version, feature_gates)
+    if file is None or is_the_kubelets(file, host, root is not None):
+        kubelet = as_configured(kubelet, host)
+    looked = look(file, host, is_captured=root is not None, kubelet=kubelet, needs_machine=False)
     if output == "json":
         contents = [None if one.checkpoint is None else state_document.content(one.checkpoint) for one in looked]
         states = tuple(
@@ -134,13 +130,13 @@ def verify(
     Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also
     compared with the machine.
     """
-    host = options.host(root)
+    host = kubelet_process.with_its_folder(options.host(root))
     kubelet = _kubelet(kubernetes_version, feature_gates)
     if policies:
         kubelet = _with_policies(kubelet, policies, file)
-    elif file is None or _is_the_kubelets(file, host, root is not None):
-        kubelet = _as_configured(kubelet, host)
-    looked = _look(file, host, root is not None, kubelet)
+    elif file is None or is_the_kubelets(file, host, root is not None):
+        kubelet = as_configured(kubelet, host)
+    looked = look(file, host, is_captured=root is not None, kubelet=kubelet, needs_machine=True)
     found = tuple(one.verification for one in looked)
     is_valid = all(one.valid for one in found)
     if output == "json" and file is not None:
@@ -218,67 +214,6 @@ def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path 
     return kubelet
 
 
-def _as_configured(kubelet: StartingKubelet, host: Host) -> StartingKubelet:
-    """With the policies and reservations of the configuration that can be read on this host."""
-    try:
-        config = kubelet_process.read_settings(host, kubelet_process.find(host)).config
-    except Unavailable:
-        return kubelet
-    configured = starting_kubelet(config, machine_of(host))
-    return replace(configured, version=kubelet.version, pod_level=kubelet.pod_level)
-
-
-def _is_the_kubelets(file: Path, host: Host, is_captured: bool) -> bool:
-    """Does it belong to this machine?"""
-    return is_captured or host.kubelet.resolve() in file.resolve().parents
-
-
-def _look(file: Path | None, host: Host, is_captured: bool, kubelet: StartingKubelet) -> list[_Looked]:
-    """The given file, or all that are there. Raises Unavailable when there is none."""
-    if file is not None:
-        machine = _machine(host) if _is_the_kubelets(file, host, is_captured) else None
-        data = state_files.read(file)
-        if data is None:
-            raise InputError(f"{file} is gone")
-        return [_look_into(file, None, data, machine, kubelet, host)]
-    here = {kind: (path, state_files.read(path)) for kind, path in state_files.paths(host).items()}
-    found = [(kind, path, data) for kind, (path, data) in here.items() if data is not None]
-    if not found:
-        raise Unavailable(
-            f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
-            "give the file as an argument"
-        )
-    machine = _machine(host)
-    return [_look_into(path, kind, data, machine, kubelet, host) for kind, path, data in found]
-
-
-def _machine(host: Host) -> Machine:
-    machine = read_machine(host)
-    unknown = [node.id for node in machine.nodes if node.memory is None]
-    if unknown:
-        raise Unavailable(
-            f"cannot read MemTotal of nodes {unknown} in {host.nodes}, so nothing can be compared with it"
-        )
-    return machine
-
-
-def _look_into(
-    path: Path, kind: Kind | None, data: bytes, machine: Machine | None, kubelet: StartingKubelet, host: Host
-) -> _Looked:
-    folder = host.kubelet_root
-    try:
-        kind = kind or checkpoints.kind_of(path.name, data)
-        checkpoint = checkpoints.parse(kind, data)
-    except ParseError as error:
-        finding = StateFinding("devices-lost" if kind == DEVICES else "unreadable", str(error))
-        words = None if kind is None else kubelet_says(kind, data, None, kubelet, folder)
-        return _Looked(state_document.unreadable(str(path), kind, finding, words), None)
-    outlook: Outlook = examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
-    words = kubelet_says(kind, data, outlook, kubelet, folder)
-    found = state_document.verification(str(path), checkpoint, outlook, with_machine=machine is not None, refusal=words)
-    return _Looked(found, checkpoint)
-
-
 def _parse(path: Path) -> Checkpoint:
     data = state_files.read(path) or b""
     try:
@@ -312,7 +247,7 @@ def _write_json(kind: str, value: object) -> None:
     sys.stdout.buffer.write(document.encode(kind, value))
 
 
-def _print(looked: list[_Looked], *, with_content: bool) -> None:
+def _print(looked: list[Looked], *, with_content: bool) -> None:
     from numaudit.reports import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     out = terminal.console()

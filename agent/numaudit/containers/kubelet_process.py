@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numaudit.containers import kubelet_config
@@ -53,6 +53,15 @@ def read_settings(host: Host, pid: int | None) -> Settings:
         unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
     merged = kubelet_config.merge([_read(host, path) for path in paths], flags.fields)
     return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen)
+
+
+def with_its_folder(host: Host) -> Host:
+    """The host with the root folder (`--root-dir`) that its kubelet was started with, where that can be seen."""
+    try:
+        settings = read_settings(host, find(host))
+    except Unavailable:
+        return host
+    return host if settings.root_dir is None else replace(host, kubelet_root=settings.root_dir)
 
 
 def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:

@@ -43,6 +43,8 @@ class StateVerification:
     valid: bool
     replayed_on: str | None
     """`machine`, or `file` when only the file's own totals were there; None = nothing to replay."""
+    machine_problem: str | None
+    """Why it was not compared with the machine that it belongs to; None = it was, or the file stands alone."""
     refusal: str | None
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     first_difference: str | None
@@ -94,7 +96,13 @@ class StateDifference:
 
 
 def verification(
-    file: str, checkpoint: Checkpoint, outlook: Outlook, *, with_machine: bool, refusal: str | None
+    file: str,
+    checkpoint: Checkpoint,
+    outlook: Outlook,
+    *,
+    with_machine: bool,
+    machine_problem: str | None = None,
+    refusal: str | None,
 ) -> StateVerification:
     """A checkpoint that could be read."""
     replay = outlook.refusal
@@ -107,6 +115,7 @@ def verification(
         computed_checksum=outlook.verification.computed,
         valid=outlook.is_valid,
         replayed_on=("machine" if with_machine else "file") if outlook.is_replayed else None,
+        machine_problem=machine_problem,
         refusal=refusal,
         first_difference=None if replay is None else str(replay.difference or replay.message),
         starts_now=outlook.starts_now,
@@ -119,7 +128,7 @@ def unreadable(file: str, kind: Kind | None, finding: StateFinding, refusal: str
     """A file that is no checkpoint, or no longer one."""
     starts = "no" if finding.what_it_stops == "start" else "yes"
     return StateVerification(
-        file, kind, None, None, None, None, False, None, refusal, None, starts, starts, (_finding(finding),)
+        file, kind, None, None, None, None, False, None, None, refusal, None, starts, starts, (_finding(finding),)
     )
 
 

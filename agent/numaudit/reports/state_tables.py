@@ -69,6 +69,8 @@ def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
             yield "policy", policy
         stored, computed = verification.stored_checksum, verification.computed_checksum
         yield "checksum", f"{stored}, " + ("as computed" if stored == computed else f"computed {computed}")
+    if verification.machine_problem is not None:
+        yield "machine", f"not compared: {verification.machine_problem}"
     if verification.replayed_on is not None:
         on = "this machine" if verification.replayed_on == "machine" else "the file's own totals"
         yield "replay", f"on {on}: {'the same' if verification.first_difference is None else 'different'}"
