@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -19,6 +19,7 @@ from numaudit.collectors.intent import Collected, KubeletIntent
 from numaudit.collectors.mappings import ProcessMappings
 from numaudit.collectors.migrations import KernelBalancing, Migrations
 from numaudit.collectors.node import Nodes
+from numaudit.collectors.owners import Owners
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.containers.kubelet import Access
@@ -68,6 +69,7 @@ class Observer:
     reader: Reader
     files: KeptFiles
     kubelet: KubeletIntent
+    owners: Owners = field(default_factory=Owners)
 
     @classmethod
     def of(cls, host: Host, access: Access | None = None) -> Observer:
@@ -98,8 +100,8 @@ class Observer:
         census = run("cgroups", lambda _: self.inventory.take(), empty)
         if session is not None and self.hierarchies.is_v2 and census.containers:
             # Right after the walk, so that hardly any cgroup can have come in between.
-            alive = {group.id for groups in census.groups.values() for group in groups}
-            run("bpf clean-up", lambda _: session.forget_all_but(alive), 0)
+            self.owners.follow(census)
+            run("bpf clean-up", lambda _: session.forget_all_but(self.owners.cgroups()), 0)
         allowed = run("allowed", partial(AllowedNodes(self.host, self.reader).collect, census), _NOTHING_ALLOWED)
         nodes = run("node", lambda _: Nodes(self.host, self.machine).collect(), _NO_NODES)
         reader = replace(self.reader, huge_page_sizes=_huge_page_sizes(nodes))
@@ -113,16 +115,16 @@ class Observer:
         cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
         hint_faults, migrated, first_touch = _NO_HINT_FAULTS, _NO_MIGRATIONS, _NO_FIRST_TOUCH
         if session is not None:
-            cpu_seconds = run("cpu_time", partial(CpuTime(session, self.hierarchies).collect, census), _NO_CPU_TIME)
-            allocation = Allocation(session, self.hierarchies)
-            allocated = run("page_alloc", partial(allocation.collect, census), _NO_ALLOCATION)
-            sampling = HintFaults(self.host, self.machine, session, self.reader)
+            cpu_seconds = run("cpu_time", CpuTime(session, self.hierarchies, self.owners).collect, _NO_CPU_TIME)
+            allocation = Allocation(session, self.hierarchies, self.owners)
+            allocated = run("page_alloc", allocation.collect, _NO_ALLOCATION)
+            sampling = HintFaults(self.host, self.machine, session, self.reader, self.owners)
             hint_faults = run("hint_faults", partial(sampling.collect, census), _NO_HINT_FAULTS)
             if session.was_asked_for("first_touch"):
-                touching = FirstTouch(session, self.hierarchies)
-                first_touch = run("first_touch", partial(touching.collect, census), _NO_FIRST_TOUCH)
-            migrations = Migrations(session, self.reader)
-            migrated = run("migrations", partial(migrations.collect, census), _NO_MIGRATIONS)
+                touching = FirstTouch(session, self.hierarchies, self.owners)
+                first_touch = run("first_touch", touching.collect, _NO_FIRST_TOUCH)
+            migrations = Migrations(session, self.reader, self.owners)
+            migrated = run("migrations", migrations.collect, _NO_MIGRATIONS)
         mappings: dict[ContainerId, Mappings] = {}
         if mappings_budget is not None:
             mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)

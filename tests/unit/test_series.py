@@ -78,6 +78,16 @@ def test_a_counter_is_carried_on_when_nobody_saw_the_old_one_end(ledger: Ledger,
     assert _total(_update(ledger, container(2))) == 15
 
 
+def test_what_a_container_counted_last_is_in_its_series_and_in_its_successors(ledger: Ledger, source: Source) -> None:
+    source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
+    _update(ledger, container(1))
+    source.counts[1] = {"fault": 14, "scan": 1}
+    last = report(container(1)).containers
+    ended = ledger.update((), 110.0, (0, 0), last)
+    assert (ended[0].ended, _total(ended), _total(ended, "scan")) == (True, 14, 1)
+    assert _total(_update(ledger, container(2))) == 17
+
+
 def test_the_newest_of_two_instances_is_shown(ledger: Ledger) -> None:
     _update(ledger, container(9))
     (both,) = _update(ledger, container(9), container(4))

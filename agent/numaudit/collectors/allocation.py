@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaudit.collectors.base import Skipped, by_container, require_v2
-from numaudit.containers.inventory import Census
+from numaudit.collectors.base import Skipped, require_v2
+from numaudit.collectors.owners import Owners
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId
@@ -17,12 +17,13 @@ class Allocation:
 
     session: Session
     hierarchies: Hierarchies
+    owners: Owners
 
-    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, dict[tuple[int, int | None], int]]:
+    def collect(self, skipped: Skipped) -> dict[ContainerId, dict[tuple[int, int | None], int]]:
         """(CPU's node, page's node) -> bytes since the probe was loaded. Raises Unavailable when it does not run."""
         require_v2(self.hierarchies)
         read = self.session.read_page_alloc()
         lost = read.dropped + read.missed
         if lost:
             skipped.lose(lost, "allocations were not counted: the map was full, or another BPF program was running")
-        return by_container(read.by_node, census)
+        return self.owners.add_up("page_alloc", read.by_node)

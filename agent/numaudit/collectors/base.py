@@ -5,19 +5,17 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TypeVar
 
-from numaudit.containers.inventory import Census
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies
-from numaudit.snapshot import ContainerId, Outcome
+from numaudit.snapshot import Outcome
 
 Value = TypeVar("Value")
 _log = logging.getLogger(__name__)
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -34,6 +32,10 @@ class Skipped:
             self.gone += 1
             return
         self.lose(1, explain(error))
+
+    def note(self, reason: str) -> None:
+        """Nothing is missing that was promised, but a reader should know why there is no more."""
+        self.reason = self.reason or reason
 
     def lose(self, items: int, reason: str) -> None:
         """So many items are missing from the answer for this reason; the first reason is shown."""
@@ -74,20 +76,6 @@ def _outcome(source: str, skipped: Skipped, seconds: float) -> Outcome:
         seconds,
         skipped.gone + skipped.failed,
     )
-
-
-def by_container(by_cgroup: Mapping[int, Mapping[Key, int]], census: Census) -> dict[ContainerId, dict[Key, int]]:
-    """Counters by cgroup id, added up over all cgroups of each container. Those of no container are left out."""
-    owners = census.owner_of()
-    sums: dict[ContainerId, dict[Key, int]] = {}
-    for cgroup, counters in by_cgroup.items():
-        owner = owners.get(cgroup)
-        if owner is None:
-            continue
-        row = sums.setdefault(owner, {})
-        for key, value in counters.items():
-            row[key] = row.get(key, 0) + value
-    return sums
 
 
 def require_v2(hierarchies: Hierarchies) -> None:

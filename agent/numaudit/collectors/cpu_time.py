@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaudit.collectors.base import Skipped, by_container, require_v2
-from numaudit.containers.inventory import Census
+from numaudit.collectors.base import Skipped, require_v2
+from numaudit.collectors.owners import Owners
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId
@@ -19,12 +19,13 @@ class CpuTime:
 
     session: Session
     hierarchies: Hierarchies
+    owners: Owners
 
-    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, dict[int, float]]:
+    def collect(self, skipped: Skipped) -> dict[ContainerId, dict[int, float]]:
         """Seconds by node since the probe was loaded. Raises Unavailable when it does not run."""
         require_v2(self.hierarchies)
         read = self.session.read_cpu_time()
         if read.dropped:
             skipped.lose(read.dropped, "intervals were not counted, since the map of the probe was full")
-        sums = by_container(read.by_node, census)
+        sums = self.owners.add_up("cpu_time", read.by_node)
         return {owner: {node: ns / _NANOSECONDS for node, ns in row.items()} for owner, row in sums.items()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaudit.collectors.base import Skipped, by_container, require_v2
-from numaudit.containers.inventory import Census
+from numaudit.collectors.base import Skipped, require_v2
+from numaudit.collectors.owners import Owners
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId
@@ -17,8 +17,9 @@ class FirstTouch:
 
     session: Session
     hierarchies: Hierarchies
+    owners: Owners
 
-    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, dict[tuple[int, int | None], int]]:
+    def collect(self, skipped: Skipped) -> dict[ContainerId, dict[tuple[int, int | None], int]]:
         """(CPU's node, page's node) -> samples since the probe was opened. Raises Unavailable when it does not run."""
         require_v2(self.hierarchies)
         read = self.session.read_first_touch()
@@ -28,4 +29,4 @@ class FirstTouch:
             skipped.lose(read.without_address, "samples of first uses named no page: it was gone by then")
         if read.throttled:
             skipped.lose(read.throttled, "times the kernel stopped sampling for a while, for it came too often")
-        return by_container(read.samples, census)
+        return self.owners.add_up("first_touch", read.samples)

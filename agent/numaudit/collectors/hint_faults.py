@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaudit.collectors.base import Skipped, by_container, require_v2
+from numaudit.collectors.base import Skipped, require_v2
+from numaudit.collectors.owners import Owners
 from numaudit.containers.inventory import Census
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup, Reader
@@ -24,6 +25,7 @@ class HintFaults:
     machine: Machine
     session: Session
     reader: Reader
+    owners: Owners
 
     def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Sampled]:
         """Faults since the probe was loaded. Raises Unavailable when it does not run, or the kernel takes no samples.
@@ -36,17 +38,17 @@ class HintFaults:
         lost = read.dropped + read.missed
         if lost:
             skipped.lose(lost, "hint faults were not counted: the map was full, or another BPF program was running")
-        faults = by_container(read.faults, census)
-        unscanned = by_container({cgroup: {"scans": count} for cgroup, count in read.skipped.items()}, census)
+        faults = self.owners.add_up("hint_faults", read.faults)
+        unscanned = {owner for owner, groups in census.groups.items() if any(one.id in read.skipped for one in groups)}
         unwatched = self._unwatched(census)
         return {
             owner: Sampled(
                 faults.get(owner, {}),
-                self._has_single_thread(census.groups[owner]) if owner in faults else None,
+                self._has_single_thread(census.groups.get(owner, ())) if owner in faults else None,
                 is_scanned=owner not in unscanned,
                 is_watched=owner not in unwatched,
             )
-            for owner in (*faults, *(unscanned.keys() | unwatched) - faults.keys())
+            for owner in (*faults, *(unscanned | unwatched) - faults.keys())
         }
 
     def _unwatched(self, census: Census) -> set[ContainerId]:

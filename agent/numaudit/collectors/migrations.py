@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaudit.collectors.base import Skipped, by_container, require_v2
+from numaudit.collectors.base import Skipped, require_v2
+from numaudit.collectors.owners import Owners
 from numaudit.containers.inventory import Census
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Reader
@@ -20,16 +21,18 @@ class Migrations:
 
     session: Session
     reader: Reader
+    owners: Owners
 
-    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Migrated]:
+    def collect(self, skipped: Skipped) -> dict[ContainerId, Migrated]:
         """Migrations that each container's tasks carried out. Raises Unavailable when the probe does not run."""
         require_v2(self.reader.hierarchies)
         read = self.session.read_migrations()
         lost = read.dropped + read.missed
         if lost:
             skipped.lose(lost, "migrations were not counted: a map was full, or another BPF program was running")
-        succeeded, failed = by_container(read.succeeded, census), by_container(read.failed, census)
-        tasks = by_container(read.tasks, census)
+        succeeded = self.owners.add_up("migrations succeeded", read.succeeded)
+        failed = self.owners.add_up("migrations failed", read.failed)
+        tasks = self.owners.add_up("task moves", read.tasks)
         return {
             owner: Migrated(_pages(succeeded.get(owner, {}), failed.get(owner, {})), tasks.get(owner, {}))
             for owner in (succeeded | tasks)

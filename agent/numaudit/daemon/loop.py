@@ -26,7 +26,8 @@ from numaudit.daemon.ticks import Beat
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.build import build
-from numaudit.evaluation.report import Report
+from numaudit.evaluation.ended import last_counts
+from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
 from numaudit.exporters.prometheus import Pages
@@ -165,7 +166,8 @@ class Daemon:
         judgements = judge(snapshot, last, earlier, thresholds=limits)
         snapshot = self._keep_budget(snapshot, judgements)
         report = build(snapshot, judgements, None if before is None else before.snapshot)
-        exposition = self._evaluate(report)
+        ended = () if before is None else last_counts(before.report, snapshot)
+        exposition = self._evaluate(report, ended)
         self.pages.publish(exposition)
         self.published = Published(snapshot, report, judgements, exposition)
         self._tell_changes(report.sources)
@@ -180,10 +182,10 @@ class Daemon:
             _log.warning("the probes cannot be kept to their budget: %s", error)
             return snapshot
 
-    def _evaluate(self, report: Report) -> Exposition:
+    def _evaluate(self, report: Report, ended: Sequence[ContainerReport]) -> Exposition:
         limits = self.settings.metrics
         fetches = (self.pages.scrapes, self.push.deliveries())
-        series = self._ledger.update(report.containers, report.taken_at, fetches)
+        series = self._ledger.update(report.containers, report.taken_at, fetches, ended)
         containers = evaluate_containers(series, limits.labels, limits.max_series)
         self._dropped["max_series"] += containers.dropped
         self._dropped["max_ended"] = self._ledger.forgotten

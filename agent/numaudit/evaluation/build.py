@@ -148,9 +148,9 @@ def _container(snapshot: Snapshot, container: Container, conclusions: _Conclusio
         verdict=None if verdict is None else _verdict(snapshot, container, verdict, intended_nodes(intent), cpu_nodes),
         hint_outcome=None if outcome is None else _hint_outcome(outcome),
         findings=conclusions.finding_names(container.id),
-        cpu_seconds=None if cpu_seconds is None else _seconds(cpu_seconds),
+        cpu_seconds=None if cpu_seconds is None else cpu_time_reports(cpu_seconds),
         expected_remote_ratio=next((one.remote_ratio for one in accesses if one.source == "expected"), None),
-        allocated=None if allocated is None else _allocated(allocated),
+        allocated=None if allocated is None else allocation_reports(allocated),
         accesses=accesses,
         hint_faults=hint_fault_reports(snapshot, container.id),
         first_touches=first_touch_reports(snapshot, container.id),
@@ -175,11 +175,13 @@ def _aligned_bytes(resident: Resident | None, intended: NodeSet | None) -> int |
     return sum(resident.judged.values()) - bytes_outside(resident.judged, intended)
 
 
-def _seconds(cpu_seconds: Mapping[int, float]) -> tuple[NodeSeconds, ...]:
+def cpu_time_reports(cpu_seconds: Mapping[int, float]) -> tuple[NodeSeconds, ...]:
+    """By node."""
     return tuple(NodeSeconds(node, seconds) for node, seconds in sorted(cpu_seconds.items()))
 
 
-def _allocated(allocated: Mapping[tuple[int, int | None], int]) -> tuple[AllocatedBytes, ...]:
+def allocation_reports(allocated: Mapping[tuple[int, int | None], int]) -> tuple[AllocatedBytes, ...]:
+    """By pair of nodes."""
     return tuple(AllocatedBytes(cpu, page, size) for (cpu, page), size in allocated.items())
 
 

@@ -78,12 +78,23 @@ class Ledger:
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _ticks: int = 0
 
-    def update(self, containers: Iterable[ContainerReport], taken_at: float, fetches: Sequence[int]) -> list[Series]:
+    def update(
+        self,
+        containers: Iterable[ContainerReport],
+        taken_at: float,
+        fetches: Sequence[int],
+        ended: Iterable[ContainerReport] = (),
+    ) -> list[Series]:
         """Take in one tick; what to export, in the order given, the ended ones last.
 
-        `fetches` is how often each output has been given the values since start.
+        `fetches` is how often each output has been given the values since start; `ended` are containers that
+        were there in the tick before, with the counts that they ended with.
         """
         self._ticks += 1
+        for one in ended:
+            last = self._entries.get(key_of(one))
+            if last is not None and (one.id, one.path) in last.instances:
+                self._count(last, last.instances[one.id, one.path], one)
         alive = _by_key(containers)
         living: set[Instance] = set()
         for key, instances in alive.items():
