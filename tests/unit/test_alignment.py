@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from numaudit.evaluation.access import RemoteShare
@@ -188,7 +189,7 @@ def with_huge_pages(hugetlb: Mapping[int, int] | None) -> Snapshot:
     blocks = tuple(PromisedMemory(type_, 10 * MIB, NodeSet.of(0)) for type_ in ("memory", "hugepages-2Mi"))
     one = ContainerIntent("uid", "db", cgroups=(DB,), promise=Promise(memory=blocks))
     taken = snapshot(Intent(containers=(one,)))
-    return replace(taken, resident={DB: replace(taken.resident[DB], hugetlb=hugetlb)})
+    return replace(taken, resident={DB: msgspec.structs.replace(taken.resident[DB], hugetlb=hugetlb)})
 
 
 def test_huge_pages_on_another_node_are_a_spill_though_the_rest_is_in_place() -> None:

@@ -13,7 +13,7 @@ from numaudit.evaluation.access_report import (
     migrated_reports,
     task_move_reports,
 )
-from numaudit.evaluation.build import allocation_reports, cpu_time_reports
+from numaudit.evaluation.container_reports import allocation_reports, cpu_time_reports
 from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.snapshot import ContainerId, Snapshot
 

@@ -26,6 +26,7 @@ from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
 from numaudit.memorymanager.restart import Answer
 from numaudit.memorymanager.state_findings import Severity as StateSeverity
 from numaudit.snapshot import Kind, Outcome, Qos
+from numaudit.topology.nodeset import IdSet
 
 
 class Unknown(Struct, frozen=True):
@@ -297,3 +298,8 @@ class Report:
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[Outcome, ...]
+
+
+def listed(ids: IdSet | None) -> str | None:
+    """In the kernel's list format; None stays None."""
+    return None if ids is None else str(ids)
