@@ -227,10 +227,19 @@ def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
     assert document(capsys, "verify", POD_LEVEL, "--feature-gates", "PodLevelResourceManagers=true")["valid"]
     for arguments in (
         ["--feature-gates", "A=true,PodLevelResourceManagers=false"],
-        ["--kubernetes-version", "v1.35.1"],
+        ["--kubernetes-version", "v1.32.1"],
     ):
         found = document(capsys, "verify", POD_LEVEL, *arguments, code=1)
         assert [one["name"] for one in found["findings"]] == ["format-not-accepted"]
+
+
+@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.36"), ("1.5", "1.23")])
+def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
+    capsys: Capture, version: str, taken_for: str
+) -> None:
+    assert call(["state", "verify", str(CROSS), "--kubernetes-version", version]) == 0
+    notice = f"numaudit: Kubernetes {version} is taken for {taken_for}, whose kubelet is known exactly\n"
+    assert capsys.readouterr().err == notice
 
 
 @pytest.mark.parametrize(

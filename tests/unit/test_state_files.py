@@ -23,7 +23,7 @@ from numaudit.topology.nodeset import CpuSet
 
 ROOT = Path(__file__).parents[1] / "fixtures/kubernetes-four-nodes"
 NAME = "memory_manager_state"
-KILLS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 20
+KILLS = 200 if os.environ.get("CI") or os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 20
 
 
 def state(size: int) -> MemoryCheckpoint:

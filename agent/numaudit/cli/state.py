@@ -24,7 +24,7 @@ from numaudit.memorymanager.replay import MissingTarget, replay
 from numaudit.memorymanager.restart import StartingKubelet
 from numaudit.memorymanager.state import State
 from numaudit.memorymanager.strconv import GoSyntaxError, parse_bool
-from numaudit.memorymanager.versions import LATEST, parse_version
+from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
 from numaudit.reports import document, state_document
 from numaudit.topology.machine import Machine
 
@@ -195,7 +195,11 @@ def _kubelet(version: str, gates: str | None) -> StartingKubelet:
             raise InputError(f"--feature-gates {pair!r}: write it as {_GATE}=true") from None
         if name.strip() == _GATE:
             pod_level = is_on
-    return StartingKubelet(parse_version(version), pod_level)
+    asked = parse_version(version)
+    _, notice = nearest_described(asked)
+    if notice is not None:
+        click.echo(f"numaudit: {notice}", err=True)
+    return StartingKubelet(asked, pod_level)
 
 
 def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path | None) -> StartingKubelet:
