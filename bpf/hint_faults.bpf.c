@@ -2,7 +2,8 @@
 /* hint_faults: from which node was memory used, and on which node is it? Samples that NUMA balancing takes.
  *
  * Hook:  kprobe on task_numa_fault(last_cpupid, mem_node, pages, flags), in the context of the task that used the
- *        memory. Its arguments are in the registers, whose places the agent gives.
+ *        memory; its arguments are in the registers, whose places the agent gives. Or fentry on the same function,
+ *        which is given the arguments themselves.
  *        Raw tracepoint sched_skip_cpuset_numa, where the kernel has it: tasks that it does not sample, because
  *        their cpuset.mems is one node.
  * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load
@@ -12,6 +13,8 @@
  *        the cgroups in watched are counted
  * Cost:  one array and one per-CPU hash look-up for each hint fault.
  */
+#define HINT_FAULTS_TRIAL (1U << 31) /* a flag that the kernel has not */
+
 struct hint_faults_key {
 	u64 cgroup_id;
 	u16 cpu_node;
@@ -41,24 +44,42 @@ static __always_inline bool hint_faults_is_watched(u64 cgroup_id)
 	return !narrowed || !*narrowed || hint_faults_watched.lookup(&cgroup_id);
 }
 
-int hint_faults_on_task_numa_fault(u64 *registers)
+static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
 {
 	struct hint_faults_key key = {
 		.cgroup_id = bpf_get_current_cgroup_id(),
 		.cpu_node = bpf_get_numa_node_id(),
-		.memory_node = registers[HINT_FAULTS_SECOND_ARGUMENT],
-		.flags = registers[HINT_FAULTS_FOURTH_ARGUMENT],
+		.memory_node = memory_node,
+		.flags = flags,
 	};
 	u64 one = 1;
 	u64 *count;
 
 	if (!hint_faults_is_watched(key.cgroup_id))
-		return 0;
+		return;
 	count = hint_faults_count.lookup(&key);
 	if (count)
 		*count += 1;
 	else if (hint_faults_count.update(&key, &one))
 		hint_faults_drop();
+}
+
+int hint_faults_at_kprobe(u64 *registers)
+{
+	hint_faults_count_one(registers[HINT_FAULTS_SECOND_REGISTER], registers[HINT_FAULTS_FOURTH_REGISTER]);
+	return 0;
+}
+
+int hint_faults_at_fentry(u64 *arguments)
+{
+	hint_faults_count_one(arguments[1], arguments[3]);
+	return 0;
+}
+
+/* Run on purpose and never hooked, so that the cost of counting can be measured on any host. */
+int hint_faults_on_trial(void *ctx)
+{
+	hint_faults_count_one(0, HINT_FAULTS_TRIAL);
 	return 0;
 }
 

@@ -3,13 +3,22 @@
  *
  * Hook:  tracepoint migrate:mm_migrate_pages, in the context of the task that moves pages, which need not be
  *        their owner. It carries no nodes.
+ *        kprobe or fentry on migrate_misplaced_folio (before Linux 6.7: _page), where one of them loads: NUMA
+ *        balancing is about to move a page, and calls migrate_pages() for it within this function. The node that the
+ *        page is on stands in its flags; where, and which argument is the node to go to, the agent reads from BTF.
  *        Tracepoints sched:sched_move_numa, sched_stick_numa and sched_swap_numa, in the context of the task that
  *        is to be moved. A swap moves a second task, of which the kernel tells no cgroup.
  * Maps:  migrations_pages   {initiator's cgroup, enum migrate_reason} -> base pages moved and not moved since load
+ *        migrations_between {initiator's cgroup, from node, to node} -> base pages moved and not moved by NUMA
+ *                           balancing since load
+ *        migrations_begun   thread -> the nodes of the page that it is about to move
  *        migrations_tasks   {cgroup, event, from node, to node} -> how often since load
  *        migrations_dropped events that found their map full
- * Cost:  one per-CPU hash look-up for each call of migrate_pages(), which moves many pages.
+ * Cost:  one per-CPU hash look-up for each call of migrate_pages(), which moves many pages; for NUMA balancing, which
+ *        moves one at a time, four more.
  */
+#define MIGRATIONS_NODE_UNKNOWN 0xffff
+#define MIGRATIONS_REASON_OF_TRIAL 255
 #define MIGRATIONS_MOVED 0
 #define MIGRATIONS_STUCK 1
 #define MIGRATIONS_SWAPPED 2
@@ -23,6 +32,19 @@ struct migrations_pages_value {
 	u64 failed;
 };
 BPF_PERCPU_HASH(migrations_pages, struct migrations_pages_key, struct migrations_pages_value, MIGRATIONS_PAGE_ENTRIES);
+
+struct migrations_nodes {
+	u16 from_node;
+	u16 to_node;
+};
+struct migrations_between_key {
+	u64 cgroup_id;
+	u32 from_node;
+	u32 to_node;
+};
+BPF_PERCPU_HASH(migrations_between, struct migrations_between_key, struct migrations_pages_value,
+		MIGRATIONS_BETWEEN_ENTRIES);
+BPF_TABLE("lru_hash", u64, struct migrations_nodes, migrations_begun, MIGRATIONS_THREADS);
 
 struct migrations_tasks_key {
 	u64 cgroup_id;
@@ -42,15 +64,15 @@ static __always_inline void migrations_drop(void)
 		*dropped += 1;
 }
 
-int migrations_on_mm_migrate_pages(struct tracepoint__migrate__mm_migrate_pages *args)
+static __always_inline void migrations_count_pages(u64 reason, u64 succeeded, u64 failed)
 {
 	struct migrations_pages_key key = {
 		.cgroup_id = bpf_get_current_cgroup_id(),
-		.reason = args->reason,
+		.reason = reason,
 	};
 	struct migrations_pages_value added = {
-		.succeeded = args->succeeded,
-		.failed = args->failed,
+		.succeeded = succeeded,
+		.failed = failed,
 	};
 	struct migrations_pages_value *sum = migrations_pages.lookup(&key);
 
@@ -60,6 +82,74 @@ int migrations_on_mm_migrate_pages(struct tracepoint__migrate__mm_migrate_pages 
 	} else if (migrations_pages.update(&key, &added)) {
 		migrations_drop();
 	}
+}
+
+static __always_inline void migrations_count_between(u64 succeeded, u64 failed)
+{
+	u64 thread = bpf_get_current_pid_tgid();
+	struct migrations_nodes *nodes = migrations_begun.lookup(&thread);
+	struct migrations_between_key key = {
+		.cgroup_id = bpf_get_current_cgroup_id(),
+	};
+	struct migrations_pages_value added = {
+		.succeeded = succeeded,
+		.failed = failed,
+	};
+	struct migrations_pages_value *sum;
+
+	if (!nodes)
+		return;
+	key.from_node = nodes->from_node;
+	key.to_node = nodes->to_node;
+	migrations_begun.delete(&thread);
+	sum = migrations_between.lookup(&key);
+	if (sum) {
+		sum->succeeded += added.succeeded;
+		sum->failed += added.failed;
+	} else if (migrations_between.update(&key, &added)) {
+		migrations_drop();
+	}
+}
+
+static __always_inline void migrations_begin(u64 page, u64 to_node)
+{
+	u64 thread = bpf_get_current_pid_tgid();
+	struct migrations_nodes nodes = {
+		.from_node = MIGRATIONS_NODE_UNKNOWN,
+		.to_node = to_node,
+	};
+	u64 flags;
+
+	/* Without node bits the kernel was built for one node, or does not tell where they are. */
+	if (MIGRATIONS_NODE_BITS && !bpf_probe_read_kernel(&flags, sizeof(flags), (void *)(page + MIGRATIONS_FLAGS_OFFSET)))
+		nodes.from_node = flags >> (64 - MIGRATIONS_NODE_BITS) % 64;
+	migrations_begun.update(&thread, &nodes);
+}
+
+int migrations_at_kprobe(u64 *registers)
+{
+	migrations_begin(registers[MIGRATIONS_PAGE_REGISTER], registers[MIGRATIONS_NODE_REGISTER]);
+	return 0;
+}
+
+int migrations_at_fentry(u64 *arguments)
+{
+	migrations_begin(arguments[0], arguments[MIGRATIONS_NODE_ARGUMENT]);
+	return 0;
+}
+
+int migrations_on_mm_migrate_pages(struct tracepoint__migrate__mm_migrate_pages *args)
+{
+	migrations_count_pages(args->reason, args->succeeded, args->failed);
+	if (args->reason == MIGRATIONS_NUMA_MISPLACED)
+		migrations_count_between(args->succeeded, args->failed);
+	return 0;
+}
+
+/* Run on purpose and never hooked, so that the cost of counting can be measured on any host. */
+int migrations_on_trial(void *ctx)
+{
+	migrations_count_pages(MIGRATIONS_REASON_OF_TRIAL, 0, 1);
 	return 0;
 }
 

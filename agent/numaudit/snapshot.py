@@ -187,6 +187,12 @@ class Migrated:
     pages: Mapping[str, MigratedPages]
     """By the kernel's reason: numa_misplaced, syscall_or_cpuset, ..."""
     tasks: Mapping[TaskMove, int]
+    between: Mapping[tuple[int | None, int], MigratedPages] | None = None
+    """Those that NUMA balancing moved (numa_misplaced), by the node they were on and the one they were to go to.
+
+    None as the first node: the kernel does not tell where it keeps a page's node. None at all: this kernel lets no
+    program watch them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,14 @@ class Balancing:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What one event of a probe costs."""
+
+    ns: float
+    basis: Literal["measured", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
 class OverheadOfProbe:
     """What one probe has done since the agent's first look."""
 
@@ -207,6 +221,20 @@ class OverheadOfProbe:
     events: int
     seconds: float
     """Estimated CPU time."""
+    cost: Cost
+    """Of an event from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAccount:
+    """What one probe tells of itself, since it was loaded."""
+
+    lost: Mapping[str, int]
+    """Reason -> events that it did not count."""
+    runs: int | None
+    """Runs of its programs, as the kernel counts them; None = it does not, or there is no program."""
+    run_seconds: float | None
+    """CPU time of these runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +294,8 @@ class Snapshot:
     """None = the kernel does not show it."""
     overhead: Overhead | None = None
     """None = nobody keeps account of it, as in a one-off report."""
+    probes: Mapping[str, ProbeAccount] = field(default_factory=dict)
+    """Of those that were read in this look."""
     outcomes: tuple[Outcome, ...] = ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,3 +98,9 @@ def test_a_diagnosis_has_a_line_for_each_probe() -> None:
         loader.Diagnosis("page_alloc", None, "runs", None),
         loader.Diagnosis("cpu_time", Reason.NO_BCC, "this Python has no module bcc", Reason.NO_BCC.hint),
     )
+
+
+def test_a_diagnosis_tells_what_a_probe_hangs_on_where_there_is_a_choice() -> None:
+    probe = SimpleNamespace(how="fentry on task_numa_fault")
+    (found,) = loader.diagnose({"hint_faults": probe})
+    assert found.text == "runs, fentry on task_numa_fault"

@@ -45,9 +45,10 @@ def test_every_text_for_the_kernel_carries_both_licences(path: Path) -> None:
 
 def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
     text = _text(request_)
-    declared = re.findall(r"^BPF_\w+\((\w+),", text, re.MULTILINE)
+    declared = re.findall(r"^BPF_(?:\w+\(|TABLE\(.*, )([a-z]\w+),", text, re.MULTILINE)
     assert set(declared) == set(request_.maps)
-    assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == {one.function for one in request_.programs}
+    named = {one.function for one in request_.programs} | set(request_.refused)
+    assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == named
 
 
 def test_a_request_gives_every_size_that_its_text_asks_for(request_: ProbeRequest) -> None:
@@ -76,7 +77,16 @@ def test_only_the_loader_process_imports_bcc() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["__init__.py", "errors.py", "probes/__init__.py", "probes/reasons.py", "probes/loader_child.py"]
+    "name",
+    [
+        "__init__.py",
+        "errors.py",
+        "kernel/__init__.py",
+        "kernel/syscall.py",
+        "probes/__init__.py",
+        "probes/reasons.py",
+        "probes/loader_child.py",
+    ],
 )
 def test_the_loader_process_can_be_parsed_by_an_older_python(name: str) -> None:
     ast.parse((PACKAGE / name).read_text(), feature_version=(3, 9))

@@ -33,6 +33,7 @@ class Counters:
     read_as: Callable[[dict[int, dict[Any, int]]], object]
     by_cgroup: dict[int, dict[Any, int]] = field(default_factory=dict)
     watched: frozenset[int] | None = None
+    nodes_refused: None = None
 
     def read(self) -> object:
         return self.read_as({cgroup: dict(row) for cgroup, row in self.by_cgroup.items()})

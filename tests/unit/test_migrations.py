@@ -14,6 +14,7 @@ from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host
 from numaudit.probes import hint_faults, migrations
 from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.migrations import MigrationsByCgroup
 from numaudit.snapshot import HintFault, TaskMove
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
@@ -43,6 +44,16 @@ def test_migrated_pages_are_told_by_the_kernels_reason() -> None:
     found = migrations.decode([Entries(keys, values, 3)], [], cpus=2)
     assert found.succeeded == {WEB: {"numa_misplaced": 11, "syscall_or_cpuset": 7, "reason_77": 1}}
     assert found.failed == {WEB: {"numa_misplaced": 22, "syscall_or_cpuset": 0, "reason_77": 0}}
+
+
+def test_pages_that_numa_balancing_moved_are_told_by_both_nodes() -> None:
+    keys = struct.pack("=QIIQII", WEB, 1, 0, DATABASE, 0xFFFF, 2)
+    succeeded, failed = migrations.decode_between([Entries(keys, struct.pack("=8Q", 1, 2, 10, 20, 3, 0, 0, 4), 2)], 2)
+    assert succeeded == {WEB: {(1, 0): 11}, DATABASE: {(None, 2): 3}}
+    assert failed == {WEB: {(1, 0): 22}, DATABASE: {(None, 2): 4}}
+    earlier = MigrationsByCgroup(succeeded_between=succeeded, failed_between=failed)
+    later = MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 15}}, failed_between=failed)
+    assert later.since(earlier) == MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 4}})
 
 
 def test_moved_tasks_are_told_by_nodes_and_a_missing_target_is_none() -> None:

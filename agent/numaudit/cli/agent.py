@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -10,8 +11,9 @@ import click
 from numaudit.agent import Observer
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
+from numaudit.collectors.calibration import calibrate
 from numaudit.collectors.capabilities import examine
-from numaudit.collectors.overhead import Keeper, calibrate
+from numaudit.collectors.overhead import Keeper
 from numaudit.containers.kubelet import Access
 from numaudit.daemon import memory
 
@@ -50,4 +52,5 @@ def command(
     )
     limit_of_overhead = loaded.settings.overhead.max_cpu_percent / 100
     keeper = Keeper(session, limit_of_overhead, calibrate(session), observer.inventory)
-    loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ), keeper=keeper).run()
+    with closing(keeper):
+        loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ), keeper=keeper).run()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from numaudit.collectors.base import Skipped, require_v2
 from numaudit.collectors.owners import Owners
@@ -11,8 +13,11 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import parse, read_mode, read_vmstat
+from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Balancing, ContainerId, Migrated, MigratedPages
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +38,23 @@ class Migrations:
         succeeded = self.owners.add_up("migrations succeeded", read.succeeded)
         failed = self.owners.add_up("migrations failed", read.failed)
         tasks = self.owners.add_up("task moves", read.tasks)
+        moved = self.owners.add_up("migrations between nodes succeeded", read.succeeded_between)
+        stayed = self.owners.add_up("migrations between nodes failed", read.failed_between)
+        refused = self._nodes_refused()
+        if refused is not None:
+            skipped.note(f"without the nodes that pages were moved between: {refused.text}")
         return {
-            owner: Migrated(_pages(succeeded.get(owner, {}), failed.get(owner, {})), tasks.get(owner, {}))
+            owner: Migrated(
+                _pages(succeeded.get(owner, {}), failed.get(owner, {})),
+                tasks.get(owner, {}),
+                _pages(moved.get(owner, {}), stayed.get(owner, {})) if refused is None else None,
+            )
             for owner in (succeeded | tasks)
         }
+
+    def _nodes_refused(self) -> Refusal | None:
+        probe = self.session.migrations
+        return None if isinstance(probe, Refusal) else probe.nodes_refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +96,6 @@ class KernelBalancing:
         return parse(text.decode("ascii", "replace"))
 
 
-def _pages(succeeded: dict[str, int], failed: dict[str, int]) -> dict[str, MigratedPages]:
-    return {reason: MigratedPages(done, failed.get(reason, 0)) for reason, done in succeeded.items()}
+def _pages(succeeded: Mapping[Key, int], failed: Mapping[Key, int]) -> dict[Key, MigratedPages]:
+    """Both have every key: a program writes both values at once."""
+    return {key: MigratedPages(done, failed.get(key, 0)) for key, done in succeeded.items()}

@@ -58,6 +58,17 @@ class MigratedReport(Struct, frozen=True):
     failed_bytes: int
 
 
+class MigratedBetweenReport(Struct, frozen=True):
+    """Pages that a container's tasks moved when they used them, by NUMA balancing (`numa_misplaced`)."""
+
+    from_numa_node: int | None
+    """null = the page's node could not be told."""
+    to_numa_node: int
+    bytes: int
+    failed_bytes: int
+    """Pages that could not be moved."""
+
+
 class TaskMoveReport(Struct, frozen=True):
     """Tasks of a container that NUMA balancing moved, swapped with another, or could not move (`stuck`)."""
 
@@ -74,7 +85,11 @@ class ProbeOverhead:
     probe: str
     events: int
     seconds: float
-    """Estimated CPU time: events x nanoseconds for each, as measured at start or assumed."""
+    """Estimated CPU time: events x nanoseconds for each."""
+    ns_per_event: float
+    """As it is now."""
+    basis: Literal["measured", "assumed"]
+    """Of the nanoseconds: measured on this host, or assumed where it does not let us measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,9 @@ def overhead_report(snapshot: Snapshot) -> OverheadReport | None:
     found = snapshot.overhead
     if found is None:
         return None
-    probes = tuple(ProbeOverhead(one.probe, one.events, one.seconds) for one in found.probes)
+    probes = tuple(
+        ProbeOverhead(one.probe, one.events, one.seconds, one.cost.ns, one.cost.basis) for one in found.probes
+    )
     return OverheadReport(found.share, found.limit, found.steps, found.coverage, probes)
 
 
@@ -142,6 +159,22 @@ def migrated_reports(snapshot: Snapshot, container: ContainerId) -> tuple[Migrat
     return tuple(
         MigratedReport(reason, pages.succeeded * page, pages.failed * page)
         for reason, pages in sorted(() if migrated is None else migrated.pages.items())
+    )
+
+
+def migrated_between_reports(snapshot: Snapshot, container: ContainerId) -> tuple[MigratedBetweenReport, ...] | None:
+    """Since the measurement began; None = not measured, or no program can watch the nodes here."""
+    if snapshot.migrated is None:
+        return None
+    migrated = snapshot.migrated.get(container)
+    if migrated is None:
+        return ()
+    if migrated.between is None:
+        return None
+    page = snapshot.machine.page_size
+    return tuple(
+        MigratedBetweenReport(from_node, to_node, pages.succeeded * page, pages.failed * page)
+        for (from_node, to_node), pages in migrated.between.items()
     )
 
 

@@ -11,6 +11,7 @@ from numaudit.evaluation.access_report import (
     balancing_of,
     first_touch_reports,
     hint_fault_reports,
+    migrated_between_reports,
     migrated_reports,
     task_move_reports,
 )
@@ -114,6 +115,7 @@ class ContainerReports:
             hint_faults=hint_fault_reports(snapshot, id_),
             first_touches=first_touch_reports(snapshot, id_),
             migrated=migrated_reports(snapshot, id_),
+            migrated_between=migrated_between_reports(snapshot, id_),
             task_moves=task_move_reports(snapshot, id_),
             numa_balancing=balancing_of(snapshot, id_),
             mappings=None if mappings is None else _mappings(mappings),

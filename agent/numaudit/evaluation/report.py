@@ -14,6 +14,7 @@ from numaudit.evaluation.access_report import (
     AccessReport,
     FirstTouchReport,
     HintFaultsReport,
+    MigratedBetweenReport,
     MigratedReport,
     OverheadReport,
     TaskMoveReport,
@@ -22,6 +23,8 @@ from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Severity
 from numaudit.evaluation.hint_outcomes import OutcomeSource
+from numaudit.evaluation.memory_manager_report import MemoryManagerReport
+from numaudit.evaluation.probe_report import ProbeReport
 from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
 from numaudit.memorymanager.restart import Answer
 from numaudit.memorymanager.state_findings import Severity as StateSeverity
@@ -229,6 +232,8 @@ class ContainerReport(Struct, frozen=True):
     """Since the measurement began; null = not measured, which is usual."""
     migrated: tuple[MigratedReport, ...] | None
     """Pages that its tasks moved, since the measurement began; null = not measured."""
+    migrated_between: tuple[MigratedBetweenReport, ...] | None
+    """Those that NUMA balancing moved, by nodes, since the measurement began; null = not measured, or not told here."""
     task_moves: tuple[TaskMoveReport, ...] | None
     """Since the measurement began; null = not measured."""
     numa_balancing: Mapping[str, int] | None
@@ -291,10 +296,14 @@ class Report:
     """null on a host without one."""
     checkpoints: tuple[CheckpointReport, ...]
     """The kubelet's three files."""
+    memory_manager: MemoryManagerReport | None
+    """null where no memory map can be read."""
     numa_balancing: Mapping[str, int] | None
     """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
     overhead: OverheadReport | None
     """What measuring cost; null in a one-off report."""
+    probes: tuple[ProbeReport, ...]
+    """What the probes that run tell of themselves."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[Outcome, ...]

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -46,6 +44,7 @@ class ProgramType(IntEnum):
     TRACEPOINT = 5
     PERF_EVENT = 7
     RAW_TRACEPOINT = 17
+    TRACING = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +87,35 @@ def read_program_info(descriptor: int) -> ProgramInfo:
     return ProgramInfo(kind, number, run_time, runs, misses)
 
 
-@contextmanager
-def run_time_counted() -> Iterator[bool]:
-    """While the block runs the kernel counts run time and runs of every program, which costs some 60 ns for each run.
+def count_run_time() -> int:
+    """While the descriptor is open the kernel counts run time and runs of every program, some 60 ns for each run.
 
-    Raises OSError: EPERM without CAP_SYS_ADMIN. Source: kernel/bpf/syscall.c (bpf_enable_stats).
+    Raises OSError: EPERM without CAP_SYS_ADMIN, EINVAL before Linux 5.8.
+    Source: kernel/bpf/syscall.c (bpf_enable_stats).
     """
-    descriptor = command(Command.ENABLE_STATS, bytearray(4))  # BPF_STATS_RUN_TIME
-    try:
-        yield True
-    finally:
-        os.close(descriptor)
+    return command(Command.ENABLE_STATS, bytearray(4))  # BPF_STATS_RUN_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """What programs used while the kernel counted it."""
+
+    nanoseconds: int = 0
+    runs: int = 0
+
+    def __sub__(self, earlier: RunTime) -> RunTime:
+        return RunTime(self.nanoseconds - earlier.nanoseconds, self.runs - earlier.runs)
+
+
+def read_run_time(programs: Iterable[int]) -> RunTime:
+    """The sum over some programs; the kernel counts only within `count_run_time`. Raises OSError."""
+    infos = [read_program_info(program) for program in programs]
+    return RunTime(sum(info.run_time_ns for info in infos), sum(info.run_count for info in infos))
+
+
+def run(program: int) -> None:
+    """Run a raw tracepoint program once, here and now, without arguments. Raises OSError: EINVAL before Linux 5.10."""
+    command(Command.PROG_TEST_RUN, bytearray(struct.pack("=II 56x IIII", program, 0, 0, 0, 0, 0)))
 
 
 def run_on_cpu(program: int, cpu: int) -> None:
@@ -113,6 +130,14 @@ def open_raw_tracepoint(name: str, program: int) -> int:
     """Attach a raw tracepoint program to a tracepoint for as long as the descriptor is open. Raises OSError."""
     text = bytearray(name.encode() + b"\0")
     return command(Command.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", address_of(text), program, 0)))
+
+
+def open_tracing(program: int) -> int:
+    """Attach a tracing program to the function it was loaded for, for as long as the descriptor is open.
+
+    Raises OSError. Source: kernel/bpf/syscall.c (bpf_raw_tp_link_attach: without a name).
+    """
+    return command(Command.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", 0, program, 0)))
 
 
 def program_ids() -> Iterator[int]:

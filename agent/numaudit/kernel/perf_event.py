@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from numaudit.kernel import syscall
 from numaudit.kernel.bpf import address_of
 from numaudit.kernel.host import Host, read_text
+from numaudit.topology.nodeset import CpuSet
 
 TYPE_SOFTWARE = 1
 TYPE_TRACEPOINT = 2
@@ -81,6 +82,14 @@ def open_kprobe(host: Host, function: str, *, cpu: int) -> int:
     kind = int(read_text(host.sys / "bus/event_source/devices/kprobe/type"))
     name = bytearray(function.encode() + b"\0")
     return open_event(Event(kind, config=0, config1=address_of(name), sample_period=1), cpu=cpu)
+
+
+def any_cpu(host: Host) -> int:
+    """One that is online: an event whose program runs on all CPUs still has to be opened on one.
+
+    The program goes on when that CPU goes offline, for as long as the descriptor is open. Raises OSError.
+    """
+    return min(CpuSet.parse(read_text(host.cpus / "online")))
 
 
 def set_program(descriptor: int, program: int) -> None:

@@ -118,6 +118,15 @@ class CpuTime:
         counted = decode(self._time.read(), self._time.cpus, dropped, missed)
         return replace(counted, switches=seen) if self.hook == "cgroup-switches" else counted
 
+    def read_run_time(self) -> bpf.RunTime:
+        """The kernel's account of what counts here. Raises OSError."""
+        return bpf.read_run_time(self._loaded.programs.values())
+
+    def try_out(self, times: int) -> None:
+        """Close the open interval of this CPU so many times: the sums stay right. Raises OSError."""
+        for _ in range(times):
+            bpf.run(self._loaded.programs[_CHARGE])
+
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the map; how many went."""
         return sum(

@@ -15,32 +15,29 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.kernel import bpf, perf_event
+from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries, Map, sum_per_cpu
 from numaudit.kernel.host import Host
-from numaudit.probes import counters, reasons
+from numaudit.probes import counters, function_entry, reasons
+from numaudit.probes.function_entry import Attached, Way
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import Refusal
 from numaudit.snapshot import HintFault
 
 NAME = "hint_faults"
 FUNCTION = "task_numa_fault"
 _SKIP_TRACEPOINT = "sched_skip_cpuset_numa"
-_ON_FAULT = "hint_faults_on_task_numa_fault"
 _ON_SKIP = "hint_faults_on_skip"
+_ON_TRIAL = "hint_faults_on_trial"
 _KEY = "=QHHI"  # struct hint_faults_key
+_TRIAL = 1 << 31
+"""The flag of what the trial counts."""
 _FLAGS_PER_PAIR = 4
 """A container commonly sees local, shared, migrated and failed faults."""
-
-_ARGUMENT_REGISTERS = {"x86_64": (13, 11), "aarch64": (1, 3), "riscv64": (11, 13)}
-"""Machine -> places of the second and fourth argument in struct pt_regs, counted in words.
-
-Source: arch/*/include/asm/ptrace.h and each architecture's calling convention.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +68,19 @@ class HintFaultsByNode:
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load for so many cgroups and nodes. Raises Refusal on a machine whose registers we do not know."""
-    machine = os.uname().machine
-    if machine not in _ARGUMENT_REGISTERS:
-        known = ", ".join(_ARGUMENT_REGISTERS)
-        raise Refusal(Reason.UNSUPPORTED, f"where {machine} passes arguments is not known; supported: {known}")
-    second, fourth = _ARGUMENT_REGISTERS[machine]
+    """What to load for so many cgroups and nodes."""
+    types = function_entry.read_btf(host)
+    found = types if isinstance(types, Refusal) else types.function(FUNCTION)
+    entry = function_entry.programs(NAME, FUNCTION, found)
+    registers = function_entry.registers()
     return ProbeRequest(
         name=NAME,
         programs=(
-            Program(_ON_FAULT, ProgramType.KPROBE),
+            *entry.wanted,
             Program(_ON_SKIP, ProgramType.RAW_TRACEPOINT),
+            Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
+        refused=entry.refused,
         maps=(
             "hint_faults_count",
             "hint_faults_skipped",
@@ -93,8 +91,8 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         defines={
             "HINT_FAULTS_ENTRIES": cgroups * nodes * _FLAGS_PER_PAIR,
             "HINT_FAULTS_CGROUPS": cgroups,
-            "HINT_FAULTS_SECOND_ARGUMENT": second,
-            "HINT_FAULTS_FOURTH_ARGUMENT": fourth,
+            "HINT_FAULTS_SECOND_REGISTER": registers[1],
+            "HINT_FAULTS_FOURTH_REGISTER": registers[3],
         },
     )
 
@@ -102,9 +100,10 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
 class HintFaults:
     """The running probe. Reading raises OSError."""
 
-    def __init__(self, host: Host, loaded: LoadedProbe) -> None:
-        """Attach. Raises Refusal, and OSError when a map cannot be used."""
+    def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
+        """Attach by the first way that works. Raises Refusal, and OSError when a map cannot be used."""
         self._host = host
+        self._ways = ways
         self._loaded = loaded
         self._count = Map.of(loaded.maps["hint_faults_count"], host)
         self._skipped = Map.of(loaded.maps["hint_faults_skipped"], host)
@@ -113,7 +112,8 @@ class HintFaults:
         self._watched = Map.of(loaded.maps["hint_faults_watched"], host)
         self.watched: frozenset[int] | None = None
         """Cgroups whose faults are counted; None = all."""
-        self._event: int | None = _attach(host, loaded)
+        self._attached: Attached | None = self._attach()
+        self.hook = f"{self._attached.way} on {FUNCTION}"
         self._skip_event = self._attach_skip()
 
     @property
@@ -121,11 +121,30 @@ class HintFaults:
         """Does this kernel tell which tasks it does not sample? Those that tell are also those that skip any."""
         return self._skip_event is not None
 
+    @property
+    def how(self) -> str:
+        """In words for people."""
+        return self.hook
+
     def read(self) -> HintFaultsByNode:
         """All counters since load."""
         dropped = sum(sum(sum_per_cpu(entries.values, self._dropped.cpus)) for entries in self._dropped.read())
-        missed = bpf.read_program_info(self._loaded.programs[_ON_FAULT]).misses
+        missed = sum(bpf.read_program_info(program).misses for program in self._counting())
         return decode(self._count.read(), self._skipped.read(), self._count.cpus, dropped, missed)
+
+    def read_run_time(self) -> bpf.RunTime:
+        """The kernel's account of what counts here, the trial included. Raises OSError."""
+        return bpf.read_run_time(self._loaded.programs.values())
+
+    def try_out(self, times: int) -> None:
+        """Count so many faults that never were, and forget them. Raises OSError."""
+        try:
+            for _ in range(times):
+                bpf.run(self._loaded.programs[_ON_TRIAL])
+        finally:
+            for key in self._count.read_keys():
+                if struct.unpack(_KEY, key)[3] == _TRIAL:
+                    self._count.delete(key)
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
@@ -148,24 +167,31 @@ class HintFaults:
 
     @property
     def is_suspended(self) -> bool:
-        return self._event is None
+        return self._attached is None
 
     def suspend(self) -> None:
         """Take the program off its hook; what was counted stays."""
-        if self._event is not None:
-            os.close(self._event)
-            self._event = None
+        if self._attached is not None:
+            os.close(self._attached.descriptor)
+            self._attached = None
 
     def resume(self) -> None:
         """Put it back. Raises Refusal."""
-        if self._event is None:
-            self._event = _attach(self._host, self._loaded)
+        if self._attached is None:
+            self._attached = self._attach()
 
     def close(self) -> None:
-        for event in (self._event, self._skip_event):
-            if event is not None:
-                os.close(event)
+        self.suspend()
+        if self._skip_event is not None:
+            os.close(self._skip_event)
         self._loaded.close()
+
+    def _attach(self) -> Attached:
+        return function_entry.attach(self._host, self._loaded, NAME, FUNCTION, self._ways)
+
+    def _counting(self) -> list[int]:
+        names = {function_entry.program_name(NAME, way) for way in function_entry.WAYS}
+        return [program for name, program in self._loaded.programs.items() if name in names]
 
     def _attach_skip(self) -> int | None:
         try:
@@ -173,8 +199,7 @@ class HintFaults:
         except OSError as error:
             if error.errno == errno.ENOENT:  # a kernel that samples every task
                 return None
-            if self._event is not None:
-                os.close(self._event)
+            self.suspend()
             raise reasons.of_error(f"cannot attach to the raw tracepoint {_SKIP_TRACEPOINT}", error) from error
 
 
@@ -192,21 +217,3 @@ def decode(
         keys = struct.iter_unpack("=Q", chunk.keys)
         skips.update((key, count) for (key,), count in zip(keys, sum_per_cpu(chunk.values, cpus), strict=True))
     return HintFaultsByNode(faults, skips, dropped, missed)
-
-
-def _attach(host: Host, loaded: LoadedProbe) -> int:
-    """The perf event that holds the program; one CPU's is enough, for a kprobe's programs run on all CPUs."""
-    what = f"cannot put a kprobe on {FUNCTION}"
-    try:
-        event = perf_event.open_kprobe(host, FUNCTION, cpu=0)
-    except FileNotFoundError:
-        raise Refusal(Reason.NO_KPROBES, f"{what}: this kernel has no kprobes, or hides this function") from None
-    except OSError as error:
-        raise reasons.of_error(what, error) from error
-    try:
-        perf_event.set_program(event, loaded.programs[_ON_FAULT])
-        perf_event.enable(event)
-    except OSError as error:
-        os.close(event)
-        raise reasons.of_error(what, error) from error
-    return event

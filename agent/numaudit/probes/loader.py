@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol, runtime_checkable
 
 import numaudit
 from numaudit.errors import InputError, NumauditError
@@ -43,6 +43,12 @@ class Program:
     type: ProgramType
     tracepoint: str | None = None
     """`category:event`, for a program of type TRACEPOINT."""
+    kernel_function: str | None = None
+    """That is to be watched, for a program of type KPROBE or TRACING."""
+    btf_id: int | None = None
+    """Its number in BTF, for a program of type TRACING, which is run whenever the function is entered (fentry)."""
+    may_fail: bool = False
+    """When the kernel refuses it, the rest of the probe is loaded all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ class ProbeRequest:
     maps: tuple[str, ...]
     defines: Mapping[str, str | int] = field(default_factory=dict)
     """Macros of the text, such as map sizes. All probes share a text, so their names start with the probe's."""
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    """Programs of the text that are not even tried on this host, by function."""
     source: Path | None = None
     """The text; None = `NAME.bpf.c` among our own."""
 
@@ -71,6 +79,10 @@ class LoadedProbe:
     maps: Mapping[str, int]
     tracepoint_ids: Mapping[str, int]
     """`category:event` -> the kernel's number of it."""
+    kernel_functions: Mapping[str, str] = field(default_factory=dict)
+    """Program that was asked for -> the kernel's function that it is to watch."""
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    """Programs that might fail, and did, or were not tried: by function."""
 
     def close(self) -> None:
         for descriptor in (*self.programs.values(), *self.maps.values()):
@@ -102,12 +114,20 @@ class Diagnosis:
     hint: str | None
 
 
+@runtime_checkable
+class _Described(Protocol):
+    """A probe with something to tell of what it hangs on."""
+
+    @property
+    def how(self) -> str: ...
+
+
 def diagnose(outcomes: Mapping[str, object]) -> tuple[Diagnosis, ...]:
     """Outcomes as lines for people, in their order: whatever is no Refusal runs."""
     return tuple(
         Diagnosis(name, outcome.reason, outcome.text, outcome.hint)
         if isinstance(outcome, Refusal)
-        else Diagnosis(name, None, "runs", None)
+        else Diagnosis(name, None, f"runs, {outcome.how}" if isinstance(outcome, _Described) else "runs", None)
         for name, outcome in outcomes.items()
     )
 
@@ -158,7 +178,7 @@ def _run(python: str, probes: Sequence[ProbeRequest], end: float) -> dict[str, O
                 return _refuse(probes, Refusal(Reason.LOADER_DIED, f"cannot start {python}: {error.strerror}"))
         outcomes: dict[str, Outcome] = {}
         try:
-            ended_early = _receive(ours, len(probes), end, outcomes)
+            ended_early = _receive(ours, probes, end, outcomes)
             silent = _died(child, log) if ended_early else None
         except TimeoutError:
             silent = Refusal(Reason.LOADER_TIMEOUT, "the loader process did not finish in time and was killed")
@@ -183,7 +203,14 @@ def _pack(probe: ProbeRequest) -> dict[str, Any]:
         "defines": dict(probe.defines),
         "maps": list(probe.maps),
         "programs": [
-            {"function": one.function, "type": int(one.type), "tracepoint": one.tracepoint} for one in probe.programs
+            {
+                "function": one.function,
+                "type": int(one.type),
+                "tracepoint": one.tracepoint,
+                "btf_id": one.btf_id,
+                "may_fail": one.may_fail,
+            }
+            for one in probe.programs
         ],
     }
 
@@ -203,9 +230,10 @@ def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> s
     )
 
 
-def _receive(channel: socket.socket, count: int, end: float, outcomes: dict[str, Outcome]) -> bool:
-    """Collect answers until there are `count`. True when the process ended before; raises TimeoutError."""
-    while len(outcomes) < count:
+def _receive(channel: socket.socket, probes: Sequence[ProbeRequest], end: float, outcomes: dict[str, Outcome]) -> bool:
+    """Collect an answer for each. True when the process ended before; raises TimeoutError."""
+    requests = {probe.name: probe for probe in probes}
+    while len(outcomes) < len(probes):
         channel.settimeout(max(0.001, end - time.monotonic()))
         try:
             message, descriptors, flags, _ = socket.recv_fds(
@@ -217,18 +245,19 @@ def _receive(channel: socket.socket, count: int, end: float, outcomes: dict[str,
             return True
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
             raise NumauditError(f"the loader's answer was cut short (flags {flags:#x}): too many open files? ulimit -n")
-        outcome = _unpack(json.loads(message), descriptors)
-        outcomes[outcome[0]] = outcome[1]
+        answer = json.loads(message)
+        outcomes[answer["name"]] = _unpack(answer, descriptors, requests[answer["name"]])
     return False
 
 
-def _unpack(answer: dict[str, Any], descriptors: list[int]) -> tuple[str, Outcome]:
-    name = answer["name"]
+def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeRequest) -> Outcome:
     if "reason" in answer:
-        return name, Refusal(Reason(answer["reason"]), answer["text"])
+        return Refusal(Reason(answer["reason"]), answer["text"])
     programs = dict(zip(answer["programs"], descriptors, strict=False))
     maps = dict(zip(answer["maps"], descriptors[len(programs) :], strict=True))
-    return name, LoadedProbe(name, programs, maps, answer["tracepoint_ids"])
+    failed = {function: Refusal(Reason(why), text) for function, (why, text) in answer["refused"].items()}
+    watched = {one.function: one.kernel_function for one in request.programs if one.kernel_function}
+    return LoadedProbe(request.name, programs, maps, answer["tracepoint_ids"], watched, {**request.refused, **failed})
 
 
 def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:

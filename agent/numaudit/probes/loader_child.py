@@ -2,7 +2,7 @@
 
 Started by numaudit.probes.loader as `python -m numaudit.probes.loader_child SOCKET SECONDS`. It keeps bcc and
 LLVM (some 120 MB) out of the agent. It runs under whatever Python has bcc: plain Python 3.9 and its
-standard library, nothing of numaudit but the reasons.
+standard library, nothing of numaudit but the reasons and the system calls.
 
 One SOCK_SEQPACKET message each way holds JSON: the requests in, then one answer for each probe, which
 carries the descriptors of its programs and maps in the order that the answer names them.
@@ -15,10 +15,12 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numaudit.kernel import syscall
 from numaudit.probes import reasons
 from numaudit.probes.reasons import Reason, Refusal
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _LARGEST_REQUEST = 1 << 20
+_LARGEST_LOG = 1 << 16
+_INSTRUCTION = 8
+_PROG_LOAD, _TRACE_FENTRY = 5, 24  # enum bpf_cmd, enum bpf_attach_type
+_LICENCE = ctypes.create_string_buffer(b"Dual BSD/GPL")
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
 
@@ -127,19 +133,25 @@ def _compile_text(requests: list[dict[str, Any]]) -> bcc.BPF:
 def _load(channel: socket.socket, module: bcc.BPF, request: dict[str, Any]) -> None:
     answer: dict[str, Any] = {"name": request["name"], "programs": [], "maps": request["maps"]}
     answer["tracepoint_ids"] = request["tracepoint_ids"]
+    answer["refused"] = {}
     descriptors = []
-    try:
-        for program in request["programs"]:
-            descriptors.append(_load_program(module, program["function"], program["type"]))
+    for program in request["programs"]:
+        try:
+            descriptors.append(_load_program(module, program))
             answer["programs"].append(program["function"])
-    except Refusal as refusal:
-        _send_refusal(channel, request["name"], refusal)
-        return
+        except Refusal as refusal:
+            if not program["may_fail"]:
+                _send_refusal(channel, request["name"], refusal)
+                return
+            answer["refused"][program["function"]] = (refusal.reason.value, refusal.text)
     descriptors += [module[name.encode()].map_fd for name in request["maps"]]
     socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
 
 
-def _load_program(module: bcc.BPF, function: str, kind: int) -> int:
+def _load_program(module: bcc.BPF, program: dict[str, Any]) -> int:
+    function, kind = program["function"], program["type"]
+    if program["btf_id"] is not None:
+        return _load_tracing(function, kind, module.dump_func(function.encode()), program["btf_id"])
     before = _written()
     ctypes.set_errno(0)
     try:
@@ -150,6 +162,31 @@ def _load_program(module: bcc.BPF, function: str, kind: int) -> int:
         if code == 0:
             raise Refusal(Reason.COMPILE_ERROR, f"{function}: {error}") from error
         raise reasons.of_load(function, code, _log_since(before)) from error
+
+
+def _load_tracing(function: str, kind: int, instructions: bytes, btf_id: int) -> int:
+    """Without bcc, which attaches programs to functions by the names of ours, and all at once.
+
+    Source: include/uapi/linux/bpf.h (union bpf_attr, of BPF_PROG_LOAD).
+    """
+    code = ctypes.create_string_buffer(instructions, len(instructions))
+    log = ctypes.create_string_buffer(_LARGEST_LOG)
+    program = (kind, len(instructions) // _INSTRUCTION, ctypes.addressof(code), ctypes.addressof(_LICENCE))
+    hook = struct.pack("=8x16xII36xII8x", 0, _TRACE_FENTRY, btf_id, 0)
+
+    def load(log_level: int) -> int:
+        words = (log_level, len(log), ctypes.addressof(log)) if log_level else (0, 0, 0)
+        attributes = ctypes.create_string_buffer(struct.pack("=IIQQIIQ", *program, *words) + hook)
+        return syscall.call("bpf", _PROG_LOAD, ctypes.addressof(attributes), len(attributes) - 1)
+
+    try:
+        return load(log_level=0)
+    except OSError as error:
+        code_of_error = error.errno or 0
+    try:
+        return load(log_level=1)  # for the verifier's words, which may not fit where nothing is wrong
+    except OSError:
+        raise reasons.of_load(function, code_of_error, log.value.decode("utf-8", "replace")) from None
 
 
 def _send_refusal(channel: socket.socket, name: str, refusal: Refusal) -> None:

@@ -1,22 +1,26 @@
 """migrations: which cgroups moved pages, and why; which tasks NUMA balancing moved (bpf/migrations.bpf.c).
 
 Page migrations are charged to the task that moves the pages: with NUMA balancing that is the one that uses them,
-but a changed cpuset.mems is carried out by a kernel worker in the root cgroup. The event carries no nodes.
-Source: include/trace/events/migrate.h, include/trace/events/sched.h, include/linux/migrate_mode.h.
+but a changed cpuset.mems is carried out by a kernel worker in the root cgroup. The event carries no nodes; of NUMA
+balancing's own migrations they are known where a program can be put on the function that carries them out.
+Source: include/trace/events/migrate.h, include/trace/events/sched.h, include/linux/migrate_mode.h,
+mm/migrate.c (migrate_misplaced_folio).
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.kernel import bpf, perf_event
+from numaudit.kernel import bpf, btf, perf_event
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries, Map, sum_per_cpu
+from numaudit.kernel.btf import Btf, Function
 from numaudit.kernel.host import Host
-from numaudit.probes import counters, reasons
+from numaudit.probes import counters, function_entry, reasons
+from numaudit.probes.function_entry import Programs, Way
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.reasons import Refusal
 from numaudit.snapshot import TaskMove
@@ -28,12 +32,21 @@ _TRACEPOINTS = {
     "sched:sched_stick_numa": "migrations_on_stick",
     "sched:sched_swap_numa": "migrations_on_swap",
 }
+_ON_TRIAL = "migrations_on_trial"
+_FUNCTIONS = ("migrate_misplaced_folio", "migrate_misplaced_page")
+"""By which NUMA balancing moves a page: the newer kernels' first."""
+_NODE_PARAMETER = "node"
+NUMA_MISPLACED = "numa_misplaced"
+_REASON_OF_TRIAL = 255
+_THREADS = 4096
+"""That may be moving a page at the same moment; it takes a fraction of a millisecond."""
 _PAGES_KEY = "=QQ"  # struct migrations_pages_key
 _TASKS_KEY = "=QIHH"  # struct migrations_tasks_key
+_BETWEEN_KEY = "=QII"  # struct migrations_between_key
 _NO_NODE = 0xFFFF
 _REASONS_PER_CGROUP = 2
 _MOVES_PER_PAIR = 2
-_REASONS = (
+REASONS = (
     "compaction",
     "memory_failure",
     "memory_hotplug",
@@ -48,6 +61,11 @@ _REASONS = (
 """enum migrate_reason, in the kernel's own words and order."""
 _EVENTS = ("moved", "stuck", "swapped")
 
+Nodes = tuple[int | None, int]
+"""The node that pages were on and the one that they were to go to. None = the page's node could not be told."""
+Between = tuple[Mapping[int, Mapping[Nodes, int]], Mapping[int, Mapping[Nodes, int]]]
+"""Pages moved and pages not moved, by cgroup id."""
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationsByCgroup:
@@ -58,6 +76,9 @@ class MigrationsByCgroup:
     failed: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """Base pages that they could not move, by reason."""
     tasks: Mapping[int, Mapping[TaskMove, int]] = field(default_factory=dict)
+    succeeded_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
+    """Those of `succeeded` that NUMA balancing moved while its function was watched, by nodes."""
+    failed_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
     dropped: int = 0
     """Events not counted because a map was full."""
     missed: int = 0
@@ -75,6 +96,8 @@ class MigrationsByCgroup:
             counters.added(self.succeeded, earlier.succeeded),
             counters.added(self.failed, earlier.failed),
             counters.added(self.tasks, earlier.tasks),
+            counters.added(self.succeeded_between, earlier.succeeded_between),
+            counters.added(self.failed_between, earlier.failed_between),
             self.dropped - earlier.dropped,
             self.missed - earlier.missed,
         )
@@ -82,47 +105,103 @@ class MigrationsByCgroup:
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     """What to load for so many cgroups and nodes."""
+    entry, layout = _mover(function_entry.read_btf(host))
     return ProbeRequest(
         name=NAME,
-        programs=tuple(
-            Program(function, ProgramType.TRACEPOINT, tracepoint) for tracepoint, function in _TRACEPOINTS.items()
+        programs=(
+            *(Program(function, ProgramType.TRACEPOINT, tracepoint) for tracepoint, function in _TRACEPOINTS.items()),
+            *entry.wanted,
+            Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
-        maps=("migrations_pages", "migrations_tasks", "migrations_dropped"),
+        maps=("migrations_pages", "migrations_between", "migrations_begun", "migrations_tasks", "migrations_dropped"),
         defines={
             "MIGRATIONS_PAGE_ENTRIES": cgroups * _REASONS_PER_CGROUP,
+            "MIGRATIONS_BETWEEN_ENTRIES": cgroups * nodes,
             "MIGRATIONS_TASK_ENTRIES": cgroups * nodes * _MOVES_PER_PAIR,
+            "MIGRATIONS_THREADS": _THREADS,
+            "MIGRATIONS_NUMA_MISPLACED": REASONS.index(NUMA_MISPLACED),
+            **layout,
         },
+        refused=entry.refused,
     )
+
+
+def _mover(types: Btf | Refusal) -> tuple[Programs, dict[str, int]]:
+    """The function by which NUMA balancing moves a page, and where it finds the page's node and the one to go to."""
+    registers = function_entry.registers()
+    name, argument, flags = _FUNCTIONS[0], 0, None
+    found: Function | Refusal | None = types if isinstance(types, Refusal) else None
+    if isinstance(types, Btf):
+        flags = btf.page_flags(types)
+        for candidate in _FUNCTIONS:
+            function = types.function(candidate)
+            if function is not None and _NODE_PARAMETER in function.parameters[: len(registers)]:
+                name, found, argument = candidate, function, function.parameters.index(_NODE_PARAMETER)
+                break
+    layout = {
+        "MIGRATIONS_PAGE_REGISTER": registers[0],
+        "MIGRATIONS_NODE_REGISTER": registers[argument],
+        "MIGRATIONS_NODE_ARGUMENT": argument,
+        "MIGRATIONS_FLAGS_OFFSET": 0 if flags is None else flags.offset,
+        "MIGRATIONS_NODE_BITS": 0 if flags is None else flags.node_bits,
+    }
+    return function_entry.programs(NAME, name, found), layout
 
 
 class Migrations:
     """The running probe. Reading raises OSError."""
 
-    def __init__(self, host: Host, loaded: LoadedProbe) -> None:
-        """Attach. Raises Refusal, and OSError when a map cannot be used."""
+    def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
+        """Attach; nodes are told where one of the ways works. Raises Refusal, and OSError when a map cannot be used."""
         self._loaded = loaded
         self._pages = Map.of(loaded.maps["migrations_pages"], host)
+        self._between = Map.of(loaded.maps["migrations_between"], host)
         self._tasks = Map.of(loaded.maps["migrations_tasks"], host)
         self._dropped = Map.of(loaded.maps["migrations_dropped"], host)
         self._events: list[int] = []
         try:
             for tracepoint, function in _TRACEPOINTS.items():
-                self._attach(tracepoint, function)
+                self._attach(host, tracepoint, function)
         except Refusal:
             self._detach()
             raise
+        self.nodes_refused: Refusal | None = None
+        """Why pages that were moved have no nodes here."""
+        self.hook = self._attach_between(host, ways)
+
+    @property
+    def how(self) -> str:
+        """In words for people."""
+        if self.nodes_refused is not None:
+            return f"without the nodes that pages were moved between: {self.nodes_refused.text}"
+        return f"nodes by {self.hook}"
 
     def read(self) -> MigrationsByCgroup:
         """All counters since load."""
         dropped = sum(sum(sum_per_cpu(entries.values, self._dropped.cpus)) for entries in self._dropped.read())
         missed = sum(bpf.read_program_info(program).misses for program in self._loaded.programs.values())
-        return decode(self._pages.read(), self._tasks.read(), self._pages.cpus, dropped, missed)
+        between = decode_between(self._between.read(), self._pages.cpus)
+        return decode(self._pages.read(), self._tasks.read(), self._pages.cpus, between, dropped, missed)
+
+    def read_run_time(self) -> bpf.RunTime:
+        """The kernel's account of what counts here, the trial included. Raises OSError."""
+        return bpf.read_run_time(self._loaded.programs.values())
+
+    def try_out(self, times: int) -> None:
+        """Count so many migrations that never were, and forget them. Raises OSError."""
+        try:
+            for _ in range(times):
+                bpf.run(self._loaded.programs[_ON_TRIAL])
+        finally:
+            for key in self._pages.read_keys():
+                if struct.unpack(_PAGES_KEY, key)[1] == _REASON_OF_TRIAL:
+                    self._pages.delete(key)
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
         return sum(
             one.delete(key)
-            for one in (self._pages, self._tasks)
+            for one in (self._pages, self._between, self._tasks)
             for key in one.read_keys()
             if struct.unpack_from("=Q", key)[0] not in cgroups
         )
@@ -131,10 +210,22 @@ class Migrations:
         self._detach()
         self._loaded.close()
 
-    def _attach(self, tracepoint: str, function: str) -> None:
-        """One CPU's event is enough, for a tracepoint's programs run on all CPUs."""
+    def _attach_between(self, host: Host, ways: Sequence[Way]) -> str | None:
+        """What it hangs on; None = refused, and nothing but the nodes is lost."""
+        function = next(iter(self._loaded.kernel_functions.values()), _FUNCTIONS[0])
         try:
-            event = perf_event.open_event(perf_event.tracepoint(self._loaded.tracepoint_ids[tracepoint]), cpu=0)
+            attached = function_entry.attach(host, self._loaded, NAME, function, ways)
+        except Refusal as refusal:
+            self.nodes_refused = refusal
+            return None
+        self._events.append(attached.descriptor)
+        return f"{attached.way} on {function}"
+
+    def _attach(self, host: Host, tracepoint: str, function: str) -> None:
+        """One CPU's event is enough, for a tracepoint's programs run on all CPUs."""
+        number = self._loaded.tracepoint_ids[tracepoint]
+        try:
+            event = perf_event.open_event(perf_event.tracepoint(number), cpu=perf_event.any_cpu(host))
             self._events.append(event)
             perf_event.set_program(event, self._loaded.programs[function])
             perf_event.enable(event)
@@ -148,22 +239,43 @@ class Migrations:
 
 
 def decode(
-    pages: Iterable[Entries], tasks: Iterable[Entries], cpus: int, dropped: int = 0, missed: int = 0
+    pages: Iterable[Entries],
+    tasks: Iterable[Entries],
+    cpus: int,
+    between: Between | None = None,
+    dropped: int = 0,
+    missed: int = 0,
 ) -> MigrationsByCgroup:
     """Map entries as the kernel packs them, per-CPU values of `cpus` CPUs, into sums by cgroup."""
     succeeded: dict[int, dict[str, int]] = {}
     failed: dict[int, dict[str, int]] = {}
-    for chunk in pages:
-        keys = struct.iter_unpack(_PAGES_KEY, chunk.keys)
-        moved, stayed = (sum_per_cpu(chunk.values, cpus, field, fields=2) for field in range(2))
-        for (cgroup, reason), done, left in zip(keys, moved, stayed, strict=True):
-            name = _REASONS[reason] if reason < len(_REASONS) else f"reason_{reason}"
-            succeeded.setdefault(cgroup, {})[name] = done
-            failed.setdefault(cgroup, {})[name] = left
+    for (cgroup, reason), done, left in _pages(pages, _PAGES_KEY, cpus):
+        name = REASONS[reason] if reason < len(REASONS) else f"reason_{reason}"
+        succeeded.setdefault(cgroup, {})[name] = done
+        failed.setdefault(cgroup, {})[name] = left
     moves: dict[int, dict[TaskMove, int]] = {}
     for chunk in tasks:
         keys = struct.iter_unpack(_TASKS_KEY, chunk.keys)
         for (cgroup, event, source, target), count in zip(keys, sum_per_cpu(chunk.values, cpus), strict=True):
             to_node = None if target == _NO_NODE else target
             moves.setdefault(cgroup, {})[TaskMove(_EVENTS[event], source, to_node)] = count
-    return MigrationsByCgroup(succeeded, failed, moves, dropped, missed)
+    moved, stayed = between or ({}, {})
+    return MigrationsByCgroup(succeeded, failed, moves, moved, stayed, dropped, missed)
+
+
+def decode_between(entries: Iterable[Entries], cpus: int) -> Between:
+    """The same for pages by nodes: those that were moved, and those that could not be."""
+    succeeded: dict[int, dict[Nodes, int]] = {}
+    failed: dict[int, dict[Nodes, int]] = {}
+    for (cgroup, source, target), done, left in _pages(entries, _BETWEEN_KEY, cpus):
+        nodes = (None if source == _NO_NODE else source, target)
+        succeeded.setdefault(cgroup, {})[nodes] = done
+        failed.setdefault(cgroup, {})[nodes] = left
+    return succeeded, failed
+
+
+def _pages(entries: Iterable[Entries], key: str, cpus: int) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """Key, pages moved and pages not moved, of maps of struct migrations_pages_value."""
+    for chunk in entries:
+        moved, stayed = (sum_per_cpu(chunk.values, cpus, field, fields=2) for field in range(2))
+        yield from zip(struct.iter_unpack(key, chunk.keys), moved, stayed, strict=True)

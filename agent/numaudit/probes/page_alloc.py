@@ -100,7 +100,7 @@ class PageAlloc:
         self._node_of_block = Map.of(loaded.maps["page_alloc_node_of_block"], host)
         self._table: list[int] = []
         self.refresh_blocks()
-        self._event: int | None = _attach(loaded)
+        self._event: int | None = _attach(host, loaded)
 
     def read(self) -> AllocationsByNode:
         """All counters since load."""
@@ -135,9 +135,9 @@ class PageAlloc:
             if struct.unpack_from("=Q", key)[0] not in cgroups
         )
 
-    def read_run_time(self) -> bpf.ProgramInfo:
-        """The kernel's account of the program; it counts only within `bpf.run_time_counted`. Raises OSError."""
-        return bpf.read_program_info(self._loaded.programs[_PROGRAM])
+    def read_run_time(self) -> bpf.RunTime:
+        """The kernel's account of the program; it counts only within `bpf.count_run_time`. Raises OSError."""
+        return bpf.read_run_time(self._loaded.programs.values())
 
     @property
     def is_suspended(self) -> bool:
@@ -152,7 +152,7 @@ class PageAlloc:
     def resume(self) -> None:
         """Put it back. Raises Refusal."""
         if self._event is None:
-            self._event = _attach(self._loaded)
+            self._event = _attach(self._host, self._loaded)
 
     def close(self) -> None:
         self.suspend()
@@ -196,10 +196,11 @@ def _read_blocks(host: Host) -> MemoryBlocks:
         raise Refusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error
 
 
-def _attach(loaded: LoadedProbe) -> int:
+def _attach(host: Host, loaded: LoadedProbe) -> int:
     """The perf event that holds the program; one CPU's is enough, for a tracepoint's programs run on all CPUs."""
     try:
-        event = perf_event.open_event(perf_event.tracepoint(loaded.tracepoint_ids[_TRACEPOINT]), cpu=0)
+        number = loaded.tracepoint_ids[_TRACEPOINT]
+        event = perf_event.open_event(perf_event.tracepoint(number), cpu=perf_event.any_cpu(host))
     except OSError as error:
         raise reasons.of_error(f"cannot open the tracepoint {_TRACEPOINT}", error) from error
     try:

@@ -26,6 +26,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     NO_TRACEPOINT = "no-tracepoint"
     NO_EVENT = "no-event"
     NO_KPROBES = "no-kprobes"
+    NO_BTF = "no-btf"
     NO_PERMISSION = "no-permission"
     FORBIDDEN = "forbidden"
     NO_MEMORY = "no-memory"
@@ -56,6 +57,7 @@ _HINTS = {
     Reason.NO_TRACEPOINT: "this kernel was built without the tracepoint; use a kernel that has it",
     Reason.NO_EVENT: "this kernel or machine has no such event; nothing to be done here",
     Reason.NO_KPROBES: "use a kernel with CONFIG_KPROBES and CONFIG_NUMA_BALANCING; every distribution's has both",
+    Reason.NO_BTF: "use a kernel with CONFIG_DEBUG_INFO_BTF; every distribution's has it",
     Reason.NO_PERMISSION: "run as root, or with the capabilities BPF and PERFMON (before Linux 5.8: SYS_ADMIN)",
     Reason.FORBIDDEN: "the capabilities are there, so look for a seccomp profile, a security module or kernel lockdown",
     Reason.NO_MEMORY: "give the agent's cgroup more memory, or ask for smaller maps",

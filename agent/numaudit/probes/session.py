@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import cgroup
+from numaudit.kernel import bpf, cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time, first_touch, hint_faults, loader, migrations, page_alloc, reasons
 from numaudit.probes.cpu_time import CpuTime, CpuTimeByNode
@@ -40,6 +40,8 @@ class Session:
     first_touch: FirstTouch | Refusal
     last_reads: dict[str, AnyRead] = field(default_factory=dict)
     """What each probe counted when it was last read, by its name; one that rests is not in it."""
+    programs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Descriptors of the BPF programs of each probe that runs, by its name. They are the probe's."""
 
     @classmethod
     def open(
@@ -71,13 +73,19 @@ class Session:
             except Refusal as error:
                 outcomes[probe.NAME] = error
         outcomes |= loader.load(requests, deadline=deadline, pythons=pythons).outcomes
-        return cls(
+        started = cls(
             _start(PageAlloc, host, outcomes[page_alloc.NAME]),
             _start(CpuTime, host, outcomes[cpu_time.NAME]),
             _start(HintFaults, host, outcomes[hint_faults.NAME]),
             _start(Migrations, host, outcomes[migrations.NAME]),
             _open_first_touch(host) if first_touch.NAME in probes else _not_asked_for(),
         )
+        programs = {
+            name: tuple(outcome.programs.values())
+            for name, outcome in outcomes.items()
+            if isinstance(outcome, LoadedProbe) and not isinstance(started.outcomes[name], Refusal)
+        }
+        return replace(started, programs=programs)
 
     @classmethod
     def refused(cls, refusal: Refusal) -> Self:
@@ -119,6 +127,17 @@ class Session:
     def read_first_touch(self) -> FirstTouchByNode:
         """Raises Refusal when the probe does not run, OSError and ParseError when its rings cannot be read."""
         return self._remember(first_touch.NAME, _running(self.first_touch).read())
+
+    def read_runs(self) -> dict[str, tuple[int, float]]:
+        """Probe's name -> runs of its programs and their seconds, by the kernel's account. Raises OSError.
+
+        The kernel keeps account only while kernel.bpf_stats_enabled is 1.
+        """
+        found = {}
+        for name, programs in self.programs.items():
+            infos = [bpf.read_program_info(program) for program in programs]
+            found[name] = sum(one.run_count for one in infos), sum(one.run_time_ns for one in infos) / 1e9
+        return found
 
     def let_rest(self, name: str, rests: bool) -> None:
         """Take a probe off its hook, or put it back. What cannot rest, or does not run, is left as it is.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.agent import Observer
-from numaudit.collectors.overhead import Calibration, Keeper
+from numaudit.collectors.overhead import Keeper
 from numaudit.evaluation.access import accesses
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
@@ -447,7 +447,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
 def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_rest(
     session: Session, observer: Observer
 ) -> None:
-    keeper = Keeper(session, 1e-12, Calibration(None, None), observer.inventory)
+    keeper = Keeper(session, 1e-12, {}, observer.inventory)
     with cgroup("numaudit-lab/costly", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
         running.order("touch")
         steps: list[tuple[str, ...]] = []
