@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from numaudit.errors import InputError
+from numaudit.errors import InputError, NumauditError
 from numaudit.memorymanager.admission_error import AdmissionError
 from numaudit.memorymanager.questions import (
     allocate_memory,
@@ -162,12 +166,14 @@ def test_a_captured_state_comes_out_as_it_went_in() -> None:
         (lambda: initial_state({0: {"cpu": 1}}), "machine.0: 'cpu' is neither memory nor hugepages-<size>"),
         (lambda: initial_state({0: {"hugepages-2Mi": 3}}), "no whole number of these pages"),
         (lambda: initial_state({0: {"memory": "x"}}), "machine.0.memory: not a quantity"),
-        (lambda: merge_hints([{"m": [{"mask": 1}]}], "restricted", [0]), "hint: must be {'nodes': "),
-        (lambda: merge_hints([{"m": [{"nodes": [-1]}]}], "restricted", [0]), "hint.nodes: node -1 is not in"),
+        (lambda: merge_hints([{"m": [{"mask": 1}]}], "restricted", [0]), "answers.0.m: must be {'nodes': "),
+        (lambda: merge_hints([{"m": [{"nodes": [-1]}]}], "restricted", [0]), "answers.0.m.nodes: not a NUMA node: -1"),
         (lambda: merge_hints([], "strict", [0]), 'unknown policy: "strict"'),
         (lambda: memory_hints(THREE, pod("1Gi"), "app", reusable={"x": {}}), "reusable: not a list of nodes"),
         (lambda: take_cpus({0: [0, 0, 0]}, "0", 1), "cpus.0: must be "),
         (lambda: take_cpus({0: [0, 0, 0, 0]}, "a", 1), "available: not a list of CPUs"),
+        (lambda: take_cpus({0: [0, 0, 0, 0]}, "0", -1), "count: must be a whole number from 0 on, not -1"),
+        (lambda: merge_hints([], "none", [2000]), "nodes: node 2000 is not in"),
         (lambda: memory_hints(THREE, pod("1Gi"), "app", version="1.28", gates={"PodLevelResources": True}), "1.28"),
     ],
 )
@@ -175,3 +181,87 @@ def test_another_form_is_refused_with_its_place(ask: Callable[[], object], messa
     with pytest.raises(InputError) as refused:
         ask()
     assert message in str(refused.value)
+
+
+CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
+    "initial_state": (initial_state, {"machine": {0: {"memory": "4Gi"}}, "reserved": {0: {"memory": "1Gi"}}}),
+    "memory_hints": (
+        memory_hints,
+        {
+            "state": THREE,
+            "pod": pod("1Gi", init="2Gi"),
+            "container": "app",
+            "reusable": {"0": {"memory": "1Gi"}},
+            "version": "1.36",
+            "gates": {"PodLevelResources": True},
+        },
+    ),
+    "merge_hints": (
+        merge_hints,
+        {
+            "answers": [None, {}, {"memory": [on(0, 1)], "cpu": None}],
+            "policy": "restricted",
+            "nodes": [0, 1],
+            "options": {"prefer-closest-numa-nodes": "true"},
+            "distances": {0: {0: 10, 1: 21}, 1: {0: 21, 1: 10}},
+            "version": "1.36",
+        },
+    ),
+    "allocate_memory": (
+        allocate_memory,
+        {"state": THREE, "pod": pod("1Gi"), "container": "app", "hint": on(0), "reusable": None, "version": "1.36"},
+    ),
+    "remove_memory": (remove_memory, {"state": THREE, "pod_uid": "u", "container": "app"}),
+    "restart_error": (restart_error, {"state": THREE, "initial": THREE, "version": "1.36", "gates": {}}),
+    "take_cpus": (
+        take_cpus,
+        {"cpus": {0: [0, 0, 0, 0], 1: [0, 0, 1, 0]}, "available": "0-1", "count": 1, "options": {}, "version": "1.36"},
+    ),
+}
+ODD: tuple[object, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    float("nan"),
+    2**70,
+    "",
+    "x",
+    "-1Gi",
+    "9" * 5000,
+    b"x",
+    [],
+    ["a"],
+    [99],
+    {},
+    {"a": 1},
+    {0: 1},
+)
+
+
+def _places(value: object) -> Iterator[list[Any]]:
+    yield []
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in below:
+        yield from ([key, *place] for place in _places(inner))
+
+
+@pytest.mark.parametrize("question", CALLS)
+def test_the_values_of_a_question_that_are_to_be_damaged_are_right(question: str) -> None:
+    ask, values = CALLS[question]
+    ask(**values)
+
+
+@pytest.mark.parametrize("question", CALLS)
+@given(data=st.data())
+def test_any_odd_value_in_any_place_of_a_question_is_taken_or_refused(question: str, data: st.DataObject) -> None:
+    ask, values = CALLS[question]
+    damaged: Any = copy.deepcopy(values)
+    *above, last = data.draw(st.sampled_from([place for place in _places(values) if place]))
+    holder = damaged
+    for key in above:
+        holder = holder[key]
+    holder[last] = data.draw(st.sampled_from(ODD))
+    with contextlib.suppress(NumauditError):
+        ask(**damaged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from numaudit.errors import InputError, ParseError
 from numaudit.topology.quantity import Quantity
@@ -24,14 +25,19 @@ def read_quantity(value: object, where: str) -> Quantity:
     return quantity
 
 
-def read_mapping(value: object, where: str) -> Mapping[str, object]:
-    """A mapping with text keys. Raises InputError that says where."""
+def read_any_mapping(value: object, where: str) -> Mapping[object, object]:
+    """A mapping. Raises InputError that says where."""
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: must be a mapping, not {_kind(value)}")
-    for key in value:
+    return value
+
+
+def read_mapping(value: object, where: str) -> Mapping[str, object]:
+    """A mapping with text keys. Raises InputError that says where."""
+    for key in read_any_mapping(value, where):
         if not isinstance(key, str):
             raise InputError(f"{where}: field names must be text, not {key!r}")
-    return value
+    return cast("Mapping[str, object]", value)
 
 
 def read_sequence(value: object, where: str) -> Sequence[object]:
