@@ -20,6 +20,7 @@ from numaudit.collectors.mappings import ProcessMappings
 from numaudit.collectors.migrations import KernelBalancing, Migrations
 from numaudit.collectors.node import Nodes
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.probe_accounts import ProbeAccounts
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.containers.kubelet import Access
@@ -37,6 +38,7 @@ from numaudit.snapshot import (
     Mappings,
     Migrated,
     NodeMemory,
+    ProbeAccount,
     Resident,
     Sampled,
     Snapshot,
@@ -53,6 +55,7 @@ _NO_ALLOCATION: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | Non
 _NO_HINT_FAULTS: Mapping[ContainerId, Sampled] | None = None
 _NO_FIRST_TOUCH: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
 _NO_MIGRATIONS: Mapping[ContainerId, Migrated] | None = None
+_NO_PROBES: dict[str, ProbeAccount] = {}
 _NO_BALANCING: Balancing | None = None
 _ROOM_FOR_CGROUPS = 1024
 """BPF maps have room for twice the cgroups that are there, and for this many at least."""
@@ -114,6 +117,7 @@ class Observer:
         balancing = run("numa_balancing", partial(kernels_own.collect, census), _NO_BALANCING)
         cpu_seconds, allocated = _NO_CPU_TIME, _NO_ALLOCATION
         hint_faults, migrated, first_touch = _NO_HINT_FAULTS, _NO_MIGRATIONS, _NO_FIRST_TOUCH
+        probes = _NO_PROBES
         if session is not None:
             cpu_seconds = run("cpu_time", CpuTime(session, self.hierarchies, self.owners).collect, _NO_CPU_TIME)
             allocation = Allocation(session, self.hierarchies, self.owners)
@@ -125,6 +129,7 @@ class Observer:
                 first_touch = run("first_touch", touching.collect, _NO_FIRST_TOUCH)
             migrations = Migrations(session, self.reader, self.owners)
             migrated = run("migrations", migrations.collect, _NO_MIGRATIONS)
+            probes = run("bpf account", ProbeAccounts(self.host, session).collect, _NO_PROBES)
         mappings: dict[ContainerId, Mappings] = {}
         if mappings_budget is not None:
             mappings, hugetlb = self._mappings(run, census, resident, mappings_budget)
@@ -145,6 +150,7 @@ class Observer:
             allocated_bytes=allocated,
             hint_faults=hint_faults,
             migrated=migrated,
+            probes=probes,
             first_touch=first_touch,
             balancing=balancing,
             intent=None if intended is None else intended.intent,

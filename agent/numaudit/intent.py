@@ -13,6 +13,7 @@ from typing import Literal
 from numaudit.memorymanager.hints import ProviderHints, TopologyHint
 from numaudit.memorymanager.pod import Pod, QosClass
 from numaudit.memorymanager.restart import Answer
+from numaudit.memorymanager.room import Room
 from numaudit.memorymanager.state import MachineState
 from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -267,6 +268,8 @@ class Intent:
     never add both."""
     machine: MachineState | None = None
     """The Memory Manager's memory map of the nodes."""
+    room: Room | None = None
+    """What the map leaves to new containers; None = there is no map."""
     shared_cpus: CpuSet | None = None
     """The CPU Manager's default set. None also when its policy is none."""
     hints: tuple[HintRecord, ...] = ()

@@ -24,7 +24,7 @@ from numaudit.containers.podresources import PodResources
 from numaudit.containers.pods import PodList, PodReader
 from numaudit.containers.promises import Checkpoints, by_container
 from numaudit.containers.restart_safety import RestartSafety
-from numaudit.errors import ParseError, Unavailable
+from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import Intent, KubeletConfig, SourceName, SourceState
 from numaudit.kernel import state_files
 from numaudit.kernel.host import Host
@@ -32,6 +32,7 @@ from numaudit.memorymanager.checkpoint import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint
 from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
 from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
+from numaudit.memorymanager.room import Room, room_of
 from numaudit.snapshot import Container
 
 SELDOM = 60.0
@@ -75,6 +76,7 @@ class KubeletIntent:
     _next_search: float = 0.0
     _misread: int = 0
     _by_container: tuple[_Good, tuple[bool, bool, bool], Checkpoints] | None = None
+    _room: tuple[MemoryCheckpoint, str | None, Room | None] | None = None
     _seen: tuple[object, ...] = ()
     _joined: tuple[tuple[object, ...], tuple[Container, ...], Joined] | None = None
 
@@ -167,6 +169,7 @@ class KubeletIntent:
             pods=pods,
             pod_promises=checkpoints.pods,
             machine=None if memory is None else memory.machine,
+            room=self._room_of(memory, config.topology_manager_policy),
             shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
             hints=joined.hints,
             rejections=join.rejections(pods, self._admissions.rejections),
@@ -180,6 +183,18 @@ class KubeletIntent:
             conflicts=joined.conflicts,
             sources=self._sources(),
         )
+
+    def _room_of(self, memory: MemoryCheckpoint | None, policy: str | None) -> Room | None:
+        """Computed again only when the checkpoint or the policy changed: eight nodes have 255 sets to try."""
+        if memory is None or not memory.machine:
+            return None
+        if self._room is None or self._room[0] is not memory or self._room[1] != policy:
+            try:
+                room = room_of(memory.machine, policy)
+            except InputError:  # a node without any memory; `state verify` tells of it
+                room = None
+            self._room = memory, policy, room
+        return self._room[2]
 
     def _denials(self) -> Mapping[str, int] | None:
         """What the log tells since the kubelet's start, if its counters, read before, are of the same run."""

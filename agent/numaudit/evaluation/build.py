@@ -10,7 +10,9 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.container_reports import ContainerReports, hint_outcome_report, names_by_container
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.hint_outcomes import outcomes
+from numaudit.evaluation.memory_manager_report import memory_manager_report
 from numaudit.evaluation.node_reports import by_node, node_report, residuals
+from numaudit.evaluation.probe_report import probe_reports
 from numaudit.evaluation.report import (
     CheckpointFindingReport,
     CheckpointReport,
@@ -59,8 +61,10 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         rejections=tuple(hint_outcome_report(one) for one in hint_outcomes if one.container is None),
         kubelet=None if intent is None else _kubelet(intent),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
+        memory_manager=memory_manager_report(intent),
         numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
         overhead=overhead_report(snapshot),
+        probes=probe_reports(snapshot),
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
     )

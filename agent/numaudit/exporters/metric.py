@@ -15,6 +15,8 @@ Number = int | float
 Values = Iterable[tuple[tuple[str, ...], Number]]
 """Label values (in the order of the row's labels) and the number."""
 Since = Literal["container", "boot", "agent"]
+_SUBJECTS = ("memory_manager",)
+"""Subjects of more than one word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Metric(Generic[Subject]):
         name = self.name.removesuffix("_total")
         # A ratio may have a sibling in bytes, from which only its suffix tells it apart.
         name = name if self.unit in ("", "ratio") else name.removesuffix(f"_{self.unit}")
-        subject, _, rest = name.partition("_")
+        subject = next((one for one in _SUBJECTS if name.startswith(one)), name.partition("_")[0])
+        rest = name.removeprefix(subject).removeprefix("_")
         return f"numaudit.{subject}.{rest}" if rest else f"numaudit.{subject}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from numaudit.evaluation.report import ContainerReport
-from numaudit.exporters import values
+from numaudit.exporters import own_values, values
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import IDENTITY, Label, Metric, one
 from numaudit.snapshot import RESIDENT_TYPES
@@ -49,7 +49,12 @@ LABELS = {
     "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, hint_faults, migrations, first_touch"),
     "collector": Label("numaudit.collector", "Which question was asked"),
     "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
-    "reason": Label("numaudit.reason", "Why"),
+    "reason": Label(
+        "numaudit.reason", "Why. Of lost events: map-full, busy (another BPF program ran), ring-full, no-address"
+    ),
+    "state": Label("numaudit.memory.state", "total, system_reserved, allocatable, reserved or free"),
+    "group": Label("numaudit.numa.group", "Nodes of an assignment, such as 0-1"),
+    "width": Label("numaudit.numa.width", "Number of nodes", integer=True),
     "version": Label("numaudit.version", "numaudit's version"),
     "python": Label("numaudit.python.version", "The interpreter's version"),
     "path": Label("url.path", "A known path, or `other`"),
@@ -154,6 +159,24 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         values.state_problems,
     ),
     Metric(
+        "memory_manager_bytes", "bytes", "The Memory Manager's memory map, as its checkpoint has it.",
+        ("numa_node", "type", "state"), own_values.manager_bytes,
+    ),
+    Metric(
+        "memory_manager_group", "", "1 for the nodes of the assignments that are on a node; absent = there are none.",
+        ("numa_node", "group"), own_values.manager_groups,
+    ),
+    Metric(
+        "memory_manager_admissible_bytes", "bytes",
+        "Largest request for memory that would be admitted on so many nodes now; CPUs and devices may allow less.",
+        ("width",), own_values.admissible,
+    ),
+    Metric(
+        "memory_manager_stranded_bytes", "bytes",
+        "Memory that is free, but for no container of one node, since the node is in a group of several.",
+        ("numa_node",), own_values.stranded,
+    ),
+    Metric(
         "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup.",
         ("numa_node", "type"), values.node_memory,
     ),
@@ -208,6 +231,19 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "bpf_estimated_seconds_total", "seconds", "CPU time that a probe has taken, by estimate.", ("probe",),
         lambda tick: [((of.probe,), of.seconds) for of in values.overheads(tick)], since="agent",
+    ),
+    Metric(
+        "bpf_runs_total", "", "Runs of a probe's programs; only while kernel.bpf_stats_enabled is 1.", ("probe",),
+        own_values.runs, since="agent",
+    ),
+    Metric(
+        "bpf_run_seconds_total", "seconds",
+        "CPU time of a probe's programs, by the kernel's own count; only while kernel.bpf_stats_enabled is 1.",
+        ("probe",), own_values.run_seconds, since="agent",
+    ),
+    Metric(
+        "lost_events_total", "", "Events that a probe did not count.", ("probe", "reason"),
+        own_values.lost_events, since="agent",
     ),
     Metric(
         "feature_enabled", "", "1 when this host lets the agent measure it, 0 when not.",

@@ -123,6 +123,22 @@ def fewest_nodes(machine: MachineState, requests: Requests) -> int | None:
     return None
 
 
+def largest_by_size(machine: MachineState, resource: str) -> dict[int, tuple[int, int]]:
+    """Number of nodes -> the largest request that a set of so many can take now, and could when empty; 0 = none.
+
+    Raises as `calculate_hints`.
+    """
+    _check_resources(machine, {resource: 0})
+    candidates, groups, grouped = _candidates(_nodes(machine)), _groups(machine), _grouped(machine)
+    free, capacity = (_sums(candidates, machine, resource, column, {}) for column in ("free", "allocatable"))
+    largest: dict[int, tuple[int, int]] = {}
+    for one, now, empty in zip(candidates, free, capacity, strict=True):
+        is_open = _rule_against(one, groups, grouped) is None
+        most_now, most_empty = largest.get(one.size, (0, 0))
+        largest[one.size] = max(most_now, min(now, empty) if is_open else 0), max(most_empty, empty)
+    return largest
+
+
 def find_best_hint(hints: Iterable[TopologyHint]) -> TopologyHint:
     """The narrowest preferred hint, else the narrowest. Raises InputError when there is none."""
     best: TopologyHint | None = None
@@ -157,8 +173,7 @@ def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> t
         handed_on = {mask: left[name] for mask, left in reusable.items() if name in left}
         could_hold = _reach(could_hold, _sums(candidates, machine, name, "allocatable", {}), asked)
         have_free = _reach(have_free, _sums(candidates, machine, name, "free", handed_on), asked)
-    grouped = NodeSet.from_ids(id_ for id_, node in machine.items() if len(node.cells or ()) > 1).mask
-    groups = _groups(machine)
+    groups, grouped = _groups(machine), _grouped(machine)
     fewest = len(machine)
     verdicts: list[Verdict] = []
     for candidate, can_hold, has_free in zip(candidates, could_hold, have_free, strict=True):
@@ -166,12 +181,8 @@ def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> t
             verdicts.append(Verdict.TOO_SMALL)
             continue
         fewest = min(fewest, candidate.size)
-        if candidate.size == 1 and candidate.mask.mask & grouped:
-            verdicts.append(Verdict.IN_A_GROUP)
-        elif _breaks(groups, candidate.mask.mask, candidate.size):
-            verdicts.append(Verdict.BREAKS_A_GROUP)
-        else:
-            verdicts.append(Verdict.KEPT if has_free else Verdict.NOT_FREE)
+        against = _rule_against(candidate, groups, grouped)
+        verdicts.append(against or (Verdict.KEPT if has_free else Verdict.NOT_FREE))
     return verdicts, fewest
 
 
@@ -201,6 +212,18 @@ def _conflicts(machine: MachineState, mask: NodeSet, verdict: Verdict) -> tuple[
             )
         )
     return ()
+
+
+def _rule_against(candidate: _Candidate, groups: Sequence[tuple[int, int]], grouped: int) -> Verdict | None:
+    """The group rule that the candidate breaks, if any; `grouped` is the bitmask of the nodes in groups."""
+    if candidate.size == 1 and candidate.mask.mask & grouped:
+        return Verdict.IN_A_GROUP
+    return Verdict.BREAKS_A_GROUP if _breaks(groups, candidate.mask.mask, candidate.size) else None
+
+
+def _grouped(machine: MachineState) -> int:
+    """The nodes that belong to a group of several, as a bitmask."""
+    return NodeSet.from_ids(id_ for id_, node in machine.items() if len(node.cells or ()) > 1).mask
 
 
 def _breaks(groups: Sequence[tuple[int, int]], mask: int, size: int) -> bool:

@@ -1,0 +1,48 @@
+"""How rows about the Memory Manager's memory map and about the probes find their label values and numbers."""
+
+from __future__ import annotations
+
+from numaudit.exporters.facts import Tick
+from numaudit.exporters.metric import Values
+
+_STATES = ("total", "system_reserved", "allocatable", "reserved", "free")
+
+
+def manager_bytes(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    for table in () if manager is None else manager.tables:
+        for state in _STATES:
+            yield (str(table.numa_node), table.type, state), getattr(table, state)
+
+
+def manager_groups(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    for node in () if manager is None else manager.nodes:
+        if node.group is not None:
+            yield (str(node.numa_node), node.group), 1
+
+
+def admissible(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    for one in () if manager is None else manager.admissible or ():
+        yield (str(one.nodes),), one.bytes
+
+
+def stranded(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    for node in () if manager is None else manager.nodes:
+        yield (str(node.numa_node),), node.stranded_bytes
+
+
+def lost_events(tick: Tick) -> Values:
+    for probe in tick.report.probes:
+        for reason, count in probe.lost.items():
+            yield (probe.probe, reason), count
+
+
+def runs(tick: Tick) -> Values:
+    return [((probe.probe,), probe.runs) for probe in tick.report.probes if probe.runs is not None]
+
+
+def run_seconds(tick: Tick) -> Values:
+    return [((probe.probe,), probe.run_seconds) for probe in tick.report.probes if probe.run_seconds is not None]
