@@ -95,6 +95,17 @@ def test_a_name_that_matches_nothing_is_refused(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.startswith("numaudit: no container matches 'nobody'; ")
 
 
+@pytest.mark.parametrize("name", ["gu-toobig-numanode", "default/gu-toobig-numanode"])
+def test_a_pod_that_was_refused_can_be_asked_for(capsys: pytest.CaptureFixture[str], fixtures: Path, name: str) -> None:
+    assert call(["report", name, "--root", str(fixtures / "kubernetes-four-nodes")]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    refused = [line for line in out.splitlines() if line.startswith("refused: ")]
+    assert refused == [
+        "refused: default/gu-toobig-numanode: rejected-affinity: Resources cannot be allocated with Topology locality"
+    ]
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["report", "--help"], ["capture", "-h"]])
 def test_help_goes_to_standard_output_and_is_fine(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert call(arguments) == 0

@@ -155,10 +155,13 @@ def _below(report: Report, ratio: float) -> bool:
 
 
 def narrow(report: Report, which: str | None) -> Report:
-    """The report of some containers only. Raises InputError when none matches."""
+    """The report of some containers only, or of a pod that was refused. Raises InputError when there is neither."""
     if which is None:
         return report
     found = tuple(one for one in report.containers if _matches(one, which))
+    refused = tuple(one for one in report.rejections if which in (one.pod, f"{one.namespace}/{one.pod}", one.pod_uid))
+    if refused and not found:
+        return replace(report, containers=(), rejections=refused)
     if not found:
         raise InputError(
             f"no container matches {which!r}; `numaudit report -o wide` lists all {len(report.containers)} of them"
