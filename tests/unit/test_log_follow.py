@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.containers import log_follow
-from numaudit.containers.kubelet_log import LONGEST_LINE
+from numaudit.containers.klog import LONGEST_LINE
 from numaudit.containers.log_follow import FileLog, JournalLog, Line
 from numaudit.errors import Unavailable
 

@@ -1,45 +1,25 @@
-"""The kubelet's log: what each line of an admission says. Pure: text in, events out.
-
-Both of klog's formats are read: text (`I1120 22:38:22.328746 341 scope_container.go:93] "TopologyHints" hints={...}`)
-and JSON (`--logging-format=json`). Node masks are integers, bit n = node n.
+"""What the kubelet's log says of admissions. Pure: text in, events out. Node masks are integers, bit n = node n.
 
 Sources: pkg/kubelet/cm/topologymanager/scope_{container,pod}.go, cpumanager/policy_static.go,
-memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go; k8s.io/klog/v2,
-k8s.io/component-base/logs/json.
+memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 
+from numaudit.containers import klog
+from numaudit.containers.klog import Fields, shown
 from numaudit.errors import ParseError
 from numaudit.memorymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
-LONGEST_LINE = 1 << 20
-"""Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
-
-_TEXT = re.compile(
-    r"(?:[^\"]{0,200}?\bkubelet\[\d+\]: )?"  # as syslog writes it
-    r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) +\d+ [^\]\s]+\] "
-    r"(?P<message>\"(?:[^\"\\]|\\.)*\")(?P<fields>.*)",
-    re.ASCII | re.DOTALL,
-)
-_KEY = re.compile(r" +([A-Za-z_][\w.-]*)=", re.ASCII)
-_QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-_BARE = re.compile(r"[^ ]*")
-_ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
-_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _POD = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})", re.ASCII)
 _CPUS = re.compile(r"([0-9,-]*)(?: aligned=<.*>)?", re.ASCII)
-_JSON = json.JSONDecoder()
-
-Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,95 +158,16 @@ Event = (
 def parse(line: str, *, until: datetime, at: float | None = None) -> Event | None:
     """What a line says; None for one that says nothing of an admission.
 
-    `at` (seconds since the epoch) is better known to the journal than to klog's text, which has no
-    year and no zone: there the latest year is taken that does not end up a day after `until`, in
-    its zone. Raises ParseError when the message is a known one and its fields are not.
+    `at` and `until` are those of `klog.parse`. Raises ParseError when the message is a known one and its
+    fields are not.
     """
-    if len(line) > LONGEST_LINE:
-        return None
-    if line.startswith("{"):
-        return _parse_json(line, at)
-    match = _TEXT.match(line)
-    if match is None:
-        return None
-    build = _EVENTS.get(_unquote(match["message"]))
-    if build is None:
-        return None
-    when = _time(match, until) if at is None else at
-    return build(when, _fields(match["fields"]))
+    entry = klog.parse(line, known=_EVENTS, until=until, at=at)
+    return None if entry is None else _EVENTS[entry.message](entry.at, entry.fields)
 
 
 def in_utc(line: str, event: Event) -> str:
     """The line that gave this event, with klog's time in UTC, as a captured log has it."""
-    match = _TEXT.match(line)
-    if match is None or event.at is None:
-        return line
-    when = datetime.fromtimestamp(event.at, UTC)
-    return f"{line[: match.start('month')]}{when:%m%d %H:%M:%S.%f}{line[match.end('time') :]}"
-
-
-def _parse_json(line: str, at: float | None) -> Event | None:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    message = fields.get("msg") if isinstance(fields, dict) else None
-    build = _EVENTS.get(message) if isinstance(message, str) else None
-    if build is None:
-        return None
-    ts = fields.get("ts")
-    if at is None and isinstance(ts, int | float) and 0 < ts < 1e14:
-        at = ts / 1000 if ts > 1e11 else float(ts)
-    return build(at, fields)
-
-
-def _time(match: re.Match[str], until: datetime) -> float | None:
-    for year in range(until.year + 1, until.year - 9, -1):  # a leap day may be eight years ago
-        text = f"{year}-{match['month']}-{match['day']}T{match['time']}"
-        try:
-            when = datetime.fromisoformat(text).replace(tzinfo=until.tzinfo)
-        except ValueError:
-            continue
-        if when <= until + timedelta(days=1):
-            return when.timestamp()
-    return None
-
-
-def _fields(text: str) -> Fields:
-    """The `key=value` pairs. Strings are quoted as Go does, other values are JSON or plain words."""
-    fields: dict[str, object] = {}
-    at = 0
-    while match := _KEY.match(text, at):
-        at = match.end()
-        if quoted := _QUOTED.match(text, at):
-            value: object = _unquote(quoted[0])
-            at = quoted.end()
-        elif text.startswith(("{", "["), at):
-            try:
-                value, at = _JSON.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                raise ParseError(f"the value of {match[1]} is no JSON: {text[at : at + 60]!r}") from None
-        else:
-            bare = _BARE.match(text, at)
-            value = None if bare is None or bare[0] == "null" else bare[0]
-            at = at if bare is None else bare.end()
-        fields[match[1]] = value
-    if text[at:].strip():
-        raise ParseError(f"expected key=value: {text[at : at + 60]!r}")
-    return fields
-
-
-def _unquote(quoted: str) -> str:
-    """A Go string literal (strconv.Quote) without its quotes."""
-    return quoted[1:-1] if "\\" not in quoted else _ESCAPE.sub(_unescape, quoted[1:-1])
-
-
-def _unescape(match: re.Match[str]) -> str:
-    code = match[1]
-    if len(code) == 1:
-        return _ESCAPES.get(code, code)
-    number = int(code[1:], 16)
-    return chr(number) if number < 0x110000 else "\ufffd"
+    return line if event.at is None else klog.in_utc(line, event.at)
 
 
 def _subject(fields: Fields) -> Subject:
@@ -275,7 +176,7 @@ def _subject(fields: Fields) -> Subject:
         pod = f"{pod.get('namespace')}/{pod.get('name')}"
     match = _POD.fullmatch(pod) if isinstance(pod, str) else None
     if match is None:
-        raise ParseError(f"pod: expected namespace/name, found {_shown(pod)}")
+        raise ParseError(f"pod: expected namespace/name, found {shown(pod)}")
     container, uid = (None if fields.get(key) is None else _text(fields, key) for key in ("containerName", "podUID"))
     return Subject(match[1], match[2], container, uid)
 
@@ -283,7 +184,7 @@ def _subject(fields: Fields) -> Subject:
 def _text(fields: Fields, key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str):
-        raise ParseError(f"{key}: expected a text, found {_shown(value)}")
+        raise ParseError(f"{key}: expected a text, found {shown(value)}")
     return value
 
 
@@ -291,7 +192,7 @@ def _provider(value: object) -> ProviderHints:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise ParseError(f"hints: expected an object, found {_shown(value)}")
+        raise ParseError(f"hints: expected an object, found {shown(value)}")
     return {resource: _hints(hints) for resource, hints in value.items()}
 
 
@@ -299,18 +200,18 @@ def _hints(value: object) -> tuple[TopologyHint, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise ParseError(f"hints: expected a list, found {_shown(value)}")
+        raise ParseError(f"hints: expected a list, found {shown(value)}")
     return tuple([_hint(one) for one in value])
 
 
 def _hint(value: object) -> TopologyHint:
     if not isinstance(value, dict):
-        raise ParseError(f"a hint: expected an object, found {_shown(value)}")
+        raise ParseError(f"a hint: expected an object, found {shown(value)}")
     mask, preferred = value.get("NUMANodeAffinity"), value.get("Preferred")
     if not isinstance(preferred, bool):
-        raise ParseError(f"Preferred: expected true or false, found {_shown(preferred)}")
+        raise ParseError(f"Preferred: expected true or false, found {shown(preferred)}")
     if mask is not None and (type(mask) is not int or not 0 <= mask < 1 << 64):
-        raise ParseError(f"NUMANodeAffinity: expected a mask of 64 bits, found {_shown(mask)}")
+        raise ParseError(f"NUMANodeAffinity: expected a mask of 64 bits, found {shown(mask)}")
     return _interned(mask, preferred)
 
 
@@ -332,7 +233,7 @@ def _allocate_cpus(at: float | None, fields: Fields) -> Event:
         return Allocating(at, _subject(fields))
     match = _CPUS.fullmatch(_text(fields, "result"))
     if match is None:
-        raise ParseError(f"result: expected a list of CPUs, found {_shown(fields['result'])}")
+        raise ParseError(f"result: expected a list of CPUs, found {shown(fields['result'])}")
     return Cpus(at, _subject(fields), CpuSet.parse(match[1]))
 
 
@@ -341,7 +242,7 @@ def _memory_affinity(at: float | None, fields: Fields) -> Event:
     if nodes is None:
         return MemoryNodes(at, _subject(fields), NodeSet())
     if not isinstance(nodes, dict) or not all(node.isascii() and node.isdigit() and len(node) < 5 for node in nodes):
-        raise ParseError(f"numaNodes: expected node ids as keys, found {_shown(nodes)}")
+        raise ParseError(f"numaNodes: expected node ids as keys, found {shown(nodes)}")
     try:
         return MemoryNodes(at, _subject(fields), NodeSet.from_ids(map(int, nodes)))
     except ValueError as error:
@@ -372,8 +273,3 @@ _EVENTS: Mapping[str, Callable[[float | None, Fields], Event]] = {
     "Kubelet version": lambda at, f: Version(at, _text(f, "kubeletVersion")),
     "Failed to start ContainerManager": lambda at, f: StartRefused(at, _text(f, "err")),
 }
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import BinaryIO, Protocol
 
-from numaudit.containers.kubelet_log import LONGEST_LINE
+from numaudit.containers.klog import LONGEST_LINE
 from numaudit.errors import Unavailable
 
 AT_ONCE = 8 << 20

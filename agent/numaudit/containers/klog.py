@@ -1,0 +1,144 @@
+"""A line of a log that klog wrote, in either format: time, message and fields. Pure.
+
+Text: `I1120 22:38:22.328746 341 scope_container.go:93] "TopologyHints" hints={...} pod="ns/name"`.
+JSON (`--logging-format=json`): `{"ts":1763678302328.7,"msg":"TopologyHints","hints":{...},"pod":{...}}`.
+
+Sources: k8s.io/klog/v2, k8s.io/component-base/logs/json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from numaudit.errors import ParseError
+
+LONGEST_LINE = 1 << 20
+"""Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
+
+_TEXT = re.compile(
+    r"(?:[^\"]{0,200}?\bkubelet\[\d+\]: )?"  # as syslog writes it
+    r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) +\d+ [^\]\s]+\] "
+    r"(?P<message>\"(?:[^\"\\]|\\.)*\")(?P<fields>.*)",
+    re.ASCII | re.DOTALL,
+)
+_KEY = re.compile(r" +([A-Za-z_][\w.-]*)=", re.ASCII)
+_QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_BARE = re.compile(r"[^ ]*")
+_ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_JSON = json.JSONDecoder()
+
+Fields = Mapping[str, object]
+"""Texts, values as JSON has them, and words without quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line that was understood."""
+
+    at: float | None
+    """Seconds since the epoch; None = not known."""
+    message: str
+    fields: Fields
+
+
+def parse(line: str, *, known: Container[str], until: datetime, at: float | None = None) -> Line | None:
+    """The line; None where it is none of klog's, or its message is none of those `known`.
+
+    `at` is better known to the journal than to klog's text, which has no year and no zone: there the
+    latest year is taken that does not end up a day after `until`, in its zone. Raises ParseError when
+    the message is known and the fields cannot be read.
+    """
+    if len(line) > LONGEST_LINE:
+        return None
+    if line.startswith("{"):
+        return _parse_json(line, known, at)
+    match = _TEXT.match(line)
+    if match is None:
+        return None
+    message = _unquote(match["message"])
+    if message not in known:
+        return None
+    return Line(_time(match, until) if at is None else at, message, _fields(match["fields"]))
+
+
+def in_utc(line: str, at: float) -> str:
+    """The line with the time of its text in UTC; one of another format stays as it is."""
+    match = _TEXT.match(line)
+    if match is None:
+        return line
+    when = datetime.fromtimestamp(at, UTC)
+    return f"{line[: match.start('month')]}{when:%m%d %H:%M:%S.%f}{line[match.end('time') :]}"
+
+
+def shown(value: object) -> str:
+    """A value in an error, shortened."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _parse_json(line: str, known: Container[str], at: float | None) -> Line | None:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    message = fields.get("msg") if isinstance(fields, dict) else None
+    if not isinstance(message, str) or message not in known:
+        return None
+    ts = fields.get("ts")
+    if at is None and isinstance(ts, int | float) and 0 < ts < 1e14:
+        at = ts / 1000 if ts > 1e11 else float(ts)
+    return Line(at, message, fields)
+
+
+def _time(match: re.Match[str], until: datetime) -> float | None:
+    for year in range(until.year + 1, until.year - 9, -1):  # a leap day may be eight years ago
+        text = f"{year}-{match['month']}-{match['day']}T{match['time']}"
+        try:
+            when = datetime.fromisoformat(text).replace(tzinfo=until.tzinfo)
+        except ValueError:
+            continue
+        if when <= until + timedelta(days=1):
+            return when.timestamp()
+    return None
+
+
+def _fields(text: str) -> Fields:
+    """The `key=value` pairs. Strings are quoted as Go does, other values are JSON or plain words."""
+    fields: dict[str, object] = {}
+    at = 0
+    while match := _KEY.match(text, at):
+        at = match.end()
+        if quoted := _QUOTED.match(text, at):
+            value: object = _unquote(quoted[0])
+            at = quoted.end()
+        elif text.startswith(("{", "["), at):
+            try:
+                value, at = _JSON.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                raise ParseError(f"the value of {match[1]} is no JSON: {text[at : at + 60]!r}") from None
+        else:
+            bare = _BARE.match(text, at)
+            value = None if bare is None or bare[0] == "null" else bare[0]
+            at = at if bare is None else bare.end()
+        fields[match[1]] = value
+    if text[at:].strip():
+        raise ParseError(f"expected key=value: {text[at : at + 60]!r}")
+    return fields
+
+
+def _unquote(quoted: str) -> str:
+    """A Go string literal (strconv.Quote) without its quotes."""
+    return quoted[1:-1] if "\\" not in quoted else _ESCAPE.sub(_unescape, quoted[1:-1])
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) == 1:
+        return _ESCAPES.get(code, code)
+    number = int(code[1:], 16)
+    return chr(number) if number < 0x110000 else "\ufffd"
