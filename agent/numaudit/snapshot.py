@@ -73,8 +73,9 @@ class Resident(Struct, frozen=True, dict=True):
         sums: dict[int, int] = {}
         for kind in types:
             by_node: BytesByNode | None = getattr(self, kind)
-            for node, size in (by_node or {}).items():
-                sums[node] = sums.get(node, 0) + size
+            if by_node:
+                for node, size in by_node.items():
+                    sums[node] = sums.get(node, 0) + size
         return sums
 
     @cached_property

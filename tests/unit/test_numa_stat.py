@@ -154,17 +154,25 @@ _same_kernel = st.permutations(["anon", "file", "shmem", "anon_thp", "total"]).f
 def test_texts_of_one_layout_and_any_others_between_them_are_read_alike(
     alike: list[str], others: list[str], random: Random
 ) -> None:
-    wanted, rows = ("anon", "file", "total"), Rows((), ("anon", "file", "total"))
+    known = Rows((), ("anon", "file"), ("total", "shmem"))
     texts = [*alike, *others]
     random.shuffle(texts)
     for text in texts:
         try:
-            expected = parse(text, wanted)
+            expected = Rows((), ("anon", "file"), ("total", "shmem")).read(text.encode())
         except ParseError:
             with pytest.raises(ParseError):
-                rows.read(text.encode())
+                known.read(text.encode())
         else:
-            assert rows.read(text.encode()) == expected
+            assert known.read(text.encode()) == expected
+            assert {row: expected[row] for row in expected if row != "sum"} == parse(text, ("anon", "file"))
+
+
+def test_rows_that_are_to_be_added_up_are_added_by_node_at_every_read() -> None:
+    rows = Rows(("anon",), (), ("slab", "stack"))
+    for more in (0, 5):
+        text = f"stack N0={1 + more} N2=2\nanon N0=7 N2=0\nslab N0=10 N2=20\n".encode()
+        assert rows.read(text) == {"anon": {0: 7, 2: 0}, "sum": {0: 11 + more, 2: 22}}
 
 
 @pytest.mark.parametrize(

@@ -52,5 +52,6 @@ def command(
     )
     limit_of_overhead = loaded.settings.overhead.max_cpu_percent / 100
     keeper = Keeper(session, limit_of_overhead, calibrate(session), observer.inventory)
+    memory.search_cycles_rarely()
     with closing(keeper):
         loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ), keeper=keeper).run()

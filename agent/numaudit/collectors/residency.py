@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from numaudit.collectors.base import Skipped
 from numaudit.containers.inventory import Census
@@ -58,15 +59,19 @@ class Residency:
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
     """What the parts do not hold. Counters are read one after the other, so a difference may dip below 0."""
-    return Resident(
-        **{kind: _less(getattr(whole, kind), [getattr(part, kind) for part in parts]) for kind in RESIDENT_TYPES}
-    )
+    return Resident(*[_less(column, columns) for column, *columns in zip(*map(_columns, (whole, *parts)), strict=True)])
 
 
-def _less(whole: BytesByNode | None, parts: Sequence[BytesByNode | None]) -> BytesByNode | None:
+_columns = attrgetter(*RESIDENT_TYPES)
+"""In the order of Resident's fields."""
+
+
+def _less(whole: BytesByNode | None, parts: Iterable[BytesByNode | None]) -> BytesByNode | None:
     if whole is None:
         return None
-    return {
-        node: max(0, size - sum(part.get(node, 0) for part in parts if part is not None))
-        for node, size in whole.items()
-    }
+    left = dict(whole)
+    for part in filter(None, parts):
+        for node, size in part.items():
+            if node in left:
+                left[node] -= size
+    return {node: max(0, size) for node, size in left.items()}

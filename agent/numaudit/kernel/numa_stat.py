@@ -6,9 +6,10 @@ Source: the kernel's mm/memcontrol.c, mm/memcontrol-v1.c, mm/hugetlb_cgroup.c.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from numaudit.errors import ParseError
@@ -28,6 +29,8 @@ class Rows:
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    summed: tuple[str, ...] = ()
+    """Optional rows of which only the sum is wanted; it goes by the name `sum`."""
     _layout: _Layout | None = None
 
     def read(self, text: bytes) -> Mapping[str, BytesByNode]:
@@ -36,46 +39,67 @@ class Rows:
         match = None if layout is None else layout.pattern.fullmatch(text)
         if layout is None or match is None:
             return self._take_apart(text)
-        numbers = map(int, match.groups())
-        # zip asks for a node first, so it takes no number too many.
-        return {row: dict(zip(nodes, numbers, strict=False)) for row, nodes in layout.places}
+        numbers = [*map(int, match.groups())]
+        found: dict[str, BytesByNode] = {
+            row: dict(zip(nodes, numbers[first:], strict=False)) for row, nodes, first in layout.places
+        }
+        if layout.summed:
+            found["sum"] = {node: sum([numbers[place] for place in places]) for node, places in layout.summed}
+        return found
 
     def _take_apart(self, text: bytes) -> Mapping[str, BytesByNode]:
         plain = text.decode("ascii", "replace")
-        found = parse(plain, (*self.required, *self.optional))
+        rows = parse(plain, (*self.required, *self.optional, *self.summed))
         for row in self.required:
-            if row not in found:
+            if row not in rows:
                 start = plain[:60] + ("..." if len(plain) > 60 else "")
                 raise ParseError(f"numa_stat has no row {row!r}, so it is empty, cut short or foreign: {start!r}")
-        self._layout = _Layout.of(text, found)
-        return found
+        self._layout = _Layout.of(text, rows, self.summed)
+        summed = [rows.pop(row) for row in self.summed if row in rows]
+        if summed:
+            sums: dict[int, int] = {}
+            for node, value in chain.from_iterable(by_node.items() for by_node in summed):
+                sums[node] = sums.get(node, 0) + value
+            rows["sum"] = sums
+        return rows
 
 
 class _Layout(NamedTuple):
     pattern: re.Pattern[bytes]
     """Matches a whole text; a group for each number of a wanted row."""
-    places: tuple[tuple[str, tuple[int, ...]], ...]
-    """Wanted rows in the text's order, each with its nodes."""
+    places: tuple[tuple[str, tuple[int, ...], int], ...]
+    """Row, its nodes, and which of the pattern's groups is its first."""
+    summed: tuple[tuple[int, tuple[int, ...]], ...]
+    """Node, and which of the groups are to be added up for it."""
 
     @classmethod
-    def of(cls, text: bytes, found: Mapping[str, BytesByNode]) -> _Layout:
-        lines, places = [], []
+    def of(cls, text: bytes, rows: Mapping[str, BytesByNode], summed: Collection[str]) -> _Layout:
+        lines: list[bytes] = []
+        first_of: dict[str, int] = {}
+        count = 0
         for line in text.split(b"\n")[:-1]:
             name = _NAME.match(line)
             start = b"" if name is None else name[0]
             row = start.decode("ascii", "replace")
-            if row not in found:
+            if row not in rows:
                 lines.append(re.escape(start) + rb"(?![\w.]).*\n")
                 continue
-            nodes = tuple(found[row])
-            fields = b"".join(rb" N%d=(\d{1,19})" % node for node in nodes)
+            fields = b"".join(rb" N%d=(\d{1,19})" % node for node in rows[row])
             lines.append(re.escape(start) + rb"(?:=\d{1,19})?" + fields + rb" ?\n")
-            places.append((row, nodes))
-        return cls(re.compile(b"".join(lines)), tuple(places))
+            first_of[row] = count  # of a row that is there twice, the last counts
+            count += len(rows[row])
+        added: dict[int, list[int]] = {}
+        for row in summed:
+            for place, node in enumerate(rows.get(row, ()), first_of.get(row, 0)):
+                added.setdefault(node, []).append(place)
+        places = [(row, tuple(rows[row]), first) for row, first in first_of.items() if row not in summed]
+        return cls(
+            re.compile(b"".join(lines)), tuple(places), tuple((node, tuple(where)) for node, where in added.items())
+        )
 
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
-_V2 = Rows(("anon", "file", "shmem"), ("hugetlb", *_KERNEL_ROWS))
+_V2 = Rows(("anon", "file", "shmem"), ("hugetlb",), _KERNEL_ROWS)
 _V1 = Rows(("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable"))
 _HUGETLB_V2 = Rows(("total",))
 _HUGETLB_V1 = Rows(("hierarchical_total",))
@@ -109,7 +133,7 @@ def resident_v2(text: bytes, hugetlb: BytesByNode | None) -> Resident:
         shmem=shmem,
         file={node: max(0, value - shmem.get(node, 0)) for node, value in rows["file"].items()},
         hugetlb=hugetlb if hugetlb is not None else rows.get("hugetlb"),
-        kernel=_sum([rows[key] for key in _KERNEL_ROWS if key in rows]),
+        kernel=rows.get("sum"),
     )
 
 
@@ -138,9 +162,3 @@ def _pattern(rows: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(
         rf"^({names})(?![\w.])(?:(?:=\d{{1,19}})?((?: N\d{{1,4}}=\d{{1,19}})+) ?$|)", re.MULTILINE | re.ASCII
     )
-
-
-def _sum(rows: list[BytesByNode]) -> dict[int, int] | None:
-    if not rows:
-        return None
-    return {node: sum([row.get(node, 0) for row in rows]) for node in rows[0]}
