@@ -1,35 +1,27 @@
-"""Does numaudit see what it should? Two cgroups of our own do known work, one on near and one on far memory.
+"""Does numaudit see what it should? Each source must tell known work on near memory from that on far memory.
 
-Where the machine has one node only, or its cgroups of version 2 cannot be pinned, both do different amounts of
-work instead: then it is checked that each gets its own.
+Where nothing is far, it is checked that each of the two cgroups gets its own.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from numaudit.collectors.base import explain
 from numaudit.collectors.hint_faults import require_sampling
-from numaudit.collectors.known_work import KnownWork, known_work
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import of_hint_faults
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
-from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
-from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
+from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.node import read_machine
 from numaudit.probes.first_touch import FirstTouch
-from numaudit.probes.session import Session
 from numaudit.snapshot import Resident, Sampled
-from numaudit.topology.machine import Machine
+from numaudit.workloads.near_and_far import Bench, Worker, near_and_far
 
 _MIB = 1 << 20
-_NEAR_BYTES, _FAR_BYTES = 32 * _MIB, 16 * _MIB
 _REST = 4 * _MIB
 """What the kernel allocates beside the bytes that the work asks for."""
 _INTERPRETER = 15 * _MIB
@@ -62,85 +54,10 @@ class Result:
     """For what was not tried: why not."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Worker:
-    """One of the two cgroups, and the process in it."""
-
-    name: str
-    group: OwnCgroup
-    work: KnownWork
-    cpu_node: int | None
-    """The node of its CPUs and that of its memory; None = not pinned."""
-    memory_node: int | None
-
-    @property
-    def is_far(self) -> bool:
-        return self.cpu_node != self.memory_node
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Both workers and what looks at them."""
-
-    host: Host
-    machine: Machine
-    hierarchies: Hierarchies
-    session: Session
-    near: _Worker
-    far: _Worker
-
-    @property
-    def workers(self) -> tuple[_Worker, _Worker]:
-        return self.near, self.far
-
-    @property
-    def is_pinned(self) -> bool:
-        return self.near.memory_node is not None
-
-
 def selftest(host: Host) -> tuple[Result, ...]:
     """Run all checks. Raises Unavailable when this host lets us make no cgroups of version 2."""
-    with _bench(host) as bench:
+    with near_and_far(host) as bench:
         return tuple(_try(name, check, bench) for name, check in CHECKS.items())
-
-
-@contextmanager
-def _bench(host: Host) -> Iterator[Bench]:
-    machine, hierarchies = read_machine(host), find_hierarchies(host)
-    if os.geteuid() != 0:
-        raise Unavailable("the self-test makes cgroups and loads BPF programs: run it as root")
-    if hierarchies.unified is None:
-        raise Unavailable("the self-test needs cgroup version 2: boot with systemd.unified_cgroup_hierarchy=1")
-    nodes = _near_and_far(machine)
-    can_pin = nodes is not None and "cpuset" in available_controllers(hierarchies.unified)
-    controllers = (*(("cpuset",) if can_pin else ()), *(("memory",) if hierarchies.is_v2 else ()))
-    with ExitStack() as stack:
-        session = stack.enter_context(Session.open(host, cgroups=1024, nodes=len(machine.nodes)))
-        name = f"numaudit-selftest-{os.getpid()}"
-        tree = stack.enter_context(own_tree(hierarchies.unified, name, controllers))
-        workers = []
-        for label, size, place in (("near", _NEAR_BYTES, 0), ("far", _FAR_BYTES, 1)):
-            if can_pin and nodes is not None:
-                cpu_node, memory_node = nodes[0], nodes[place]
-                cpus = str(machine.by_id[cpu_node].cpus)
-                group = tree.add(label, cpuset_mems=str(memory_node), cpuset_cpus=cpus)
-                work = stack.enter_context(known_work(size, 2, group.path))
-                workers.append(_Worker(label, group, work, cpu_node, memory_node))
-            else:
-                group = tree.add(label)
-                work = stack.enter_context(known_work(size, 2, group.path))
-                workers.append(_Worker(label, group, work, None, None))
-        yield Bench(host, machine, hierarchies, session, workers[0], workers[1])
-
-
-def _near_and_far(machine: Machine) -> tuple[int, int] | None:
-    """A node with CPUs and memory, and the node with memory that is farthest from it; None = there is no other."""
-    near = next((node for node in machine.nodes if node.cpus and node.memory), None)
-    if near is None:
-        return None
-    others = [node.id for node in machine.nodes if node.memory and node.id != near.id]
-    far = max(others, key=lambda node: near.distances.get(node, 0), default=None)
-    return None if far is None else (near.id, far)
 
 
 def _try(name: str, check: Callable[[Bench], Result], bench: Bench) -> Result:
@@ -161,7 +78,7 @@ def _check_residency(bench: Bench) -> Result:
         time.sleep(0.2)
 
 
-def _resident(bench: Bench, worker: _Worker) -> Resident:
+def _resident(bench: Bench, worker: Worker) -> Resident:
     if not bench.hierarchies.is_v2:
         raise Unavailable(f"cgroup {bench.hierarchies.mode}: cgroups of version 2 do not count memory here")
     path = f"/{worker.group.path.relative_to(bench.hierarchies.memory)}"
@@ -274,7 +191,7 @@ class _Busy:
     """Of the busy one, by its cpu.stat."""
 
 
-def _measure_cpu_time(bench: Bench, busy: _Worker) -> _Busy:
+def _measure_cpu_time(bench: Bench, busy: Worker) -> _Busy:
     before, own_before = bench.session.read_cpu_time(), _own_account(busy)
     busy.work.order("touch")
     deadline = time.monotonic() + _BUSY_WITHIN
@@ -288,7 +205,7 @@ def _measure_cpu_time(bench: Bench, busy: _Worker) -> _Busy:
     return _Busy(seconds, own_account)
 
 
-def _settled(worker: _Worker) -> float:
+def _settled(worker: Worker) -> float:
     """Its account once it grows no more: a thread finishes its round before it rests."""
     last = -1.0
     while (now := _own_account(worker)) != last:
@@ -297,7 +214,7 @@ def _settled(worker: _Worker) -> float:
     return now
 
 
-def _own_account(worker: _Worker) -> float:
+def _own_account(worker: Worker) -> float:
     """Seconds of CPU time of the cgroup by the kernel's scheduler. Raises OSError, Unavailable."""
     words = read_text(worker.group.path / "cpu.stat").split()
     if "usage_usec" not in words:
@@ -314,7 +231,7 @@ def _require_pinned(bench: Bench) -> None:
         raise Unavailable("cpuset is no controller of cgroup version 2 here, so no memory can be placed")
 
 
-def _has_its_bytes(by_node: _ByNode, worker: _Worker, rest: int = _REST) -> bool:
+def _has_its_bytes(by_node: _ByNode, worker: Worker, rest: int = _REST) -> bool:
     total = sum(by_node.values())
     if worker.memory_node is None:
         return worker.work.size <= total < worker.work.size + rest
