@@ -12,6 +12,8 @@ from numaudit.cli.main import call
 
 Capture = pytest.CaptureFixture[str]
 POD = "default/gu-two-numanode"
+INIT = "ec1e8143aeaf997479388c72fd53049e"
+"""UID of default/gu-init-numanode."""
 
 
 @pytest.fixture
@@ -50,3 +52,30 @@ def test_a_ratio_to_hold_where_no_promise_is_known_cannot_be_answered(fixtures: 
     out, err = capsys.readouterr()
     assert out.startswith("CONTAINER")
     assert "numaudit: --fail-below: what was promised is not known: no kubelet" in err
+
+
+def test_a_container_whose_bytes_are_not_known_does_not_pass(
+    fixtures: Path, tmp_path: Path, half_astray: Path, capsys: Capture
+) -> None:
+    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "unreadable")
+    for tree in (root, half_astray):
+        for file in (tree / "sys/fs/cgroup").glob(f"**/pod{INIT}/*/memory.numa_stat"):
+            file.unlink()
+    assert call(["report", "--root", str(root), "--fail-below", "0.5"]) == 3
+    _, err = capsys.readouterr()
+    assert "numaudit: 'default/gu-init-numanode/app': where its bytes are is not known" in err
+    assert "numaudit: --fail-below: 1 containers cannot be compared" in err
+    assert call(["report", "--root", str(root), "--fail-below", "0.5", "default/gu-two-numanode"]) == 0
+    assert call(["report", "--root", str(half_astray), "--fail-below", "0.9"]) == 1
+    assert "where its bytes are is not known" in capsys.readouterr().err
+
+
+def test_a_container_of_which_no_promise_is_known_does_not_pass(
+    fixtures: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "no-promise")
+    (root / "var/lib/kubelet/memory_manager_state").unlink()
+    for file in (root / "numaudit").glob("podresources*"):
+        file.unlink()
+    assert call(["report", POD, "--root", str(root), "--fail-below", "0.5"]) == 3
+    assert f"numaudit: '{POD}/a': what it was promised is not known" in capsys.readouterr().err

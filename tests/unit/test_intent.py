@@ -152,6 +152,18 @@ def test_names_found_by_the_pods_status_complete_the_containers(tmp_path: Path) 
     assert all(one.pod is not None for one in found.containers)
 
 
+def test_a_node_without_device_plugins_lacks_nothing(tmp_path: Path) -> None:
+    state = at(f"{SINGLE}/1-running", tmp_path).source("device checkpoint")
+    assert state.state == "ok"
+    path = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    assert state.reason == f"no file {path}: no device plugin has registered"
+
+
+def test_where_no_checkpoint_can_be_seen_the_devices_one_is_missing_too(tmp_path: Path) -> None:
+    found = at(f"{SINGLE}/1-running", tmp_path, "*_manager_state")
+    assert found.source("device checkpoint").state == "missing"
+
+
 @pytest.mark.parametrize(
     ("without", "source", "words"),
     [
@@ -162,7 +174,6 @@ def test_names_found_by_the_pods_status_complete_the_containers(tmp_path: Path) 
         ("kubelet.log", "kubelet log", "cannot read numaudit/kubelet.log"),
         ("kubelet.yaml", "kubelet configuration", "no configuration file in a usual place"),
         ("kubelet-metrics.txt", "kubelet metrics", "the captured tree has no numaudit/kubelet-metrics.txt"),
-        ("nothing", "device checkpoint", "no file /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"),
     ],
 )
 def test_each_source_that_is_missing_is_named_with_its_reason(
@@ -173,7 +184,7 @@ def test_each_source_that_is_missing_is_named_with_its_reason(
     assert state.state == "missing"
     assert words in (state.reason or "")
     missing = {one.name for one in found.intent.sources if one.state == "missing"}
-    assert missing == {source, "device checkpoint"}
+    assert missing == {source}
     # By the checkpoint, PodResources, the log and what pods there are: all that were promised something.
     promised = {one.pod for one in found.intent.containers if one.promise.memory}
     assert promised == {f"gu-{name}-numanode" for name in ("small", "two", "huge", "init", "sidecar", "frac")}

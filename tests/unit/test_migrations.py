@@ -62,6 +62,11 @@ def test_moved_tasks_are_told_by_nodes_and_a_missing_target_is_none() -> None:
     assert found.tasks == {WEB: {TaskMove("moved", 1, 0): 4, TaskMove("stuck", 1, None): 5}}
 
 
+def test_a_capture_without_vmstat_shows_no_counters_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="no /proc/vmstat: the captured tree was made without it"):
+        numa_balancing.read_vmstat(Host(tmp_path))
+
+
 def test_only_lines_of_numa_balancing_are_taken_from_memory_stat() -> None:
     text = "anon 4096\nnuma_pages_migrated 12\nnuma_pte_updates 40\nnuma_hint_faults 30\npgfault 9\nnuma_hit 4\n"
     assert numa_balancing.parse(text) == {

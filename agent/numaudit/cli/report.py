@@ -133,25 +133,39 @@ def observe(
 
 
 def _below(report: Report, ratio: float) -> bool:
-    """Is a promised container less aligned than that? Says on stderr which, and which cannot be told.
+    """Is a promised container less aligned than that? Says on stderr which, and of which that is not known.
 
-    Raises Unavailable when nobody knows what was promised: a check that compares nothing must not pass.
+    Raises Unavailable when none is and of some it is not known: a check that compares nothing must not pass.
     """
     promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
     for source in report.sources:
         if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
             raise Unavailable(f"--fail-below: what was promised is not known: {source.reason}")
-    failed = False
-    for one in promised:
-        name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
-        if one.judged_bytes is None:
-            click.echo(f"numaudit: {name!r}: where its bytes are is not known", err=True)
-        elif one.aligned_ratio is not None and one.aligned_ratio < ratio:
-            failed = True
-            click.echo(
-                f"numaudit: {name!r}: {one.aligned_ratio:.3f} of its bytes are on nodes it was promised", err=True
-            )
+    failed, unknown = False, 0
+    for one in report.containers:
+        problem = _problem(one, ratio)
+        if problem is not None:
+            failed |= one.aligned_ratio is not None
+            unknown += one.aligned_ratio is None
+            name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
+            click.echo(f"numaudit: {name!r}: {problem}", err=True)
+    if unknown and not failed:
+        raise Unavailable(f"--fail-below: {unknown} containers cannot be compared; see above what is not known of each")
     return failed
+
+
+def _problem(one: ContainerReport, ratio: float) -> str | None:
+    """Why a container does not pass the check. None: it does, or nothing was promised to it."""
+    nodes = None if one.intended is None else one.intended.memory_nodes
+    if nodes is None and one.kind == "container" and one.pod_uid is not None:
+        return "what it was promised is not known"
+    if not nodes:
+        return None
+    if one.judged_bytes is None:
+        return "where its bytes are is not known"
+    if one.aligned_ratio is None or one.aligned_ratio >= ratio:
+        return None
+    return f"{one.aligned_ratio:.3f} of its bytes are on nodes it was promised"
 
 
 def narrow(report: Report, which: str | None) -> Report:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from numaudit.errors import ParseError
+from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
 
 _NORMAL, _MEMORY_TIERING = 1, 2
@@ -45,8 +45,15 @@ def read_mode(host: Host) -> Mode | None:
 
 
 def read_vmstat(host: Host) -> dict[str, int]:
-    """What NUMA balancing and migrations have done on this host since boot: faults and base pages. Raises OSError."""
-    return parse(read_text(host.proc / "vmstat"))
+    """What NUMA balancing and migrations have done on this host since boot: faults and base pages.
+
+    Raises Unavailable when it is not shown, OSError.
+    """
+    try:
+        return parse(read_text(host.proc / "vmstat"))
+    except FileNotFoundError:
+        why = "/proc is mounted with subset=pid" if host.is_live else "the captured tree was made without it"
+        raise Unavailable(f"there is no /proc/vmstat: {why}") from None
 
 
 def parse(text: str) -> dict[str, int]:
