@@ -93,7 +93,9 @@ def choices(*allowed: str) -> KindOf:
 
     def parse(value: object) -> tuple[str, ...]:
         words = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        if not isinstance(words, list) or len(set(map(str, words))) != len(words) or not set(words) <= set(allowed):
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError
+        if len(set(words)) != len(words) or not set(words) <= set(allowed):
             raise ValueError
         return tuple(words)
 
@@ -149,7 +151,7 @@ def address() -> KindOf:
         host, port = value
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    return KindOf("HOST:PORT", parse, show)
+    return KindOf("HOST:PORT with a port up to 65535", parse, show)
 
 
 def mapping() -> KindOf:

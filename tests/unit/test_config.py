@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
         ("interval: 5s\ninterval: 6s\n", "agent.yaml:2: interval is there twice, first in line 1"),
         ("interval: [\n", "agent.yaml:2: not YAML"),
         ("interval: true\n", "interval must be a duration"),
-        ("listen: 9746\n", "listen must be HOST:PORT, not 9746"),
+        ("listen: 9746\n", "listen must be HOST:PORT with a port up to 65535, not 9746"),
         ("listen: '::1:80'\n", "listen must be HOST:PORT"),
         ("listen: 'a:70000'\n", "listen must be HOST:PORT"),
         ("metrics: {labels: [node]}\n", "metrics.labels must be a list of namespace, pod, container, not ['node']"),
@@ -137,6 +138,19 @@ def test_any_text_for_a_setting_is_a_value_or_an_input_error(path: str, given_te
     else:
         kind = KEYS[path].kind
         assert kind.parse(kind.show(value)) == value
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(sorted(KEYS)), _values)
+def test_any_value_for_a_setting_is_taken_or_refused(path: str, value: object) -> None:
+    with contextlib.suppress(ValueError):
+        KEYS[path].kind.show(KEYS[path].kind.parse(value))
 
 
 @pytest.mark.parametrize(("text", "value"), [("2", 2.0), ("0.5%", 0.5), ("100", 100.0)])
