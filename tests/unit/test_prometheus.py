@@ -71,6 +71,12 @@ def test_label_values_come_back_as_they_were() -> None:
     assert family.samples[0].labels == {"feature": "pmu", "reason": 'no "PMU"\nhere\\'}
 
 
+def test_a_percent_sign_in_a_label_is_a_percent_sign() -> None:
+    odd = exposition(report(container(1, pod="100%s", name="50%")))
+    for _ in range(2):
+        assert b'pod="100%s",container="50%"' in render(odd, "text", before={})
+
+
 def test_created_series_can_be_switched_off() -> None:
     assert b"_created" in render(exposition(TWO), "openmetrics")
     assert b"_created" not in render(exposition(TWO), "openmetrics", created=False)

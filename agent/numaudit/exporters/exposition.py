@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 from numaudit.exporters.facts import Live, Tick
-from numaudit.exporters.metric import IDENTITY, Metric, Number, Since
+from numaudit.exporters.metric import IDENTITY, Columns, Metric, Number, Since
 from numaudit.exporters.metrics import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.series import Key, Labels, Series
 
@@ -15,12 +16,29 @@ Point = tuple[Key | None, Labels, Number]
 """The container (None = the series is no container's), the values of the row's labels, the number."""
 
 
+class Block(NamedTuple):
+    """The points of one container in one family; without a container (key None), all of the family."""
+
+    key: Key | None
+    labels: tuple[Labels, ...]
+    numbers: tuple[Number, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric family with all its points."""
+    """One metric family with all its points, of which most come in blocks that differ from tick to tick in numbers."""
 
     metric: Metric[Any]
-    points: Sequence[Point]
+    blocks: Sequence[Block]
+
+    @property
+    def points(self) -> Iterator[Point]:
+        for key, labels, numbers in self.blocks:
+            for own, number in zip(labels, numbers, strict=True):
+                yield key, own, number
+
+    def __len__(self) -> int:
+        return sum([len(block.numbers) for block in self.blocks])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class Exposition:
 
     @property
     def series(self) -> int:
-        return sum(len(family.points) for family in self.families)
+        return sum(map(len, self.families))
 
 
 def evaluate_containers(
@@ -55,34 +73,47 @@ def evaluate_containers(
         families = [_merge(family, shorten) for family in families if family.metric.merged is not None]
         created = _earliest(created, shorten)
     dropped = 0
-    if max_series is not None and sum(len(family.points) for family in families) > max_series:
+    if max_series is not None and sum(map(len, families)) > max_series:
         families, dropped = _cut(families, list(created), max_series)
     return Exposition(tuple(families), {}, created, dropped)
 
 
 def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
     """All families of one tick: the containers' and the node's and agent's own."""
-    own = [Family(metric, [(None, *point) for point in metric.values(tick)]) for metric in TICK_METRICS]
+    own = [_own_family(metric, tick) for metric in TICK_METRICS]
     since: dict[Since, float | None] = {"agent": tick.started_at, "boot": tick.booted_at}
-    families = tuple(family for family in (*containers.families, *own) if family.points)
+    families = tuple(family for family in (*containers.families, *own) if family.blocks)
     return Exposition(families, since, containers.created, containers.dropped)
 
 
 def evaluate_live(live: Live, started_at: float) -> Exposition:
     """What is true at this moment."""
-    families = [Family(metric, [(None, *point) for point in metric.values(live)]) for metric in LIVE_METRICS]
-    return Exposition(tuple(family for family in families if family.points), {"agent": started_at})
+    families = [_own_family(metric, live) for metric in LIVE_METRICS]
+    return Exposition(tuple(family for family in families if family.blocks), {"agent": started_at})
+
+
+def _own_family(metric: Metric[Any], subject: Tick | Live) -> Family:
+    columns = tuple(zip(*metric.values(subject), strict=True))
+    return Family(metric, (Block(None, *columns),) if columns else ())
 
 
 def _container_family(metric: Metric[Any], series: Sequence[Series]) -> Family:
-    points: list[Point] = []
+    blocks: list[Block] = []
     if metric.is_counter:
         for one in series:
-            points += [(one.key, labels, count) for labels, count in one.totals.get(metric.name, {}).items()]
-    else:
-        values = metric.values
-        points = [(one.key, labels, value) for one in series for labels, value in values(one.report)]
-    return Family(metric, points)
+            counts = one.totals.get(metric.name)
+            if counts:
+                blocks.append(Block(one.key, tuple(counts), tuple(counts.values())))
+        return Family(metric, blocks)
+    values = metric.values
+    for one in series:
+        found = values(one.report)
+        if isinstance(found, Columns):
+            if found.numbers:
+                blocks.append(Block(one.key, found.labels, found.numbers))
+        elif found and (columns := tuple(zip(*found, strict=True))):
+            blocks.append(Block(one.key, *columns))
+    return Family(metric, blocks)
 
 
 def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
@@ -96,15 +127,12 @@ def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
 
 def _merge(family: Family, shorten: Callable[[Key], Key]) -> Family:
     """Add up (or take the largest of) the series that have become one."""
-    merged: dict[tuple[Key | None, Labels], Number] = {}
+    merged: dict[Key | None, dict[Labels, Number]] = {}
+    join: Callable[[Number, Number], Number] = add if family.metric.merged == "sum" else max
     for key, labels, value in family.points:
-        short = None if key is None else shorten(key)
-        before = merged.get((short, labels))
-        if before is None:
-            merged[short, labels] = value
-        else:
-            merged[short, labels] = before + value if family.metric.merged == "sum" else max(before, value)
-    return Family(family.metric, [(key, labels, value) for (key, labels), value in merged.items()])
+        row = merged.setdefault(None if key is None else shorten(key), {})
+        row[labels] = join(row[labels], value) if labels in row else value
+    return Family(family.metric, [Block(key, tuple(row), tuple(row.values())) for key, row in merged.items()])
 
 
 def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> dict[Key, float]:
@@ -119,8 +147,8 @@ def _cut(families: Iterable[Family], order: Sequence[Key], max_series: int) -> t
     families = list(families)
     counts: dict[Key | None, int] = {}
     for family in families:
-        for key, _, _ in family.points:
-            counts[key] = counts.get(key, 0) + 1
+        for key, _, numbers in family.blocks:
+            counts[key] = counts.get(key, 0) + len(numbers)
     kept: set[Key | None] = set()
     room = max_series
     for key in order:
@@ -129,6 +157,4 @@ def _cut(families: Iterable[Family], order: Sequence[Key], max_series: int) -> t
             break
         kept.add(key)
     dropped = sum(count for key, count in counts.items() if key not in kept)
-    return [
-        Family(family.metric, [point for point in family.points if point[0] in kept]) for family in families
-    ], dropped
+    return [Family(family.metric, [one for one in family.blocks if one.key in kept]) for family in families], dropped

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 PREFIX = "numaudit_"
 IDENTITY = ("namespace", "pod", "container")
@@ -15,6 +17,18 @@ Number = int | float
 Values = Iterable[tuple[tuple[str, ...], Number]]
 """Label values (in the order of the row's labels) and the number."""
 Since = Literal["container", "boot", "agent"]
+
+
+class Columns(Struct, frozen=True, gc=False):
+    """Values kept as two columns, where label values are the same in every tick and for many subjects."""
+
+    labels: tuple[tuple[str, ...], ...]
+    numbers: tuple[Number, ...]
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, ...], Number]]:
+        return zip(self.labels, self.numbers, strict=True)
+
+
 _SUBJECTS = ("memory_manager",)
 """Subjects of more than one word."""
 
@@ -62,11 +76,14 @@ class Label:
     integer: bool = False
 
 
+_NO_LABELS = ((),)
+
+
 def one(value: Callable[[Subject], Number | None]) -> Callable[[Subject], Values]:
     """The values of a family of one series, absent while its value is None."""
 
     def values(subject: Subject) -> Values:
         found = value(subject)
-        return () if found is None else (((), found),)
+        return () if found is None else Columns(_NO_LABELS, (found,))
 
     return values

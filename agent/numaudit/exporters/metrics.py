@@ -123,8 +123,7 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("source",), values.remote_ratios, merged=None,
     ),
     Metric(
-        "container_verdict", "", "1 for the verdict that holds.", ("verdict",),
-        lambda container: () if container.verdict is None else (((container.verdict.name,), 1),), merged="max",
+        "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",
     ),
     Metric(
         "container_hint_outcome", "", "1 for what came of the hints at the container's admission.",

@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from numaudit.exporters.exposition import Exposition, Family, Point
-from numaudit.exporters.metric import IDENTITY, PREFIX
+from numaudit.exporters.exposition import Block, Exposition, Family
+from numaudit.exporters.metric import IDENTITY, PREFIX, Metric
 from numaudit.exporters.series import Key, Labels
 
 Format = Literal["text", "openmetrics"]
@@ -53,27 +53,16 @@ def accepts_gzip(accept_encoding: str) -> bool:
 def render(exposition: Exposition, format_: Format, created: bool = True, before: Rendered | None = None) -> bytes:
     """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics.
 
-    `before` is what this format's last rendering left: a family that is as it was then is not rendered again.
+    `before` is what this format's last rendering left; this one replaces it.
     """
-    identities = _Identities()
-    with_created = created and format_ == "openmetrics"
-    now: Rendered = {}
-    texts: list[str] = []
+    known = {} if before is None else before.copy()
+    now: Rendered = {} if before is None else before
+    now.clear()
     for family in exposition.families:
-        name = family.metric.name
-        counts = with_created and family.metric.is_counter
-        earlier = None if before is None or counts else before.get(name)
-        if earlier is not None and earlier[0] == family.points:
-            text = earlier[1]
-        else:
-            since = partial(exposition.created_at, family.metric) if counts else None
-            text = _head(family, format_) + "".join(_lines(family, identities, since))
-        texts.append(text)
-        now[name] = (family.points, text)
-    if before is not None:
-        before.clear()
-        before.update(now)
-    return "".join(texts).encode()
+        counts = created and format_ == "openmetrics" and family.metric.is_counter
+        since = partial(exposition.created_at, family.metric) if counts else None
+        now[family.metric.name] = _render_family(family, format_, since, known.get(family.metric.name))
+    return "".join([one.text for one in now.values()]).encode()
 
 
 def end_of(format_: Format) -> bytes:
@@ -81,49 +70,61 @@ def end_of(format_: Format) -> bytes:
     return b"# EOF\n" if format_ == "openmetrics" else b""
 
 
-Rendered = dict[str, tuple[Sequence[Point], str]]
-"""Name of a family -> its points and their text. Facts and verdicts hardly ever change from tick to tick."""
+class _Template(NamedTuple):
+    """The lines of a block, with a gap for each number. Nothing else of them changes from tick to tick."""
+
+    labels: tuple[Labels, ...]
+    created: float | None
+    lines: str
 
 
-class _Identities(dict["Key | None", str]):
-    """A container -> its labels as text. Most of a line is this, and it is the same in every family."""
+class _RenderedFamily(NamedTuple):
+    """What the next rendering can use again."""
 
-    def __missing__(self, key: Key | None) -> str:
-        text = self[key] = "" if key is None else "{" + _labels_text(IDENTITY, key)
-        return text
-
-
-class _Endings(dict[Labels, str]):
-    """The values of a row's own labels -> the rest of the braces. Few differ."""
-
-    def __init__(self, names: tuple[str, ...], behind_identity: bool) -> None:
-        self._names, self._behind = names, behind_identity
-
-    def __missing__(self, labels: Labels) -> str:
-        own = _labels_text(self._names, labels)
-        opening = "," if self._behind else "{"
-        text = f"{opening}{own}}}" if own else "}" * self._behind
-        self[labels] = text
-        return text
+    blocks: Sequence[Block]
+    text: str
+    templates: Mapping[Key | None, _Template]
 
 
-def _lines(family: Family, identities: _Identities, since: Callable[[Key | None], float | None] | None) -> list[str]:
-    metric = family.metric
-    name = PREFIX + metric.name
-    endings = _Endings(metric.labels, any(key is not None for key, _, _ in family.points[:1]))
-    if since is None:
-        return [
-            f"{name}{identities[key]}{endings[labels]} {value if type(value) is int else floatToGoString(value)}\n"
-            for key, labels, value in family.points
-        ]
-    lines: list[str] = []
-    for key, labels, value in family.points:
-        braces = identities[key] + endings[labels]
-        lines.append(f"{name}{braces} {value if type(value) is int else floatToGoString(value)}\n")
-        created = since(key)
-        if created is not None:
-            lines.append(f"{metric.family}_created{braces} {floatToGoString(created)}\n")
-    return lines
+Rendered = dict[str, _RenderedFamily]
+"""By name of the family."""
+
+
+def _render_family(
+    family: Family,
+    format_: Format,
+    since: Callable[[Key | None], float | None] | None,
+    before: _RenderedFamily | None,
+) -> _RenderedFamily:
+    # Facts and verdicts hardly ever change from tick to tick.
+    if before is not None and since is None and before.blocks == family.blocks:
+        return before
+    known: Mapping[Key | None, _Template] = {} if before is None else before.templates
+    templates: dict[Key | None, _Template] = {}
+    has_fractions = family.metric.unit in ("seconds", "ratio")
+    texts = [_head(family, format_)]
+    for key, labels, numbers in family.blocks:
+        created = None if since is None else since(key)
+        template = known.get(key)
+        if template is None or template.labels != labels or template.created != created:
+            template = _Template(labels, created, _lines(family.metric, key, labels, created))
+        templates[key] = template
+        texts.append(template.lines % (tuple(map(floatToGoString, numbers)) if has_fractions else numbers))
+    return _RenderedFamily(family.blocks, "".join(texts), templates)
+
+
+def _lines(metric: Metric[Any], key: Key | None, labels: Sequence[Labels], created: float | None) -> str:
+    identity = "" if key is None else _labels_text(IDENTITY, key)
+    end = "" if created is None else f" {floatToGoString(created)}\n"
+    lines = []
+    for values in labels:
+        own = _labels_text(metric.labels, values)
+        inside = f"{identity},{own}" if identity and own else identity or own
+        braces = f"{{{inside}}}" if inside else ""
+        lines.append(f"{PREFIX}{metric.name}{braces} %s\n")
+        if end:
+            lines.append(f"{metric.family}_created{braces}{end}")
+    return "".join(lines)
 
 
 def _head(family: Family, format_: Format) -> str:
@@ -135,8 +136,11 @@ def _head(family: Family, format_: Format) -> str:
     return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {kind}\n{unit}"
 
 
+@lru_cache(maxsize=8192)
 def _labels_text(names: tuple[str, ...], values: Labels) -> str:
-    return ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
+    """Of a template, so a percent sign is doubled. Each container's is in many families, and few others differ."""
+    text = ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
+    return text.replace("%", "%%")
 
 
 def _escape(value: str) -> str:

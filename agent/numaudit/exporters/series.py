@@ -124,14 +124,13 @@ class Ledger:
             counts = dict(row.values(one))
             if not counts:
                 continue
-            before = last.get(row.name)
-            if before is None:
-                last[row.name] = counts
-                continue
-            fell = {labels: had for labels, had in before.items() if counts.get(labels, had) < had}
-            if fell:  # its source began anew; what it had counted stays counted
-                _carry(entry.carried, {row.name: fell})
-            last[row.name] = before | counts
+            before = last.get(row.name, counts)
+            if before != counts:
+                fell = {labels: had for labels, had in before.items() if counts.get(labels, had) < had}
+                if fell:  # its source began anew; what it had counted stays counted
+                    _carry(entry.carried, {row.name: fell})
+                counts = before | counts
+            last[row.name] = counts
 
     def _end(self, alive: Mapping[Key, object], living: set[Instance], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""

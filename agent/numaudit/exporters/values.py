@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, not_
 from typing import Literal
 
 from numaudit.evaluation.access_report import ProbeOverhead
 from numaudit.evaluation.report import ContainerReport, NodeBytes
 from numaudit.exporters.facts import Live, Tick
-from numaudit.exporters.metric import Values
+from numaudit.exporters.metric import Columns, Values
 from numaudit.snapshot import RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
+
+_ONE = (1,)
 
 
 def info(container: ContainerReport) -> Values:
     # Spelled out: this runs for every container in every tick.
     uid, id_ = container.pod_uid or "", container.container_id or ""
-    return (((uid, id_, container.qos or "", container.runtime or ""), 1),)
+    return Columns(((uid, id_, container.qos or "", container.runtime or ""),), _ONE)
 
 
 @lru_cache(maxsize=4096)
@@ -40,24 +43,35 @@ def intended_bytes(container: ContainerReport) -> Values:
 
 
 def allowed_nodes(container: ContainerReport) -> Values:
-    return _each_node(container.allowed_memory_nodes, "memory") + _each_node(container.allowed_cpu_nodes, "cpu")
+    return _allowed(container.allowed_memory_nodes, container.allowed_cpu_nodes)
 
 
-def by_type(nodes: Iterable[NodeBytes]) -> Values:
-    return [
-        (labels, size)
-        for node in nodes
-        for labels, size in zip(_type_labels(node.numa_node), _all_types(node), strict=True)
-        if size is not None
-    ]
+@lru_cache(maxsize=4096)
+def _allowed(memory: str | None, cpu: str | None) -> Columns:
+    """Few cpusets are in use, and each by many containers."""
+    points = _each_node(memory, "memory") + _each_node(cpu, "cpu")
+    return Columns(tuple([labels for labels, _ in points]), tuple([number for _, number in points]))
+
+
+def verdict(container: ContainerReport) -> Values:
+    return () if container.verdict is None else Columns(((container.verdict.name,),), _ONE)
+
+
+def by_type(nodes: Iterable[NodeBytes]) -> Columns:
+    nodes = tuple(nodes)
+    sizes = [size for node in nodes for size in _all_types(node)]
+    labels = _type_labels(tuple([node.numa_node for node in nodes]), tuple([size is None for size in sizes]))
+    return Columns(labels, tuple([size for size in sizes if size is not None]))
 
 
 _all_types = attrgetter(*RESIDENT_TYPES)
 
 
 @lru_cache(maxsize=1024)
-def _type_labels(node: int) -> tuple[tuple[str, str], ...]:
-    return tuple((str(node), kind) for kind in RESIDENT_TYPES)
+def _type_labels(nodes: tuple[int, ...], unknown: tuple[bool, ...]) -> tuple[tuple[str, str], ...]:
+    """Node and type, without those that are not known. Most containers have the same."""
+    labels = [(str(node), kind) for node in nodes for kind in RESIDENT_TYPES]
+    return tuple(compress(labels, map(not_, unknown)))
 
 
 def allocated(container: ContainerReport) -> Values:
