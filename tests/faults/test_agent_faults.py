@@ -11,13 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 
 from agent_process import NUMAUDIT, Agent, eventually, running_agent
+from kubelet_http import replies, serving
+from kubelet_steps import Step
 from node_tree import MIB, NodeTree
 from numaudit.agent import Observer
+from numaudit.collectors import polled
 from numaudit.config import Settings
+from numaudit.containers.kubelet import Access
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
+from numaudit.exporters.otel import metrics_data
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from otlp_receiver import Answer, OtlpReceiver
@@ -192,36 +198,97 @@ def test_an_agent_limited_to_160_mib_works_or_says_why_not(tree: NodeTree, tmp_p
     hierarchies = find_hierarchies(Host())
     group = hierarchies.memory / f"numaudit-test-{os.getpid()}"
     limit = group / ("memory.max" if hierarchies.is_v2 else "memory.limit_in_bytes")
-    tree.fill(400)
+    tree.fill(1000)
     group.mkdir()
     try:
         limit.write_text(str(160 * MIB))
         enter = ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"')
         arguments = ("--interval", "1s")
         # First on this host, where BPF programs are compiled within the limit, then with many containers.
-        for more in ((), ("--root", str(tree.root))):
-            with running_agent(*arguments, *more, log=tmp_path / "log", before=enter, ready_within=90) as agent:
-                assert eventually(lambda agent=agent: (agent.value("numaudit_ticks_total") or 0) >= 3)  # type: ignore[misc]
-                features = agent.samples()["numaudit_feature_enabled"]
-                problems = {dict(labels)["feature"] for labels in agent.samples()["numaudit_feature_problem_info"]}
-                assert all(value == 1 or dict(labels)["feature"] in problems for labels, value in features.items())
-                assert agent.stop()[0] == 0
+        with OtlpReceiver() as receiver:
+            otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=2s")
+            for more in ((), ("--root", str(tree.root), *otlp)):
+                with running_agent(*arguments, *more, log=tmp_path / "log", before=enter, ready_within=90) as agent:
+                    assert eventually(lambda agent=agent: (agent.value("numaudit_ticks_total") or 0) >= 5)  # type: ignore[misc]
+                    features = agent.samples()["numaudit_feature_enabled"]
+                    problems = {dict(labels)["feature"] for labels in agent.samples()["numaudit_feature_problem_info"]}
+                    assert all(value == 1 or dict(labels)["feature"] in problems for labels, value in features.items())
+                    assert not more or (agent.value("numaudit_otlp_batches_total", outcome="delivered") or 0) >= 2
+                    assert agent.stop()[0] == 0
+            assert sum(name == "numaudit.container.judged" for name, _ in receiver.points()) > 1000
     finally:
         group.rmdir()
 
 
-def test_a_step_of_the_wall_clock_neither_stops_ticks_nor_makes_ages_negative(
-    tree: NodeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", [3600, -3600])
+def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
+    step: int, tree: NodeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer = Observer.of(Host.under(tree.root))
     daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, (), RateLimit())
     try:
         daemon.tick()
-        now = time.time()
-        for step in (3600, -3600, 0):
-            monkeypatch.setattr(time, "time", lambda step=step: now + step)
-            daemon.tick()
-            assert daemon.live().snapshot_age == 0
-        assert (daemon.ticks, daemon.failed_ticks, daemon._beat.missed) == (4, 0, 0)
+        before, real = _created(daemon), time.time
+        monkeypatch.setattr(time, "time", lambda: real() + step)
+        assert 0 <= (daemon.live().snapshot_age or 0) < 60
+        daemon.tick()
+        assert 0 <= (daemon.live().snapshot_age or 0) < 60
+        assert (daemon.ticks, daemon.failed_ticks, daemon._beat.missed) == (2, 0, 0)
+        # A counter that began anew would look like a restart to Prometheus.
+        assert _created(daemon) == before
+        (pushed,) = metrics_data(daemon.numbers(), Resource({}), time.time()).resource_metrics[0].scope_metrics
+        points = [point for one in pushed.metrics for point in one.data.data_points]
+        assert all(point.start_time_unix_nano <= point.time_unix_nano for point in points)
     finally:
         daemon.server.server_close()
+
+
+def _created(daemon: Daemon) -> dict[tuple[str, str, str], float]:
+    assert daemon.published is not None
+    assert daemon.published.exposition.created
+    return dict(daemon.published.exposition.created)
+
+
+def test_a_kubelet_that_is_down_is_told_once_and_asked_again_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its /pods by HTTP, and its checkpoints, which stay where they are while it is down."""
+    caplog.set_level("INFO", logger="numaudit")
+    clock = [1000.0]
+    monkeypatch.setattr(polled, "monotonic", lambda: clock[0])
+    step = Step("standalone-single-numa-node/1-running")
+    kubelet = step.tree(tmp_path / "tree").kubelet
+    with serving(replies(step.read("pods.json"))) as url:
+        port = int(url.rpartition(":")[2])
+        observer = Observer.of(Host(kubelet_root=str(kubelet)), Access(url=url))
+        daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, (), RateLimit())
+        daemon.tick()
+        pods = _pods(daemon)
+        assert len(pods) > 3
+    try:
+        clock[0] += 100
+        daemon.tick()
+        assert (_state(daemon, "pods"), _state(daemon, "memory checkpoint")) == ("partial", "ok")
+        assert _pods(daemon) == pods
+        with serving(replies(step.read("pods.json")), port):
+            daemon.tick()
+            assert _state(daemon, "pods") == "partial"  # not asked again at once
+            clock[0] += polled.RETRY_AFTER
+            daemon.tick()
+            assert (_state(daemon, "pods"), _pods(daemon)) == ("ok", pods)
+        told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("pods: ")]
+        assert [line.split(": ")[1] for line in told] == ["partial", "ok"]
+    finally:
+        daemon.server.server_close()
+
+
+def _state(daemon: Daemon, source: str) -> str:
+    assert daemon.published is not None
+    (state,) = [one.state for one in daemon.published.report.sources if one.source == source]
+    return state
+
+
+def _pods(daemon: Daemon) -> set[str]:
+    assert daemon.published is not None
+    assert daemon.published.snapshot.intent is not None
+    return set(daemon.published.snapshot.intent.pods or {})

@@ -65,6 +65,8 @@ class Published:
     report: Report
     judgements: Judgements
     exposition: Exposition
+    looked_at: float
+    """By the monotonic clock, for the wall clock may be set."""
 
 
 @dataclass(slots=True)
@@ -160,7 +162,7 @@ class Daemon:
 
     def _look(self) -> None:
         before = self.published
-        snapshot = self.observer.look(session=self.session)
+        snapshot, looked_at = self.observer.look(session=self.session), time.monotonic()
         limits = self.settings.verdicts.thresholds
         last, earlier = (None, None) if before is None else (before.snapshot, before.judgements)
         judgements = judge(snapshot, last, earlier, thresholds=limits)
@@ -169,7 +171,7 @@ class Daemon:
         ended = () if before is None else last_counts(before.report, snapshot)
         exposition = self._evaluate(report, ended)
         self.pages.publish(exposition)
-        self.published = Published(snapshot, report, judgements, exposition)
+        self.published = Published(snapshot, report, judgements, exposition, looked_at)
         self._tell_changes(report.sources)
 
     def _keep_budget(self, snapshot: Snapshot, judgements: Judgements) -> Snapshot:
@@ -245,7 +247,7 @@ class Daemon:
             cpu = self._process.cpu_times()
             memory = self._process.memory_info()
         return Live(
-            snapshot_age=None if newest is None else max(0.0, time.time() - newest.snapshot.taken_at),
+            snapshot_age=None if newest is None else time.monotonic() - newest.looked_at,
             ticks=self.ticks,
             failed_ticks=self.failed_ticks,
             missed_ticks=self._beat.missed,

@@ -105,7 +105,8 @@ def _metric(family: Family, exposition: Exposition, identities: _Identities, now
         if other is None:
             other = others[labels] = attributes(dict(zip(row.labels, labels, strict=True)))
         since = exposition.created_at(row, key)
-        start = 0 if since is None else int(since * 1e9)
+        # A clock that was set back must not make a counter begin in the future: receivers refuse such points.
+        start = 0 if since is None else min(int(since * 1e9), now)
         points.append(NumberDataPoint({**identities[key], **other}, start, now, value))
     data: Sum | Gauge = Gauge(points)
     if row.is_counter:
