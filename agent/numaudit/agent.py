@@ -22,6 +22,7 @@ from numaudit.collectors.node import Nodes
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.probe_accounts import ProbeAccounts
 from numaudit.collectors.residency import Residency
+from numaudit.collectors.witness import Witness
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.containers.kubelet import Access
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
@@ -73,6 +74,7 @@ class Observer:
     files: KeptFiles
     kubelet: KubeletIntent
     owners: Owners = field(default_factory=Owners)
+    witness: Witness = field(default_factory=Witness)
 
     @classmethod
     def of(cls, host: Host, access: Access | None = None) -> Observer:
@@ -122,7 +124,7 @@ class Observer:
             cpu_seconds = run("cpu_time", CpuTime(session, self.hierarchies, self.owners).collect, _NO_CPU_TIME)
             allocation = Allocation(session, self.hierarchies, self.owners)
             allocated = run("page_alloc", allocation.collect, _NO_ALLOCATION)
-            sampling = HintFaults(self.host, self.machine, session, self.reader, self.owners)
+            sampling = HintFaults(self.host, self.machine, session, self.reader, self.owners, self.witness)
             hint_faults = run("hint_faults", partial(sampling.collect, census), _NO_HINT_FAULTS)
             if session.was_asked_for("first_touch"):
                 touching = FirstTouch(session, self.hierarchies, self.owners)

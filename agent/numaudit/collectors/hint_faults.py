@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numaudit.collectors.base import Skipped, require_v2
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.witness import Witness
 from numaudit.containers.inventory import Census
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.numa_balancing import read_mode
+from numaudit.kernel.numa_balancing import read_mode, read_vmstat
+from numaudit.probes.hint_faults import NAME, HintFaultsByNode
 from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Session
+from numaudit.probes.session import AnyRead, Session
 from numaudit.snapshot import ContainerId, Sampled
 from numaudit.topology.machine import Machine
 
@@ -26,15 +28,20 @@ class HintFaults:
     session: Session
     reader: Reader
     owners: Owners
+    witness: Witness = field(default_factory=Witness)
 
     def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Sampled]:
-        """Faults since the probe was loaded. Raises Unavailable when it does not run, or the kernel takes no samples.
+        """Faults since the probe was loaded.
+
+        Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.
 
         A container without samples that the kernel does scan, and that is watched, is left out.
         """
         require_v2(self.reader.hierarchies)
         require_sampling(self.host, self.machine)
+        earlier = self.session.last_reads.get(NAME)
         read = self.session.read_hint_faults()
+        self.witness.hear(self._kernel_count(), self._counted(read, earlier))
         lost = read.dropped + read.missed
         if lost:
             skipped.lose(lost, "hint faults were not counted: the map was full, or another BPF program was running")
@@ -50,6 +57,20 @@ class HintFaults:
             )
             for owner in (*faults, *(unscanned | unwatched) - faults.keys())
         }
+
+    def _kernel_count(self) -> int | None:
+        try:
+            return read_vmstat(self.host).get("numa_hint_faults")
+        except Unavailable:  # then there is no witness
+            return None
+
+    def _counted(self, read: HintFaultsByNode, earlier: AnyRead | None) -> int | None:
+        """How often the program ran since the look before; None = not known, or it leaves some out on purpose."""
+        probe = self.session.hint_faults
+        if isinstance(probe, Refusal) or probe.watched is not None or not isinstance(earlier, HintFaultsByNode):
+            return None
+        added = read.since(earlier)
+        return added.events + added.missed + added.forgotten
 
     def _unwatched(self, census: Census) -> set[ContainerId]:
         probe = self.session.hint_faults

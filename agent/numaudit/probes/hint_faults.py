@@ -16,7 +16,7 @@ import errno
 import os
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
@@ -51,6 +51,8 @@ class HintFaultsByNode:
     """Faults not counted because the map was full."""
     missed: int = 0
     """Faults not counted because another BPF program was running on that CPU."""
+    forgotten: int = 0
+    """Counters deleted: their cgroup ended, or is nobody's."""
 
     @property
     def events(self) -> int:
@@ -64,6 +66,7 @@ class HintFaultsByNode:
             counters.added_to_row(self.skipped, earlier.skipped),
             self.dropped - earlier.dropped,
             self.missed - earlier.missed,
+            self.forgotten - earlier.forgotten,
         )
 
 
@@ -110,6 +113,7 @@ class HintFaults:
         self._dropped = Map.of(loaded.maps["hint_faults_dropped"], host)
         self._narrowed = Map.of(loaded.maps["hint_faults_narrowed"], host)
         self._watched = Map.of(loaded.maps["hint_faults_watched"], host)
+        self._forgotten = 0
         self.watched: frozenset[int] | None = None
         """Cgroups whose faults are counted; None = all."""
         self._attached: Attached | None = self._attach()
@@ -130,7 +134,8 @@ class HintFaults:
         """All counters since load."""
         dropped = sum(sum(sum_per_cpu(entries.values, self._dropped.cpus)) for entries in self._dropped.read())
         missed = sum(bpf.read_program_info(program).misses for program in self._counting())
-        return decode(self._count.read(), self._skipped.read(), self._count.cpus, dropped, missed)
+        found = decode(self._count.read(), self._skipped.read(), self._count.cpus, dropped, missed)
+        return replace(found, forgotten=self._forgotten)
 
     def read_run_time(self) -> bpf.RunTime:
         """The kernel's account of what counts here, the trial included. Raises OSError."""
@@ -148,12 +153,12 @@ class HintFaults:
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
-        return sum(
-            one.delete(key)
+        counted, skipped = (
+            sum(one.delete(key) for key in one.read_keys() if struct.unpack_from("=Q", key)[0] not in cgroups)
             for one in (self._count, self._skipped)
-            for key in one.read_keys()
-            if struct.unpack_from("=Q", key)[0] not in cgroups
         )
+        self._forgotten += counted
+        return counted + skipped
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
         """Count faults of these cgroups only; None = of all. Raises OSError."""

@@ -1,0 +1,38 @@
+"""Does the probe of hint faults count at all? The kernel's own count of the whole machine is the witness.
+
+A program that is loaded and attached may still never run, and a share of no samples would be told as no accesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.errors import Unavailable
+
+LEAST_UNSEEN = 1000
+"""So many samples of the kernel's without one of the probe's are no chance."""
+
+
+@dataclass(slots=True)
+class Witness:
+    """Remembers from look to look what the kernel counted while the probe counted nothing."""
+
+    _kernel: int | None = None
+    _unseen: int = 0
+
+    def hear(self, kernel: int | None, counted: int | None) -> None:
+        """One look: the kernel's count since boot, and what the probe counted since the look before.
+
+        None = not known: the kernel does not tell; the probe rested, was not read before, or does not count all.
+        Raises Unavailable, at each look until the probe counts again.
+        """
+        before, self._kernel = self._kernel, kernel
+        if counted or counted is None or kernel is None or before is None:
+            self._unseen = 0
+            return
+        self._unseen += kernel - before
+        if self._unseen >= LEAST_UNSEEN:
+            raise Unavailable(
+                f"the probe counts nothing: the kernel took {self._unseen} samples since it last counted one; "
+                "start numaudit anew, and report it with the output of `numaudit doctor` if it stays so"
+            )

@@ -1,0 +1,46 @@
+"""A probe that counts nothing while the kernel takes samples is not told as a container without accesses."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaudit.collectors.witness import LEAST_UNSEEN, Witness
+from numaudit.errors import Unavailable
+
+
+def heard(*looks: tuple[int | None, int | None]) -> list[bool]:
+    """At each look: was the probe doubted? A look is the kernel's count and the probe's."""
+    witness, doubts = Witness(), []
+    for kernel, counted in looks:
+        try:
+            witness.hear(kernel, counted)
+            doubts.append(False)
+        except Unavailable:
+            doubts.append(True)
+    return doubts
+
+
+def test_many_samples_of_the_kernels_and_none_of_the_probes_are_unavailable_with_the_number() -> None:
+    witness = Witness()
+    witness.hear(500_000, 0)
+    with pytest.raises(Unavailable, match="counts nothing: the kernel took 5000 samples"):
+        witness.hear(505_000, 0)
+
+
+def test_what_the_kernel_counted_before_the_first_look_is_no_witness() -> None:
+    assert heard((10**9, 0), (10**9, 0)) == [False, False]
+
+
+def test_few_samples_add_up_over_the_looks_and_the_doubt_stays_until_the_probe_counts() -> None:
+    step = LEAST_UNSEEN // 2
+    looks = [(0, 0), (step, 0), (2 * step, 0), (2 * step, 0), (2 * step + 9, 1), (2 * step + 9, 0)]
+    assert heard(*looks) == [False, False, True, True, False, False]
+
+
+def test_a_probe_that_counts_a_part_is_not_doubted() -> None:
+    assert heard((0, 0), (10**6, 1), (2 * 10**6, 3)) == [False] * 3
+
+
+@pytest.mark.parametrize("unknown", [(None, 0), (LEAST_UNSEEN, None)], ids=["kernel", "probe"])
+def test_what_is_not_known_is_no_reason_for_doubt(unknown: tuple[int | None, int | None]) -> None:
+    assert heard((0, 0), unknown, (LEAST_UNSEEN + 10, 0)) == [False] * 3
