@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certificates import Authority
 from numaudit.errors import InputError
@@ -14,6 +19,12 @@ from numaudit.web.access import Access, read_rules
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def issued(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Certificate and key."""
+    return authority.issue("localhost", tmp_path_factory.mktemp("issued"))
 
 
 def _config(folder: Path, body: str) -> Path:
@@ -33,6 +44,13 @@ def _config(folder: Path, body: str) -> Path:
         ("tls_server_config: {cert_file: c.pem}\n", "needs cert_file and key_file"),
         ("tls_server_config: {cert_file: c.pem, key_file: k.pem}\n", "cannot use"),
         ("tls_server_config: {cert_file: c, key_file: k, min_version: TLS10}\n", "choose one of TLS12, TLS13"),
+        ("tls_server_config: {cert_file: c, key_file: k, min_version: [1]}\n", "min_version must be one line of ASCII"),
+        ('tls_server_config: {cert_file: "c\\0", key_file: k}\n', "cert_file must be one line of ASCII text"),
+        ("tls_server_config: {client_allowed_sans: a.b}\n", "client_allowed_sans must be a list of names, such as"),
+        ("tls_server_config: {client_allowed_sans: [1]}\n", "client_allowed_sans must be a list of names, such as"),
+        ('http_server_config: {headers: {X-Frame-Options: "a\\nb"}}\n', "X-Frame-Options must be one line of ASCII"),
+        ("http_server_config: {headers: {X-Frame-Options: [a]}}\n", "X-Frame-Options must be one line of ASCII"),
+        ('http_server_config: {headers: {"X\\n": a}}\n', r"http_server_config.headers has X\n, which"),
         ("http_server_config: {headers: {Server: x}}\n", "http_server_config.headers has Server"),
         ("basic_auth_users: {ali: sesame}\n", "the password of ali is no bcrypt hash"),
         ("basic_auth_users: [ali]\n", "basic_auth_users must hold names and bcrypt hashes"),
@@ -60,6 +78,37 @@ def test_what_is_wrong_about_client_certificates_is_named(
     with pytest.raises(InputError) as raised:
         read_rules(_config(tmp_path, f"tls_server_config: {{cert_file: {certificate}, key_file: {key}, {extra}}}\n"))
     assert message in str(raised.value)
+
+
+_odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+def test_any_values_are_rules_or_an_input_error(
+    issued: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    certificate, key = issued
+    document: dict[str, Any] = {
+        "tls_server_config": {
+            "cert_file": str(certificate),
+            "key_file": str(key),
+            "client_ca_file": str(certificate),
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_allowed_sans": ["a"],
+            "min_version": "TLS12",
+        },
+        "http_server_config": {"headers": {"X-Frame-Options": "deny"}},
+        "basic_auth_users": {"ali": f"$2b$10${'.' * 53}"},
+    }
+    section = document[data.draw(st.sampled_from(sorted(document)))]
+    section[data.draw(st.sampled_from(sorted(section)))] = data.draw(_odd)
+    path = _config(tmp_path_factory.getbasetemp(), yaml.safe_dump(document))
+    with contextlib.suppress(InputError):
+        read_rules(path)
 
 
 def test_files_are_found_beside_the_web_config_file(authority: Authority, tmp_path: Path) -> None:

@@ -75,12 +75,15 @@ def read_rules(path: Path) -> Rules:
     tls = _mapping(top.get("tls_server_config"), path, "tls_server_config", _TLS_KEYS)
     http = _mapping(top.get("http_server_config"), path, "http_server_config", {"http2", "headers"})
     headers = _mapping(http.get("headers"), path, "http_server_config.headers", set(_HEADERS))
+    names = _names(path, tls)
+    for key in _TLS_KEYS & tls.keys() - {"client_allowed_sans"}:
+        tls[key] = _line(path, key, tls[key])
     named = [_beside(path, tls[key]) for key in ("cert_file", "key_file", "client_ca_file") if tls.get(key)]
     return Rules(
         tls=_context(path, tls) if tls else None,
-        allowed_names=frozenset(map(str, tls.get("client_allowed_sans") or ())),
+        allowed_names=names,
         users=_users(path, top.get("basic_auth_users")),
-        headers=tuple((name, str(value)) for name, value in headers.items()),
+        headers=tuple((name, _line(path, name, value)) for name, value in headers.items()),
         files=(path, *named),
     )
 
@@ -90,7 +93,7 @@ def _mapping(found: object, path: Path, where: str, known: set[str]) -> dict[str
         return {}
     if not isinstance(found, dict):
         raise InputError(f"{path}: {where} must hold keys and values")
-    unknown = sorted(str(key) for key in found if key not in known)
+    unknown = sorted(ascii(key).strip("'") for key in found if key not in known)
     if unknown:
         raise InputError(
             f"{path}: {where} has {', '.join(unknown)}, which numaudit does not support; "
@@ -99,8 +102,27 @@ def _mapping(found: object, path: Path, where: str, known: set[str]) -> dict[str
     return found
 
 
-def _beside(path: Path, name: object) -> Path:
-    return path.parent / str(name)
+def _line(path: Path, key: str, value: object) -> str:
+    """Text of one line; nothing counts as empty. A line end would begin another header, a NUL end a path."""
+    if type(value) is int:
+        value = str(value)
+    if value is not None and not (isinstance(value, str) and value.isascii() and value.isprintable()):
+        raise InputError(f"{path}: {key} must be one line of ASCII text, not {value!r}")
+    return value or ""
+
+
+def _names(path: Path, tls: Mapping[str, Any]) -> frozenset[str]:
+    """The names of which a client's certificate must have one. Text in place of the list would be its letters."""
+    found = tls.get("client_allowed_sans") or []
+    if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
+        raise InputError(
+            f"{path}: client_allowed_sans must be a list of names, such as [prometheus.svc], not {found!r}"
+        )
+    return frozenset(found)
+
+
+def _beside(path: Path, name: str) -> Path:
+    return path.parent / name
 
 
 def _context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
@@ -134,7 +156,7 @@ def _context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
 
 def _version(path: Path, tls: Mapping[str, Any], key: str, default: ssl.TLSVersion) -> ssl.TLSVersion:
     name = tls.get(key)
-    if name is None:
+    if not name:
         return default
     if name not in _TLS_VERSIONS:
         raise InputError(f"{path}: {key} {name!r}: choose one of {', '.join(_TLS_VERSIONS)}")
