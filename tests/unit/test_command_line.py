@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 from numaudit import __version__
 from numaudit.agent import Observer
-from numaudit.cli.main import call
+from numaudit.cli.main import call, main
 from numaudit.errors import InputError, Unavailable
 
 COMMAND = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
@@ -119,6 +120,28 @@ def test_the_help_of_a_verb_ends_with_examples(capsys: pytest.CaptureFixture[str
     assert call([verb, "--help"]) == 0
     last = capsys.readouterr().out.strip().split("Examples:")[1]
     assert all(line.strip().startswith(f"numaudit {verb}") for line in last.strip().splitlines())
+
+
+def _commands(command: click.Command, name: str = "numaudit") -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for one in command.list_commands(context):
+            below = command.get_command(context, one)
+            assert below is not None
+            yield from _commands(below, f"{name} {one}")
+
+
+def test_every_verb_and_every_flag_of_it_is_explained_and_no_explanation_is_cut_off() -> None:
+    commands = dict(_commands(main))
+    assert len(commands) > 12
+    for name, command in commands.items():
+        for one in command.params:
+            assert not isinstance(one, click.Option) or one.help, f"{name} {one.name}"
+        with click.Context(command, info_name=name) as context:
+            text = command.get_help(context)
+        assert command.help
+        assert "..." not in text.replace("[ARGS]...", ""), name
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
 from numaudit.config import KEYS, Loaded
 from numaudit.reports import document
@@ -27,7 +28,7 @@ Examples:
 """
 )
 @settings_options
-@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@options.output("table", "json")
 def show(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
 ) -> None:
@@ -54,7 +55,7 @@ def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
     return tuple(rows)
 
 
-@command.command()
+@command.command(short_help="Print every setting as a page (docs/config.md).")
 def reference() -> None:
     """Print docs/config.md: every setting with its default, its variable and what it does."""
     click.echo(reference_text(), nl=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from numaudit.cli import options
 from numaudit.exporters.metric import PREFIX, Metric
 from numaudit.exporters.metrics import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
 from numaudit.reports import document
@@ -19,7 +20,7 @@ Examples:
   numaudit metrics -o json
 """
 )
-@click.option("-o", "--output", type=click.Choice(("table", "json", "markdown")), default="table", show_default=True)
+@options.output("table", "json", "markdown")
 def command(output: str) -> None:
     """List every metric of the agent, with its labels and its name in OpenTelemetry."""
     if output == "markdown":
