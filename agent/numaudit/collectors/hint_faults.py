@@ -12,9 +12,8 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.numa_balancing import read_mode, read_vmstat
-from numaudit.probes.hint_faults import NAME, HintFaultsByNode
 from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import AnyRead, Session
+from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, Sampled
 from numaudit.topology.machine import Machine
 
@@ -39,9 +38,8 @@ class HintFaults:
         """
         require_v2(self.reader.hierarchies)
         require_sampling(self.host, self.machine)
-        earlier = self.session.last_reads.get(NAME)
         read = self.session.read_hint_faults()
-        self.witness.hear(self._kernel_count(), self._counted(read, earlier))
+        self.witness.hear(self._kernel_count(), read if self._counts_all() else None)
         lost = read.dropped + read.missed
         if lost:
             skipped.lose(lost, "hint faults were not counted: the map was full, or another BPF program was running")
@@ -64,13 +62,9 @@ class HintFaults:
         except Unavailable:  # then there is no witness
             return None
 
-    def _counted(self, read: HintFaultsByNode, earlier: AnyRead | None) -> int | None:
-        """How often the program ran since the look before; None = not known, or it leaves some out on purpose."""
+    def _counts_all(self) -> bool:
         probe = self.session.hint_faults
-        if isinstance(probe, Refusal) or probe.watched is not None or not isinstance(earlier, HintFaultsByNode):
-            return None
-        added = read.since(earlier)
-        return added.events + added.missed + added.forgotten
+        return not isinstance(probe, Refusal) and probe.watched is None
 
     def _unwatched(self, census: Census) -> set[ContainerId]:
         probe = self.session.hint_faults

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from numaudit.errors import Unavailable
+from numaudit.probes.hint_faults import HintFaultsByNode
 
 LEAST_UNSEEN = 1000
 """So many samples of the kernel's without one of the probe's are no chance."""
@@ -18,16 +19,17 @@ class Witness:
     """Remembers from look to look what the kernel counted while the probe counted nothing."""
 
     _kernel: int | None = None
+    _read: HintFaultsByNode | None = None
     _unseen: int = 0
 
-    def hear(self, kernel: int | None, counted: int | None) -> None:
-        """One look: the kernel's count since boot, and what the probe counted since the look before.
+    def hear(self, kernel: int | None, read: HintFaultsByNode | None) -> None:
+        """One look: the kernel's count since boot, and what the probe read. None = not known, or not all is counted.
 
-        None = not known: the kernel does not tell; the probe rested, was not read before, or does not count all.
         Raises Unavailable, at each look until the probe counts again.
         """
         before, self._kernel = self._kernel, kernel
-        if counted or counted is None or kernel is None or before is None:
+        earlier, self._read = self._read, read
+        if kernel is None or before is None or read is None or earlier is None or _count(read.since(earlier)):
             self._unseen = 0
             return
         self._unseen += kernel - before
@@ -36,3 +38,8 @@ class Witness:
                 f"the probe counts nothing: the kernel took {self._unseen} samples since it last counted one; "
                 "start numaudit anew, and report it with the output of `numaudit doctor` if it stays so"
             )
+
+
+def _count(added: HintFaultsByNode) -> int:
+    """More than 0 if the program was run at all."""
+    return added.events + added.missed + added.forgotten
