@@ -5,12 +5,18 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.collectors.base import Skipped
+from numaudit.collectors.first_touch import FirstTouch
+from numaudit.collectors.owners import Owners
 from numaudit.errors import ParseError
+from numaudit.kernel.cgroup import Hierarchies
 from numaudit.kernel.memory_blocks import MemoryBlocks
 from numaudit.kernel.perf_ring import (
     RECORD_LOST,
@@ -23,6 +29,7 @@ from numaudit.kernel.perf_ring import (
 )
 from numaudit.probes import first_touch
 from numaudit.probes.first_touch import FirstTouchByNode
+from numaudit.probes.session import Session
 from numaudit.topology.nodeset import NodeSet
 
 WEB = 4711
@@ -64,6 +71,24 @@ def test_records_of_every_kind_are_told_apart() -> None:
     found = decode(data)
     assert first_touch.decode(found.samples) == [(0x1000, WEB), (0x2000, WEB)]
     assert (found.lost, found.throttled, found.others) == (8, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        (FirstTouchByNode(throttled=3), "times the kernel stopped sampling"),
+        (FirstTouchByNode(lost=3), "the ring was full"),
+        (FirstTouchByNode(without_address=3), "named no page"),
+    ],
+    ids=["throttled", "lost", "without address"],
+)
+def test_samples_that_are_missing_make_the_source_partial(read: FirstTouchByNode, words: str) -> None:
+    session = cast("Session", SimpleNamespace(read_first_touch=lambda: read))
+    mounted = Path("/sys/fs/cgroup")
+    skipped = Skipped()
+    assert FirstTouch(session, Hierarchies("v2", mounted, mounted, mounted, mounted), Owners()).collect(skipped) == {}
+    assert skipped.failed == 3
+    assert words in (skipped.reason or "")
 
 
 def test_nothing_is_no_record() -> None:
