@@ -79,3 +79,6 @@ def test_a_container_of_which_no_promise_is_known_does_not_pass(
         file.unlink()
     assert call(["report", POD, "--root", str(root), "--fail-below", "0.5"]) == 3
     assert f"numaudit: '{POD}/a': what it was promised is not known" in capsys.readouterr().err
+    for pod in ("bu-numanode", "be-numanode"):  # to which nothing is ever promised
+        assert call(["report", pod, "--root", str(root), "--fail-below", "0.5"]) == 0
+        assert capsys.readouterr().err == ""

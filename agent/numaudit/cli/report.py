@@ -53,7 +53,7 @@ Examples:
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Show given pages and sampled accesses by CPU's node and memory's node; needs --duration.",
+    help="Show given pages, sampled accesses and moved pages by both nodes; needs --duration.",
 )
 @click.option(
     "--first-touch",
@@ -103,6 +103,7 @@ def command(
         if matrix:
             report_tables.print_matrix(report, out)
             report_tables.print_accesses(report, out)
+            report_tables.print_moved_pages(report, out)
     return EXIT_FINDINGS if fail_below is not None and _below(report, fail_below) else 0
 
 
@@ -156,6 +157,8 @@ def _below(report: Report, ratio: float) -> bool:
 
 def _problem(one: ContainerReport, ratio: float) -> str | None:
     """Why a container does not pass the check. None: it does, or nothing was promised to it."""
+    if one.verdict is not None and one.verdict.name == "unmanaged":
+        return None
     nodes = None if one.intended is None else one.intended.memory_nodes
     if nodes is None and one.kind == "container" and one.pod_uid is not None:
         return "what it was promised is not known"
