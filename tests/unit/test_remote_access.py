@@ -16,7 +16,7 @@ from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.build import build
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.report import Report
-from numaudit.reports.report_tables import print_accesses, print_report
+from numaudit.reports.report_tables import print_accesses, print_moved_pages, print_report
 from numaudit.snapshot import (
     Container,
     ContainerId,
@@ -238,3 +238,27 @@ def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:
     text = _table(look({STUCK_FAULT: 3000, LOCAL_FAULT: 1000, HEALED_FAULT: 5}), print_accesses)
     assert "by CPU's node and memory's node; 5 were brought to the CPU's node by that" in text
     assert [line.split() for line in text.splitlines() if line.startswith("N0")] == [["N0", "1005", "3000"]]
+
+
+def test_moved_pages_are_shown_by_both_nodes_and_what_could_not_be_moved() -> None:
+    between = {(1, 0): MigratedPages(2048, 512), (None, 1): MigratedPages(256, 0)}
+    migrated = Migrated({"numa_misplaced": MigratedPages(2304, 512)}, {}, between)
+    snapshot = replace(look(), migrated={WEB.id: migrated})
+    (web,) = build(snapshot).containers
+    assert web.migrated_between is not None
+    assert [(one.from_numa_node, one.to_numa_node, one.bytes, one.failed_bytes) for one in web.migrated_between] == [
+        (1, 0, 8 << 20, 2 << 20),
+        (None, 1, 1 << 20, 0),
+    ]
+    text = _table(snapshot, print_moved_pages)
+    assert "moved by NUMA balancing for /web, from node to node; 2M could not be moved" in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("N1", "UNKNOWN"))]
+    assert rows == [["N1", "8M", "0"], ["UNKNOWN", "0", "1M"]]
+
+
+def test_where_no_program_can_watch_the_nodes_they_are_null_and_not_empty() -> None:
+    snapshot = replace(look(), migrated={WEB.id: Migrated({}, {})})
+    (web,) = build(snapshot).containers
+    assert web.migrated_between is None
+    idle = replace(look(), migrated={})
+    assert build(idle).containers[0].migrated_between == ()

@@ -95,6 +95,25 @@ def print_accesses(report: Report, out: Console) -> None:
         print_table(table, out)
 
 
+def print_moved_pages(report: Report, out: Console) -> None:
+    """Pages that NUMA balancing moved when each container used them: from their node (rows) to the CPU's (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.migrated_between:
+            continue
+        moved = {(pair.from_numa_node, pair.to_numa_node): pair.bytes for pair in one.migrated_between}
+        failed = sum(pair.failed_bytes for pair in one.migrated_between)
+        out.print()
+        title = f"moved by NUMA balancing for {display_name(one)}, from node to node"
+        out.print(Text(f"{title}; {size(failed)} could not be moved" if failed else title, "bold"))
+        table = new_table("FROM", *(f">N{node}" for node in nodes))
+        rows = dict.fromkeys(source for source, _ in sorted(moved, key=str))
+        for source in rows:
+            name = "UNKNOWN" if source is None else f"N{source}"
+            table.add_row(name, *(size(moved.get((source, node), 0)) for node in nodes))
+        print_table(table, out)
+
+
 def _node_columns(report: Report) -> list[Filled]:
     nodes = report.nodes
     residual = {row.numa_node: row for row in report.residual}
