@@ -15,7 +15,7 @@ from numaudit.exporters.metrics import METRICS
 from numaudit.exporters.otel import Push, Receiver, attributes, endpoint_of, metrics_data, resource
 from numaudit.exporters.prometheus import end_of, render
 from otlp_receiver import Answer, OtlpReceiver
-from reports import LIVE, STARTED, container, exposition, report
+from reports import LIVE, NOW, STARTED, container, exposition, report
 
 Point = tuple[str, frozenset[tuple[str, object]], float, float | None]
 
@@ -61,7 +61,7 @@ def _of_prometheus(numbers: list[Exposition]) -> set[Point]:
 
 
 def test_both_exports_of_one_snapshot_agree_number_for_number(numbers: list[Exposition]) -> None:
-    ours = _of_otel(metrics_data(numbers, resource({}, {}, "i"), 5.0))
+    ours = _of_otel(metrics_data(numbers, resource({}, {}, "i"), NOW))
     assert ours == _of_prometheus(numbers)
     assert len(ours) == sum(one.series for one in numbers)
 

@@ -28,9 +28,9 @@ class Residency:
         by_path = self._read_all(census, skipped)
         own: dict[ContainerId, Resident] = {}
         for container in census.containers:
-            if container.path in by_path:
-                children = census.children.get(container.path, ())
-                own[container.id] = self._own(by_path, container.path, children)
+            whole = by_path.get(container.path)
+            if whole is not None:
+                own[container.id] = whole if container.whole else self._own(by_path, census, container.path)
         return own, self._unattributed(by_path, census, skipped)
 
     def _read_all(self, census: Census, skipped: Skipped) -> dict[str, Resident]:
@@ -43,10 +43,10 @@ class Residency:
                 skipped.count(error)
         return found
 
-    def _own(self, by_path: dict[str, Resident], path: str, children: Sequence[str]) -> Resident:
+    def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
         """What the children do not hold: the group's own, and what children that were removed left behind."""
-        whole = by_path[path]
-        return _without(whole, [by_path[child] for child in children if child in by_path]) if children else whole
+        children = census.children.get(path, ())
+        return _without(by_path[path], [by_path[child] for child in children if child in by_path])
 
     def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: Skipped) -> Resident | None:
         try:
@@ -54,7 +54,7 @@ class Residency:
         except (OSError, ParseError) as error:
             skipped.count(error)
             return None
-        return self._own(by_path, "/", census.children.get("/", ()))
+        return self._own(by_path, census, "/")
 
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:

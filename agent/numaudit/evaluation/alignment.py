@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from numaudit.evaluation import access
 from numaudit.evaluation.access import RemoteShare
@@ -23,8 +25,7 @@ VERDICTS: tuple[VerdictName, ...] = (
 MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What holds of one container, since when, and what says so."""
 
     name: VerdictName
@@ -43,8 +44,7 @@ class Judgements:
     spilled_ticks: Mapping[ContainerId, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """All that is known of one container. None = not known."""
 
     container: Container
@@ -216,4 +216,4 @@ def _dated(verdict: Verdict, container: ContainerId, now: float, earlier: Judgem
         return verdict
     last = earlier.verdicts.get(container)
     since = last.since if last is not None and last.name == verdict.name else now
-    return Verdict(verdict.name, verdict.reason, since)
+    return Verdict(verdict.name, verdict.reason, since) if since is not None else verdict

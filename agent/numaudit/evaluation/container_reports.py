@@ -81,6 +81,7 @@ class ContainerReports:
         cpu_seconds = _measured(snapshot.cpu_seconds, id_)
         allocated = _measured(snapshot.allocated_bytes, id_)
         accesses = access_reports(snapshot, container, self.before)
+        expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
         remote = aligned = None
         if resident is not None and judged is not None:
             remote = None if cpuset.cpu_nodes is None else remote_bytes(resident, cpuset.cpu_nodes)
@@ -109,7 +110,7 @@ class ContainerReports:
             hint_outcome=None if outcome is None else hint_outcome_report(outcome),
             findings=self.findings.get(id_, ()),
             cpu_seconds=None if cpu_seconds is None else cpu_time_reports(cpu_seconds),
-            expected_remote_ratio=next((one.remote_ratio for one in accesses if one.source == "expected"), None),
+            expected_remote_ratio=expected,
             allocated=None if allocated is None else allocation_reports(allocated),
             accesses=accesses,
             hint_faults=hint_fault_reports(snapshot, id_),

@@ -102,7 +102,7 @@ def walk(
         names[parent] = [name for name, _ in children]
         for name, status in children:
             path = f"{parent}/{name}"
-            yield Cgroup(inodes.get(root + path, status.st_ino), path)
+            yield Cgroup(inodes.get(root + path, status.st_ino) if inodes else status.st_ino, path)
             # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
             if status.st_nlink != 2:
                 pending.append((path, status.st_nlink))
