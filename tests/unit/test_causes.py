@@ -51,6 +51,17 @@ def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
     assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),))) == ["unknown"]
 
 
+def test_what_is_exactly_at_a_limit_is_not_past_it() -> None:
+    assert names(*causes(NODE_0, True, None, None, (node(0, 3 * MIB),))) == ["unknown"]
+    at_limit = Migrated({"numa_misplaced": MigratedPages(MIB // 4096, 0)}, {})
+    assert names(*causes(NODE_0, True, None, None, (), migrated=at_limit)) == ["unknown"]
+
+
+@pytest.mark.parametrize(("total", "free"), [(100 * MIB, None), (None, 0), (0, 0)])
+def test_a_node_whose_memory_is_not_known_is_not_called_full(total: int | None, free: int | None) -> None:
+    assert names(*causes(NODE_0, True, None, None, (NodeMemory(0, total, free, Resident()),))) == ["unknown"]
+
+
 def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> None:
     moved = Migrated({"numa_misplaced": MigratedPages(1024, 3), "compaction": MigratedPages(9999, 0)}, {})
     (found,) = causes(NODE_0, True, None, None, (), migrated=moved)
