@@ -101,6 +101,13 @@ def test_what_is_left_over_in_a_settled_pod_is_its_sandbox() -> None:
     assert [(one.kind, one.name) for one in named] == [("container", "db"), ("sandbox", None)]
 
 
+def test_an_init_container_that_ended_does_not_hide_the_sandbox() -> None:
+    setup, app = PodContainer("setup", "init", "terminated", "c" * 64), PodContainer("db", "app", "running", A)
+    settled = pod("u1", "db-0", "Running", setup, app)
+    named = complete([cgroup(1), cgroup(2, container_id=B)], by_uid(settled))
+    assert [(one.kind, one.name) for one in named] == [("container", "db"), ("sandbox", None)]
+
+
 @pytest.mark.parametrize(
     ("containers", "cgroups"),
     [
