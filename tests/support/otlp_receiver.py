@@ -33,17 +33,18 @@ class Answer:
 
 
 class OtlpReceiver(ThreadingHTTPServer):
-    """Takes pushes on a free port of the loopback interface."""
+    """Takes pushes on a port of the loopback interface; 0 = a free one."""
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.answers: list[Answer] = []
         """For the next requests; then all are taken."""
         self.requests: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
         self.got_one = threading.Event()
+        self.connections: set[socket.socket] = set()
 
     @property
     def url(self) -> str:
@@ -71,6 +72,9 @@ class OtlpReceiver(ThreadingHTTPServer):
     ) -> None:
         self.shutdown()
         self.server_close()
+        for connection in list(self.connections):  # clients keep theirs open for the next push
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -109,5 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def handle(self) -> None:
+        connections = cast("OtlpReceiver", self.server).connections
+        connections.add(self.connection)
         with contextlib.suppress(OSError):  # the client has gone
             super().handle()
+        connections.discard(self.connection)

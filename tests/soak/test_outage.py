@@ -1,0 +1,26 @@
+"""A short form of outage.py: the OTLP receiver is away for some seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent_process import running_agent
+from node_tree import NodeTree
+from otlp_receiver import OtlpReceiver
+from outage import Outage
+
+
+def test_a_receiver_that_was_away_gets_what_is_served_when_it_is_back(tmp_path: Path) -> None:
+    tree = NodeTree(tmp_path / "node")
+    tree.fill(20)
+    with OtlpReceiver() as receiver:
+        port = receiver.server_address[1]
+    otlp = ("--set", f"otlp.endpoint=http://127.0.0.1:{port}", "--set", "otlp.interval=1s")
+    settings = (*otlp, "--set", "otlp.timeout=500ms")
+    with running_agent("--root", str(tree.root), "--interval", "1s", *settings, log=tmp_path / "log") as agent:
+        outage = Outage(tree, agent, port)
+        outage.pass_by(before=1, down=4, after=1)
+        assert outage.failed >= 1
+        assert outage.differing == set()
+        assert agent.value("numaudit_failed_ticks_total") == 0
+        assert agent.log().count("the agent goes on trying") == 1
