@@ -236,6 +236,17 @@ def test_without_pods_names_of_the_cgroups_join_podresources() -> None:
     assert only(joined([one], Checkpoints(), None, resources=resources)).promise.memory == (ONE_GIB,)
 
 
+def test_without_pods_the_names_of_the_cgroups_are_those_of_the_pod() -> None:
+    checkpoints = by_container_of("u1")
+    named = replace(cgroup(1, name="db"), namespace="prod", pod="db-0")
+    found = only(joined([named], checkpoints, None))
+    assert (found.namespace, found.pod) == ("prod", "db-0")
+    half_named = replace(named, pod=None)
+    found = only(joined([half_named], checkpoints, None))
+    assert (found.namespace, found.pod) == (None, None)
+    assert {one.pod for one in joined([replace(named, pod_uid="u2")], checkpoints, None).containers} == {None, "db-0"}
+
+
 def test_sources_that_contradict_each_other_are_named() -> None:
     checkpoints = replace(NOTHING, memory={("u1", "db"): (ONE_GIB,)}, cpus={("u1", "db"): CpuSet.of(1)})
     other = Promise((replace(ONE_GIB, nodes=NodeSet.of(1)),), CpuSet.of(2))
