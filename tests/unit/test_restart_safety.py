@@ -260,6 +260,14 @@ def test_doctor_has_a_check_for_each_file_that_is_there(tmp_path: Path) -> None:
     assert "nr_hugepages" in (memory.hint or "")
 
 
+def test_doctor_calls_nothing_right_that_could_not_be_compared(tmp_path: Path) -> None:
+    host = node_of(f"{SINGLE}/1-running", tmp_path)
+    shutil.rmtree(host.nodes)
+    for one in checkpoint_checks(host):
+        assert (one.state, "now: unknown" in one.detail) == ("reduced", True)
+        assert "must be readable" in (one.hint or "")
+
+
 def test_doctor_shows_the_files_of_a_captured_node(fixtures: Path) -> None:
     shown = {one.name: one for one in examine_host(Host.under(fixtures / "kubernetes-four-nodes"))}
     assert "would the kubelet start with it?" in shown["memory_manager_state"].detail

@@ -42,6 +42,10 @@ def _check(name: str, found: StartOutlook) -> Check:
     warnings = [one for one in found.findings if one.severity == "warning"]
     stopping = [one for one in found.findings if one.what_it_stops in ("start", "maybe")]
     gravest = next(iter([*stopping, *errors, *warnings]), None)
+    if gravest is None and found.starts_now == "unknown":
+        return Check(
+            name, "reduced", detail, "the nodes, their memory and the CPUs must be readable, to be compared with"
+        )
     if gravest is None:
         return Check(name, "ok", detail)
     detail = f"{detail}; {gravest.name}: {gravest.message}"
