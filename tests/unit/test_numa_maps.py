@@ -126,7 +126,21 @@ def test_a_process_without_mappings_adds_nothing() -> None:
     assert parse([]).by_kind == {}
 
 
-@pytest.mark.parametrize("line", ["", "7f00", "default N0=1", "7f00  default", "xyz default", "7f" * 9 + " default"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "7f00",
+        "default N0=1",
+        "7f00  default",
+        "xyz default",
+        "7f" * 9 + " default",
+        "7f00 default N0=x",
+        "7f00 default N0=",
+        "7f00 default N0=1 kernelpagesize_kB=\u0664",
+        "7f00 default N0=" + "9" * 20,
+    ],
+)
 def test_a_line_of_another_form_is_refused_and_shown(line: str) -> None:
     with pytest.raises(ParseError, match="not a numa_maps line: "):
         parse_line(line)

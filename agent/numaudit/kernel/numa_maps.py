@@ -85,15 +85,22 @@ def parse_line(line: str) -> Mapping:
     words = match["fields"].split(" ")
     for word in words:
         key, equals, value = word.partition("=")
-        if not equals or not (value.isascii() and value.isdigit()) or len(value) > 19:
+        if not equals:
             continue
         node = _NODE.fullmatch(key)
         if node is not None:
-            pages[int(node[1])] = int(value)
+            pages[int(node[1])] = _number(value, line)
         elif key == "kernelpagesize_kB":
-            page_size = int(value) * 1024
+            page_size = _number(value, line) * 1024
     sizes = {node: count * page_size for node, count in pages.items()}
     return Mapping(match["policy"], _kind(words), page_size, sizes)
+
+
+def _number(text: str, line: str) -> int:
+    """One that is not understood would be missing in a sum that looks whole."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        raise ParseError(f"not a numa_maps line: {line[:120]!r}")
+    return int(text)
 
 
 def _kind(words: list[str]) -> str:
