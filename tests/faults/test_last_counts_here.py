@@ -1,0 +1,53 @@
+"""What a cgroup counts between two looks and its end, on this host's own kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from numaudit.collectors.owners import Owners
+from numaudit.containers.inventory import Census
+from numaudit.kernel.cgroup import Cgroup
+from numaudit.kernel.host import Host
+from numaudit.probes.reasons import Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import ContainerId
+
+pytestmark = pytest.mark.root
+
+SIZE = 32 << 20
+SMALL = 8 << 20
+"""What the interpreter allocates beside."""
+
+
+def _census(*groups: Path) -> Census:
+    ids = [group.stat().st_ino for group in groups]
+    return Census((), {ContainerId(id_): (Cgroup(id_, f"/{id_}"),) for id_ in ids}, {"/": ()})
+
+
+def test_a_cgroup_that_is_gone_at_the_next_look_gives_all_that_it_counted(
+    new_group: Callable[[str], Path], run_in: Callable[[Path, Sequence[str]], subprocess.Popen[str]]
+) -> None:
+    with Session.open(Host(), cgroups=1024, nodes=4, probes=("page_alloc", "cpu_time")) as session:
+        for refused in (one for one in (session.page_alloc, session.cpu_time) if isinstance(one, Refusal)):
+            pytest.skip(str(refused))
+        owners, job, other = Owners(), new_group("job"), new_group("other")
+        owners.follow(_census(job, other))
+        id_ = ContainerId(job.stat().st_ino)
+        run_in(job, [sys.executable, "-I", "-S", "-c", f"bytearray(b'x') * {SIZE}"]).communicate()
+        job.rmdir()
+        for is_last_look in (True, False):
+            owners.follow(_census(other))
+            session.forget_all_but(owners.cgroups())
+            allocated = owners.add_up("page_alloc", session.read_page_alloc().by_node)
+            ran = owners.add_up("cpu_time", session.read_cpu_time().by_node)
+            if is_last_look:
+                assert SIZE <= sum(allocated[id_].values()) < SIZE + SMALL
+                assert 0 < sum(ran[id_].values()) < 10e9
+            else:
+                assert id_ not in allocated.keys() | ran.keys()
+                assert id_ not in session.read_page_alloc().by_node.keys() | session.read_cpu_time().by_node.keys()
