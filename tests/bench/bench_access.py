@@ -1,4 +1,5 @@
-"""What sampling accesses costs: decoding samples, and how much slower a process becomes that does nothing but fault.
+"""What watching costs: decoding samples, how much slower a process becomes that does nothing but fault, and what the
+probes take of a core while this host does something ordinary.
 
 Run as root: python tests/bench/bench_access.py [REPETITIONS]. It fails when a goal is missed.
 """
@@ -8,13 +9,21 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import signal
 import statistics
 import struct
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 
+import numaudit
+from numaudit.collectors.calibration import assumed, calibrate
+from numaudit.collectors.overhead import count_between
+from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.perf_ring import RECORD_SAMPLE, Records, decode
 from numaudit.probes.first_touch import FirstTouch
@@ -26,13 +35,20 @@ SAMPLES = 10_000
 PAGES = 8192
 LEAST_SAMPLES_PER_SECOND = 200_000
 LARGEST_SLOWDOWN = 0.30
+LARGEST_SHARE = 0.05
+SECONDS = 20
+ORDINARY = (
+    (sys.executable, "-m", "compileall", "-q", "-f", str(Path(numaudit.__file__).parent)),
+    (sys.executable, "-m", "pytest", str(Path(__file__).parents[1] / "unit/test_static_policy.py")),
+)
+"""Commands that start processes, read files and use the CPU, each repeated beside the other."""
 
 
 def main() -> int:
     repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     os.nice(-19)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs", flush=True)
-    missed = [_decoding(repetitions), _touching(repetitions)]
+    missed = [_decoding(repetitions), _touching(repetitions), _ordinary_load()]
     return 1 if any(missed) else 0
 
 
@@ -78,6 +94,71 @@ def _touching(repetitions: int) -> bool:
         f"goal at most {LARGEST_SLOWDOWN:.0%}"
     )
     return middle > LARGEST_SLOWDOWN
+
+
+def _ordinary_load() -> bool:
+    """The events of each probe while a compiler and a test run are at work, x what each costs here."""
+    with Session.open(Host(), cgroups=1000, nodes=2, probes=(*PROBES, "first_touch")) as session:
+        costs = calibrate(session)
+        running = [name for name, one in session.outcomes.items() if not isinstance(one, Refusal)]
+        _read(session)
+        before, begin = dict(session.last_reads), time.monotonic()
+        with ExitStack() as stack:
+            for command in ORDINARY:
+                stack.enter_context(_repeated(command, stack.enter_context(_group(command[2]))))
+            while time.monotonic() < begin + SECONDS:
+                time.sleep(1)
+                _read(session)  # a ring that nobody reads would lose samples
+        seconds = time.monotonic() - begin
+        total = 0.0
+        for name in running:
+            events = count_between(session.last_reads[name], before[name]) or 0
+            cost = costs.get(name) or assumed(name)
+            share = events * cost.ns / 1e9 / seconds
+            total += share
+            print(
+                f"{name:12} {events / seconds:10,.0f} events/s x {cost.ns:5.0f} ns {cost.basis} = {share:.2%} of a core"
+            )
+    print(f"an ordinary load, {seconds:.0f} s: {total:.2%} of a core, goal at most {LARGEST_SHARE:.0%}")
+    return total > LARGEST_SHARE
+
+
+def _read(session: Session) -> None:
+    for probe in (session.read_page_alloc, session.read_cpu_time, session.read_migrations, session.read_first_touch):
+        with suppress(Refusal):
+            probe()
+    with suppress(Refusal):
+        session.read_hint_faults()
+
+
+@contextmanager
+def _group(name: str) -> Iterator[Path]:
+    """A cgroup, for a switch inside of one is no event."""
+    unified = find_hierarchies(Host()).unified
+    assert unified, "needs cgroup version 2"
+    group = unified / f"numaudit-bench-{os.getpid()}-{name}"
+    group.mkdir()
+    yield group
+    while "populated 1" in (group / "cgroup.events").read_text():
+        time.sleep(0.01)
+    group.rmdir()
+
+
+@contextmanager
+def _repeated(command: Sequence[str], group: Path) -> Iterator[None]:
+    """Over and over, until the block ends."""
+    shell = 'echo $$ >"$0" && while :; do "$@"; done'
+    running = subprocess.Popen(
+        ["/bin/sh", "-c", shell, str(group / "cgroup.procs"), *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
 
 
 def _touch() -> None:

@@ -22,7 +22,7 @@ from numaudit.kernel.bpf import Command, ProgramType
 from numaudit.kernel.bpf_map import Entries, Map
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader, page_alloc
+from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc
 from numaudit.probes.cpu_time import CpuTime
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
@@ -34,6 +34,7 @@ TOUCH = Path(__file__).parents[1] / "vm/inside/touch.py"
 EMPTY = """
 int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
 int empty_event(void *ctx) { return 0; }
+int empty_trial(void *ctx) { return 0; }
 """
 _JOIN = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"']
 FIRST_VALUE = """
@@ -70,6 +71,7 @@ def main() -> int:
         figures: list[Callable[[], Iterator[Figure]]] = [
             lambda: _page_alloc(loaded),
             lambda: _cpu_time(loaded),
+            lambda: _tried_out(loaded),
             lambda: _read_out(loaded["read"]),
             _recorded,
             _start,
@@ -96,9 +98,10 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         programs = (
             Program("empty_tracepoint", ProgramType.TRACEPOINT, "kmem:mm_page_alloc"),
             Program("empty_event", ProgramType.PERF_EVENT),
+            Program("empty_trial", ProgramType.RAW_TRACEPOINT),
         )
         empty = ProbeRequest("empty", programs, (), source=Path(text.name))
-        requests = [empty, page_alloc.request(HOST, 1000, 2), cpu_time.request(HOST, 1000, 2)]
+        requests = [empty, *(one.request(HOST, 1000, 2) for one in (page_alloc, cpu_time, hint_faults, migrations))]
         loaded = loader.load(requests)
     stack.callback(loaded.close)
     large = loader.load([page_alloc.request(HOST, 2500, 1)])
@@ -167,6 +170,26 @@ def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     yield Figure("cpu_time at a switch between cgroups", between.nanoseconds, 200, "ns", floor.nanoseconds)
     yield Figure("cpu_time inside a cgroup: runs for each switch", inside.runs / switches, 0.05, "")
     yield Figure("cpu_time, one read with a flush of each CPU", seconds * 1e3, 10, "ms")
+
+
+def _tried_out(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
+    """What counts one event, run on purpose on this host's CPU: its hooks need not work here, nor a second node be."""
+    trials = {
+        "hint_faults at a hint fault, its hook not included": (hint_faults.NAME, "hint_faults_on_trial", 140),
+        "migrations at a migration, its hook not included": (migrations.NAME, "migrations_on_trial", 140),
+        "cpu_time at the end of an interval, its hook not included": (cpu_time.NAME, "cpu_time_charge", 200),
+    }
+    floor = _run_often(loaded["empty"].programs["empty_trial"])
+    for what, (probe, function, goal) in trials.items():
+        yield Figure(what, _run_often(loaded[probe].programs[function]), goal, "ns", floor)
+
+
+def _run_often(program: int) -> float:
+    with _statistics(program) as spent:
+        for _ in range(20_000):
+            bpf.run(program)
+    assert spent.runs >= 20_000
+    return spent.nanoseconds
 
 
 def _read_out(probe: LoadedProbe) -> Iterator[Figure]:

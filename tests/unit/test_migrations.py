@@ -17,7 +17,7 @@ from numaudit.probes.hint_faults import HintFaultsByNode
 from numaudit.probes.migrations import MigrationsByCgroup
 from numaudit.snapshot import HintFault, TaskMove
 from numaudit.topology.machine import Machine, Node
-from numaudit.topology.nodeset import CpuSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 WEB, DATABASE = 4711, (7 << 32) + 12
 TWO_NODES = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))
@@ -48,12 +48,19 @@ def test_migrated_pages_are_told_by_the_kernels_reason() -> None:
 
 def test_pages_that_numa_balancing_moved_are_told_by_both_nodes() -> None:
     keys = struct.pack("=QIIQII", WEB, 1, 0, DATABASE, 0xFFFF, 2)
-    succeeded, failed = migrations.decode_between([Entries(keys, struct.pack("=8Q", 1, 2, 10, 20, 3, 0, 0, 4), 2)], 2)
+    values = struct.pack("=8Q", 1, 2, 10, 20, 3, 0, 0, 4)
+    succeeded, failed = migrations.decode_between([Entries(keys, values, 2)], 2, NodeSet.of(0, 1, 2))
     assert succeeded == {WEB: {(1, 0): 11}, DATABASE: {(None, 2): 3}}
     assert failed == {WEB: {(1, 0): 22}, DATABASE: {(None, 2): 4}}
     earlier = MigrationsByCgroup(succeeded_between=succeeded, failed_between=failed)
     later = MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 15}}, failed_between=failed)
     assert later.since(earlier) == MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 4}})
+
+
+def test_a_node_that_is_not_online_is_no_node() -> None:
+    keys = struct.pack("=QIIQII", WEB, 64, 0, WEB, 65, 0)
+    succeeded, _ = migrations.decode_between([Entries(keys, struct.pack("=4Q", 5, 0, 6, 0), 2)], 1, NodeSet.of(0, 1))
+    assert succeeded == {WEB: {(None, 0): 11}}
 
 
 def test_moved_tasks_are_told_by_nodes_and_a_missing_target_is_none() -> None:

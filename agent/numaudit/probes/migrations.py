@@ -19,11 +19,13 @@ from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries, Map, sum_per_cpu
 from numaudit.kernel.btf import Btf, Function
 from numaudit.kernel.host import Host
+from numaudit.kernel.node import online_nodes
 from numaudit.probes import counters, function_entry, reasons
 from numaudit.probes.function_entry import Programs, Way
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.reasons import Refusal
 from numaudit.snapshot import TaskMove
+from numaudit.topology.nodeset import NodeSet
 
 NAME = "migrations"
 _TRACEPOINTS = {
@@ -153,6 +155,7 @@ class Migrations:
 
     def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
         """Attach; nodes are told where one of the ways works. Raises Refusal, and OSError when a map cannot be used."""
+        self._host = host
         self._loaded = loaded
         self._pages = Map.of(loaded.maps["migrations_pages"], host)
         self._between = Map.of(loaded.maps["migrations_between"], host)
@@ -180,7 +183,7 @@ class Migrations:
         """All counters since load."""
         dropped = sum(sum(sum_per_cpu(entries.values, self._dropped.cpus)) for entries in self._dropped.read())
         missed = sum(bpf.read_program_info(program).misses for program in self._loaded.programs.values())
-        between = decode_between(self._between.read(), self._pages.cpus)
+        between = decode_between(self._between.read(), self._pages.cpus, online_nodes(self._host))
         return decode(self._pages.read(), self._tasks.read(), self._pages.cpus, between, dropped, missed)
 
     def read_run_time(self) -> bpf.RunTime:
@@ -263,14 +266,18 @@ def decode(
     return MigrationsByCgroup(succeeded, failed, moves, moved, stayed, dropped, missed)
 
 
-def decode_between(entries: Iterable[Entries], cpus: int) -> Between:
-    """The same for pages by nodes: those that were moved, and those that could not be."""
+def decode_between(entries: Iterable[Entries], cpus: int, online: NodeSet) -> Between:
+    """The same for pages by nodes: those that were moved, and those that could not be.
+
+    A page on a node that is not online is one whose flags hold its node elsewhere than we think: on an unknown one.
+    """
     succeeded: dict[int, dict[Nodes, int]] = {}
     failed: dict[int, dict[Nodes, int]] = {}
     for (cgroup, source, target), done, left in _pages(entries, _BETWEEN_KEY, cpus):
-        nodes = (None if source == _NO_NODE else source, target)
-        succeeded.setdefault(cgroup, {})[nodes] = done
-        failed.setdefault(cgroup, {})[nodes] = left
+        nodes = (source if source in online else None, target)
+        for sums, pages in ((succeeded, done), (failed, left)):
+            row = sums.setdefault(cgroup, {})
+            row[nodes] = row.get(nodes, 0) + pages
     return succeeded, failed
 
 

@@ -91,7 +91,6 @@ def test_two_containers_on_one_cpu_do_not_get_each_others_time(session: Session)
 def test_a_task_alone_on_its_cpu_is_not_lost(session: Session) -> None:
     with cgroup("numaudit-lab/alone", cpus="3") as group, worker(group, MIB) as running:
         running.order("spin")
-        time.sleep(0.5)
         (added,) = _held_against_the_kernel(session, [group], seconds=1)
     assert set(added) == {3}
 
@@ -100,9 +99,9 @@ def test_cpu_time_is_on_the_node_where_the_task_ran(session: Session) -> None:
     with cgroup("numaudit-lab/moving", cpus="0") as group, worker(group, MIB) as running:
         before = session.read_cpu_time()
         running.order("spin")
-        time.sleep(1)
+        _wait_for_use(group, seconds=0.5)
         group.write("cpuset.cpus", "2")
-        time.sleep(1)
+        _wait_for_use(group, seconds=0.5)
         added = session.read_cpu_time().since(before).by_node[group.id]
     assert added[0] > 0.2e9
     assert added[2] > 0.2e9
@@ -129,7 +128,7 @@ def test_migrations_that_cannot_succeed_are_failed_allocations_and_no_bytes(sess
             assert added.failed.get(group.id, 0) > 100
             return added
 
-        added = eventually(many_failed, timeout=30).by_node.get(group.id, {})
+        added = eventually(many_failed, timeout=180).by_node.get(group.id, {})
     assert sum(added.values()) < REST
 
 
@@ -165,6 +164,8 @@ def _held_against_the_kernel(session: Session, groups: list[Cgroup], seconds: fl
     """Time of each group over some seconds, which must agree with its cpu.stat read just outside and just inside."""
     outside, first, inside = _usage(groups), session.read_cpu_time(), _usage(groups)
     time.sleep(seconds)
+    for group in groups:
+        _wait_for_use(group, seconds=0.15 - (_usage([group])[group.id] - inside[group.id]))
     inside_end, second, outside_end = _usage(groups), session.read_cpu_time(), _usage(groups)
     added: CpuTimeByNode = second.since(first)
     for group in groups:
@@ -172,6 +173,16 @@ def _held_against_the_kernel(session: Session, groups: list[Cgroup], seconds: fl
         assert least > 0.1
         assert least * 0.9 < sum(added.by_node[group.id].values()) / 1e9 < most * 1.1
     return [added.by_node[group.id] for group in groups]
+
+
+def _wait_for_use(group: Cgroup, seconds: float) -> None:
+    """Until its tasks have used so much more CPU time: the guest may get little of a busy host."""
+    before = _usage([group])[group.id]
+
+    def has_used() -> None:
+        assert _usage([group])[group.id] - before >= seconds
+
+    eventually(has_used, timeout=60)
 
 
 def _usage(groups: list[Cgroup]) -> dict[int, float]:

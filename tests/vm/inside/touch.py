@@ -24,8 +24,8 @@ from collections.abc import Sequence
 
 MAP_HUGETLB = 0x40000
 PR_SET_THP_DISABLE = 41
-POLICIES = {"preferred": 1, "bind": 2, "interleave": 3}
-"""MPOL_* of include/uapi/linux/mempolicy.h."""
+POLICIES = {"preferred": 1, "bind": 2, "interleave": 3, "bind-sampled": 2 | 1 << 13}
+"""MPOL_* of include/uapi/linux/mempolicy.h; the last with MPOL_F_NUMA_BALANCING, so that the kernel takes samples."""
 MBIND = {"x86_64": 237, "aarch64": 235}
 """The system call's number by architecture: C libraries have no wrapper for it."""
 
@@ -41,22 +41,28 @@ class Memory:
         self.size = size
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._kind = kind
+        self._spans = [(0, size)]
+        """Parts that are filled evenly: each thread writes its share of every one."""
         if kind == "anon":
             self._map.madvise(mmap.MADV_NOHUGEPAGE)
             # Linux 6.7 gives thread stacks the same flags, and would merge ours with one beside it in numa_maps
             self._map.madvise(mmap.MADV_DONTDUMP)
 
-    def bind(self, policy: str, nodes: Sequence[int]) -> None:
-        """Set the policy of pages not yet allocated: mbind(2)."""
+    def bind(self, policy: str, nodes: Sequence[int], start: int = 0) -> None:
+        """Set the policy of pages not yet allocated, from a byte to the end: mbind(2)."""
+        if start:
+            self._spans = [(0, start), (start, self.size)]
         mask = ctypes.c_ulong(sum(1 << node for node in nodes))
-        arguments = (self.address, self.size, POLICIES[policy], ctypes.byref(mask), 8 * ctypes.sizeof(mask), 0)
+        length, bits = self.size - start, 8 * ctypes.sizeof(mask)
+        arguments = (self.address + start, length, POLICIES[policy], ctypes.byref(mask), bits, 0)
         if libc.syscall(MBIND[os.uname().machine], *map(_wide, arguments)):
             raise OSError(ctypes.get_errno(), f"mbind to nodes {list(nodes)} ({policy})")
 
     def fill(self, part: int = 0, parts: int = 1) -> None:
         """Write every byte of one of `parts` equal parts. Runs without Python's lock, so threads run in parallel."""
-        start = self.size * part // parts
-        ctypes.memset(self.address + start, 0x5A, self.size * (part + 1) // parts - start)
+        for begin, end in self._spans:
+            start, stop = (begin + (end - begin) * border // parts for border in (part, part + 1))
+            ctypes.memset(self.address + start, 0x5A, stop - start)
 
     def drop(self) -> None:
         """Give all pages back; shared memory needs MADV_REMOVE, the others MADV_DONTNEED."""
@@ -125,12 +131,13 @@ def main() -> None:
     parser.add_argument("--kind", choices=("anon", "shmem", "hugetlb"), default="anon")
     parser.add_argument("--policy", choices=POLICIES, help="memory policy of the bytes; none without it")
     parser.add_argument("--nodes", type=int, nargs="+", default=[], help="nodes of the policy")
+    parser.add_argument("--policy-from", type=int, default=0, help="the policy is of the bytes from this one on")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
     memory = Memory(options.bytes, options.kind)
     if options.policy:
-        memory.bind(options.policy, options.nodes)
+        memory.bind(options.policy, options.nodes, options.policy_from)
     memory.fill()
     worker = Worker(memory, options.threads)
     for thread in range(1, options.threads):

@@ -97,7 +97,7 @@ def remove_cgroup(group: Cgroup) -> None:
     def is_empty() -> None:
         assert "populated 0" in group.read("cgroup.events"), f"processes in {group.path} outlive SIGKILL"
 
-    eventually(is_empty, timeout=20)
+    eventually(is_empty, timeout=60)
     group.path.rmdir()
 
 
@@ -146,14 +146,16 @@ def worker(
     policy: str | None = None,
     nodes: Sequence[int] = (),
     threads: int = 1,
+    policy_from: int = 0,
 ) -> Iterator[Worker]:
     """A process in a cgroup that holds `size` bytes. It sleeps until ordered otherwise; ends with the block.
 
-    `kind` is anon (4 KiB pages), shmem or hugetlb; `policy` is bind, preferred or interleave over `nodes`.
+    `kind` is anon (4 KiB pages), shmem or hugetlb; `policy` is bind, preferred, interleave or bind-sampled (bound, but
+    NUMA balancing takes samples of it) over `nodes`, of all bytes from `policy_from` on.
     """
     arguments = [str(size), "--kind", kind, "--threads", str(threads)]
     if policy:
-        arguments += ["--policy", policy, "--nodes", *map(str, nodes)]
+        arguments += ["--policy", policy, "--policy-from", str(policy_from), "--nodes", *map(str, nodes)]
     # The shell joins the cgroup while it is small, then becomes the worker: every page of it is allocated there.
     joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group.path / "cgroup.procs")]
     program = [sys.executable, "-I", "-S", str(Path(__file__).with_name("touch.py")), *arguments]

@@ -1,0 +1,175 @@
+"""What counting a NUMA hint fault costs, run in the guest by tests/vm/bench_hint_faults.py.
+
+The guest is emulated (TCG), so no nanosecond here is a real one. What can be said is how many times an empty program on
+the same hook, and how many times page_alloc, the counting takes; nanoseconds of real silicon are in
+tests/bench/bench_bpf.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+from numaudit.kernel import bpf, perf_event
+from numaudit.kernel.bpf import ProgramType
+from numaudit.kernel.host import Host
+from numaudit.probes import function_entry, hint_faults, loader, page_alloc
+from numaudit.probes.function_entry import WAYS, Way
+from numaudit.probes.hint_faults import FUNCTION, HintFaults
+from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.page_alloc import PageAlloc
+from numaudit.probes.reasons import Refusal
+from workload import MIB, cgroup, worker
+
+HOST = Host()
+TRACEPOINT = "kmem:mm_page_alloc"
+EMPTY = """
+int empty_at_kprobe(u64 *registers) { return 0; }
+int empty_at_fentry(u64 *arguments) { return 0; }
+int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
+"""
+RUNS = 4000
+ROUNDS = 8
+SECONDS = 2
+
+
+def main() -> None:
+    with ExitStack() as stack:
+        loaded = _load(stack)
+        costs = {}
+        for way in WAYS:
+            empty = _per_fault(partial(_empty, loaded["empty"], way))
+            counting = _per_fault(partial(_hint_faults, loaded[hint_faults.NAME], way))
+            costs[way] = counting - empty
+            print(f"a hint fault by {way}: {counting:.0f} ns, {empty:.0f} ns of them an empty program's", flush=True)
+        empty, counting = _per_page(loaded)
+        print(f"an allocation: {counting:.0f} ns, {empty:.0f} ns of them an empty program's")
+        for way, cost in costs.items():
+            print(
+                f"net of the empty program, a hint fault by {way} takes {cost / (counting - empty):.2f} x an allocation"
+            )
+        _use_memory(loaded[hint_faults.NAME])
+
+
+def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
+    with tempfile.NamedTemporaryFile("w", suffix=".bpf.c") as text:
+        text.write(EMPTY)
+        text.flush()
+        types = function_entry.read_btf(HOST)
+        assert not isinstance(types, Refusal), types
+        entry = function_entry.programs("empty", FUNCTION, types.function(FUNCTION))
+        programs = (*entry.wanted, Program("empty_tracepoint", ProgramType.TRACEPOINT, TRACEPOINT))
+        requests = [ProbeRequest("empty", programs, (), source=Path(text.name))]
+        requests += [one.request(HOST, 100, 16) for one in (hint_faults, page_alloc)]
+        loaded = loader.load(requests)
+    stack.callback(loaded.close)
+    outcomes = {}
+    for name, outcome in loaded.outcomes.items():
+        assert isinstance(outcome, LoadedProbe), outcome
+        outcomes[name] = outcome
+    return outcomes
+
+
+@contextmanager
+def _empty(loaded: LoadedProbe, way: Way) -> Iterator[int]:
+    attached = function_entry.attach(HOST, loaded, "empty", FUNCTION, (way,))
+    try:
+        yield loaded.programs[function_entry.program_name("empty", way)]
+    finally:
+        os.close(attached.descriptor)
+
+
+@contextmanager
+def _hint_faults(loaded: LoadedProbe, way: Way) -> Iterator[int]:
+    with closing(HintFaults(HOST, _copy(loaded), (way,))):
+        yield loaded.programs[function_entry.program_name(hint_faults.NAME, way)]
+
+
+def _per_fault(attached: Callable[[], AbstractContextManager[int]]) -> float:
+    """Nanoseconds of the program for each of some thousand faults, by the kernel's account."""
+    counting = os.fdopen(bpf.count_run_time())
+    with attached() as program, cgroup("numaudit-bench", cpus="0", mems="1") as group, counting:
+        before = spent = bpf.read_run_time([program])
+        while (spent - before).runs < RUNS:  # a worker after the other: the kernel scans a new process soon
+            with worker(group, 16 * MIB, threads=2) as running:
+                running.order("touch")
+                end = time.monotonic() + 8
+                while time.monotonic() < end and (spent - before).runs < RUNS:
+                    time.sleep(0.1)
+                    spent = bpf.read_run_time([program])
+    return (spent - before).nanoseconds / (spent - before).runs
+
+
+def _per_page(loaded: Mapping[str, LoadedProbe]) -> tuple[float, float]:
+    """The same for each page given: an empty program, then page_alloc."""
+    program = loaded["empty"].programs["empty_tracepoint"]
+    number = loaded["empty"].tracepoint_ids[TRACEPOINT]
+    with os.fdopen(perf_event.open_event(perf_event.tracepoint(number), cpu=0)) as event:
+        perf_event.set_program(event.fileno(), program)
+        perf_event.enable(event.fileno())
+        empty = _refill(program)
+    with closing(PageAlloc(HOST, _copy(loaded[page_alloc.NAME]))):
+        return empty, _refill(loaded[page_alloc.NAME].programs["page_alloc_on_mm_page_alloc"])
+
+
+def _refill(program: int) -> float:
+    counting = os.fdopen(bpf.count_run_time())
+    with cgroup("numaudit-bench", cpus="0", mems="0") as group, worker(group, 32 * MIB) as running, counting:
+        before = bpf.read_run_time([program])
+        running.order("refill")
+        spent = bpf.read_run_time([program]) - before
+    assert spent.runs >= 32 * MIB // mmap.PAGESIZE
+    return spent.nanoseconds / spent.runs
+
+
+def _use_memory(loaded: LoadedProbe) -> None:
+    """How much longer this process takes, doing nothing but use memory of another node, with its faults counted."""
+    with closing(HintFaults(HOST, _copy(loaded))) as probe, cgroup("numaudit-bench", cpus="0", mems="1") as group:
+        group.write("cgroup.procs", str(os.getpid()))
+        try:
+            _use_by_turns(probe)
+        finally:
+            (group.path.parent / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _use_by_turns(probe: HintFaults) -> None:
+    times: dict[bool, list[float]] = {True: [], False: []}
+    faults = 0
+    with mmap.mmap(-1, 16 * MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
+        pages.madvise(mmap.MADV_NOHUGEPAGE)
+        start = ctypes.c_char.from_buffer(pages)
+        for turn in range(2 * ROUNDS):
+            is_counted = turn % 2 == 0
+            if is_counted:
+                probe.resume()
+            else:
+                probe.suspend()
+            before, begin, rounds = probe.read(), time.thread_time(), 0
+            while time.thread_time() < begin + SECONDS:
+                ctypes.memset(ctypes.addressof(start), 1, len(pages))
+                rounds += 1
+            times[is_counted].append((time.thread_time() - begin) / rounds)
+            faults += probe.read().since(before).events
+        del start  # it keeps the mapping open
+    counted, bare = (statistics.median(times[is_counted]) for is_counted in (True, False))
+    rate = faults / ROUNDS / SECONDS
+    print(f"use of 16 MiB, {rate:.0f} faults/s: {counted * 1e3:.2f} ms a round, {bare * 1e3:.2f} without the probe")
+
+
+def _copy(probe: LoadedProbe) -> LoadedProbe:
+    """Descriptors of its own, for a probe that closes them."""
+    programs = {name: os.dup(descriptor) for name, descriptor in probe.programs.items()}
+    maps = {name: os.dup(descriptor) for name, descriptor in probe.maps.items()}
+    return LoadedProbe(probe.name, programs, maps, probe.tracepoint_ids, probe.kernel_functions, probe.refused)
+
+
+if __name__ == "__main__":
+    main()

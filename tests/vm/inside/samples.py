@@ -1,0 +1,63 @@
+"""Samples of memory accesses in the guest: how many to wait for, and for how long.
+
+The kernel scans a new process twice as soon as it has used some CPU time, and then whenever it likes: every second on
+Linux 6.1, on 6.12 perhaps never again. So a test that needs samples starts a new worker. One scan makes each page of a
+worker fault once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numaudit.kernel.host import Host
+from numaudit.kernel.numa_balancing import read_vmstat
+from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.session import Session
+from numaudit.snapshot import HintFault
+from workload import MIB, Cgroup, eventually
+
+SIZE = 8 * MIB
+PAGES = SIZE // 4096
+ENOUGH = 1200
+"""Samples: fewer than one scan brings, and 1000 are needed for a share."""
+PATIENCE = 180.0
+"""Seconds for a scan; on an idle machine it takes two or three."""
+Faults = dict[HintFault, int]
+
+
+def faults_of(session: Session, group: Cgroup, before: HintFaultsByNode) -> Faults:
+    return dict(session.read_hint_faults().since(before).faults.get(group.id, {}))
+
+
+def seen(session: Session, group: Cgroup, before: HintFaultsByNode, at_least: int) -> Faults:
+    """The cgroup's faults once there are so many."""
+    return seen_by(session.read_hint_faults, group, before, at_least)
+
+
+def seen_by(
+    read: Callable[[], HintFaultsByNode], group: Cgroup, before: HintFaultsByNode, at_least: int = ENOUGH
+) -> Faults:
+    def enough() -> Faults:
+        faults = dict(read().since(before).faults.get(group.id, {}))
+        assert sum(faults.values()) >= at_least, faults
+        return faults
+
+    return eventually(enough, PATIENCE)
+
+
+def share(faults: Faults, of: Callable[[HintFault], bool]) -> float:
+    return sum(count for fault, count in faults.items() if of(fault)) / sum(faults.values())
+
+
+def kernel_count() -> int:
+    """Hint faults of the whole machine since boot, by the kernel's own count."""
+    return read_vmstat(Host())["numa_hint_faults"]
+
+
+def wait_for_kernel(before: int, at_least: int = ENOUGH) -> None:
+    """Until the kernel itself has counted so many."""
+
+    def enough() -> None:
+        assert kernel_count() - before >= at_least
+
+    eventually(enough, PATIENCE)
