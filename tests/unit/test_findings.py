@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
 
 from numaudit.evaluation.findings import MEANINGS, Finding, find
 from numaudit.intent import (
@@ -12,12 +15,15 @@ from numaudit.intent import (
     Promise,
     PromisedDevices,
     PromisedMemory,
+    StartOutlook,
 )
+from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 GIB = 1 << 30
+AFFINITY = 'kubelet_admission_rejections_total{reason="TopologyAffinityError"}'
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 
 
@@ -126,6 +132,47 @@ def test_page_cache_that_can_be_dropped_counts_as_free() -> None:
     roomy = NodeMemory(0, 8 * GIB, 0, Resident(), reclaimable=GIB)
     assert names(find(taken)) == ["oom-risk"]
     assert find(Snapshot(0.0, MACHINE, "v2", resident=taken.resident, nodes=(roomy,), intent=taken.intent)) == ()
+
+
+def test_memory_whose_whereabouts_are_not_known_is_no_oom_risk() -> None:
+    unread = container("db", 7, "0", GIB)
+    for one in (unread, replace(unread, cgroups=()), replace(unread, cgroups=(7, 8))):
+        assert find(look(one, resident={8: {}}, free={0: 0})) == ()
+
+
+@pytest.mark.parametrize(("is_stale", "has_ended"), [(True, False), (False, True)])
+def test_of_what_is_gone_nothing_but_that_is_found(is_stale: bool, has_ended: bool) -> None:
+    one = replace(container("db", 7, "0", GIB, cpus="4-7"), is_stale=is_stale, has_ended=has_ended)
+    assert names(find(look(one, resident={7: {}}, free={0: 0, 1: 0}))) == ["stale"]
+
+
+@pytest.mark.parametrize(
+    ("counted", "told", "missed"),
+    [
+        ({}, {}, 0),
+        ({AFFINITY: 1.0}, {}, 1),
+        ({AFFINITY: 2.0}, {"TopologyAffinityError": 2}, 0),
+        ({AFFINITY: 1.0}, None, 0),
+    ],
+)
+def test_refusals_that_the_kubelet_counted_and_its_log_lacks_are_found(
+    counted: dict[str, float], told: dict[str, int] | None, missed: int
+) -> None:
+    taken = look()
+    assert taken.intent is not None
+    found = find(replace(taken, intent=replace(taken.intent, counters=counted, denials=told)))
+    assert names(found) == ["refusals-missed"] * missed
+
+
+@pytest.mark.parametrize(("places", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])
+def test_places_of_one_cause_are_one_finding_that_names_three_of_them(places: int, more: str) -> None:
+    causes = tuple(StateFinding("memory-total-drift", f"node {number}") for number in range(places))
+    warning = StateFinding("unknown-key", "x is no key of this format")
+    torn = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (*causes, warning)))
+    (found,) = find(look(checkpoints=(torn,)))
+    told = "; ".join(f"node {number}" for number in range(min(places, 3)))
+    assert found.message == f"memory_manager_state: memory-total-drift: {told}{more}"
+    assert found.remedy == causes[0].remedy
 
 
 def test_a_damaged_checkpoint_is_found_and_an_absent_one_is_not() -> None:

@@ -164,6 +164,12 @@ def test_memory_that_is_used_from_afar_and_cannot_move_is_a_finding() -> None:
     assert build(look({STUCK_FAULT: 5000})).containers[0].findings == ("cannot-heal",)
 
 
+@pytest.mark.parametrize("faults", [{STUCK_FAULT: 100}, {STUCK_FAULT: 1000, HEALED_FAULT: 1000}])
+def test_a_hundred_failures_and_as_many_as_successes_are_enough(faults: Mapping[HintFault, int]) -> None:
+    (finding,) = find(look(faults))
+    assert (finding.name, finding.numa_nodes) == ("cannot-heal", None)
+
+
 def test_failed_migrations_tell_the_same_where_hint_faults_cannot_be_counted() -> None:
     stuck = look(migrated={"numa_misplaced": MigratedPages(0, 5000)})
     assert failed_moves(stuck, WEB.id) == (5000, 0)
