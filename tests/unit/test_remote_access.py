@@ -16,6 +16,7 @@ from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.build import build
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.report import Report
+from numaudit.evaluation.thresholds import Thresholds
 from numaudit.reports.report_tables import print_accesses, print_moved_pages, print_report
 from numaudit.snapshot import (
     Container,
@@ -113,7 +114,7 @@ def test_what_cannot_be_told_fairly_says_why(snapshot: Snapshot, words: str) -> 
     (access,) = accesses(snapshot, WEB)
     assert access.remote_ratio is None
     assert access.reason is not None and words in access.reason
-    assert remote_shares(snapshot) == {}
+    assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
 
 
 def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
@@ -136,7 +137,7 @@ def test_the_expected_share_is_the_reports_own_figure() -> None:
     (access,) = accesses(snapshot, WEB)
     assert (access.source, access.remote_ratio, access.lower) == ("expected", 0.5, None)
     assert build(snapshot).containers[0].expected_remote_ratio == access.remote_ratio
-    assert remote_shares(snapshot) == {}
+    assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
 
 
 def test_a_share_tells_of_the_time_since_the_look_before() -> None:
@@ -146,7 +147,7 @@ def test_a_share_tells_of_the_time_since_the_look_before() -> None:
 
 
 def test_the_measured_share_is_what_verdicts_are_given_by() -> None:
-    share = remote_shares(look({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}))[WEB.id]
+    share = remote_shares({WEB.id: accesses(look({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}), WEB)})[WEB.id]
     assert share.source == "hint_faults"
     assert share.lower < 0.1 < share.upper
     assert judge(look({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000})).verdicts[WEB.id].name == "unmanaged"
@@ -168,6 +169,15 @@ def test_memory_that_is_used_from_afar_and_cannot_move_is_a_finding() -> None:
 def test_a_hundred_failures_and_as_many_as_successes_are_enough(faults: Mapping[HintFault, int]) -> None:
     (finding,) = find(look(faults))
     assert (finding.name, finding.numa_nodes) == ("cannot-heal", None)
+
+
+def test_the_limits_of_the_verdicts_are_those_of_the_whole_report() -> None:
+    snapshot = look({STUCK_FAULT: 50, LOCAL_FAULT: 50})
+    low = judge(snapshot, thresholds=Thresholds(access_samples=100, failed_moves=50))
+    (own,) = build(snapshot, low).containers
+    (usual,) = build(snapshot).containers
+    assert (own.findings, usual.findings) == (("cannot-heal",), ())
+    assert (own.accesses[0].remote_ratio, usual.accesses[0].remote_ratio) == (0.5, None)
 
 
 def test_failed_migrations_tell_the_same_where_hint_faults_cannot_be_counted() -> None:
@@ -202,7 +212,7 @@ def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
 
 def test_first_uses_are_shown_as_such_and_judge_nobody() -> None:
     snapshot = _touched({(0, 1): 5000})
-    assert remote_shares(snapshot) == {}
+    assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     assert "100.0% (99.8-100.0) at first touch" in text
     (pair,) = build(snapshot).containers[0].first_touches or ()

@@ -10,7 +10,7 @@ from numaudit.collectors.witness import Witness
 from numaudit.containers.inventory import Census
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup, Reader
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.numa_balancing import read_mode, read_vmstat
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
@@ -46,10 +46,11 @@ class HintFaults:
         faults = self.owners.add_up("hint_faults", read.faults)
         unscanned = {owner for owner, groups in census.groups.items() if any(one.id in read.skipped for one in groups)}
         unwatched = self._unwatched(census)
+        proc = str(self.host.proc)
         return {
             owner: Sampled(
                 faults.get(owner, {}),
-                self._has_single_thread(census.groups.get(owner, ())) if owner in faults else None,
+                self._has_single_thread(census.groups.get(owner, ()), proc) if owner in faults else None,
                 is_scanned=owner not in unscanned,
                 is_watched=owner not in unwatched,
             )
@@ -73,7 +74,7 @@ class HintFaults:
             return set()
         return {owner for owner, groups in census.groups.items() if watched.isdisjoint(group.id for group in groups)}
 
-    def _has_single_thread(self, groups: tuple[Cgroup, ...]) -> bool | None:
+    def _has_single_thread(self, groups: tuple[Cgroup, ...], proc: str) -> bool | None:
         """Has one of the processes only one thread? None when none of them could be read."""
         counts = []
         for group in groups:
@@ -82,18 +83,18 @@ class HintFaults:
             except OSError:
                 continue
             for pid in processes:
-                count = self._count_threads(pid)
+                count = _count_threads(f"{proc}/{pid}/stat")
                 if count is not None:
                     counts.append(count)
         return 1 in counts if counts else None
 
-    def _count_threads(self, pid: int) -> int | None:
-        """Field 20 of /proc/PID/stat; None for a process that has ended. Its name may hold any character."""
-        try:
-            words = read_text(self.host.proc / str(pid) / "stat").rpartition(")")[2].split()
-            return int(words[17])
-        except (OSError, IndexError, ValueError):
-            return None
+
+def _count_threads(stat: str) -> int | None:
+    """Field 20 of /proc/PID/stat; None for a process that has ended. Its name may hold any character."""
+    try:
+        return int(read_bytes(stat).rpartition(b")")[2].split(None, 18)[17])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def require_sampling(host: Host, machine: Machine) -> None:

@@ -6,10 +6,12 @@ samples cannot give fairly has none, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.evaluation.rates import expected_remote_ratio, increase
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -23,16 +25,15 @@ DESIGN_EFFECT = 2.0
 _NO_FAULTS: Mapping[HintFault, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What one source says of one container's accesses since the look before, or since it began to measure."""
 
     source: Source
     remote_ratio: float | None
-    """Share of accesses that went to another node; None = this source cannot tell it fairly."""
+    """Share of accesses that went to another node; null = this source cannot tell it fairly."""
     lower: float | None = None
     upper: float | None = None
-    """Bounds of the 95 % interval; None for what is no sample."""
+    """Bounds of the 95 % confidence interval; null for what is no sample."""
     samples: int | None = None
     remote_samples: int | None = None
     reason: str | None = None
@@ -137,18 +138,16 @@ def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str |
     return None
 
 
-def remote_shares(
-    snapshot: Snapshot, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT
-) -> dict[ContainerId, RemoteShare]:
+def remote_shares(accesses: Mapping[ContainerId, Iterable[Access]]) -> dict[ContainerId, RemoteShare]:
     """By container: the remote share of the best source that measures one.
 
     What is only expected is no measurement, and a first use of a page says nothing of the later ones.
     """
     shares = {}
-    for container in snapshot.containers:
-        for access in _measured(snapshot, container, before, thresholds):
+    for container, found in accesses.items():
+        for access in found:
             if access.source != "first_touch" and access.lower is not None and access.upper is not None:
-                shares[container.id] = RemoteShare(access.source, access.lower, access.upper)
+                shares[container] = RemoteShare(access.source, access.lower, access.upper)
                 break
     return shares
 

@@ -8,23 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from numaudit.evaluation.access import Source, accesses
-from numaudit.snapshot import Container, ContainerId, Snapshot
-
-
-class AccessReport(Struct, frozen=True):
-    """What one source says of where a container's memory accesses went. The best source comes first."""
-
-    source: Source
-    remote_ratio: float | None
-    """Share that went to another node; null = this source cannot tell it fairly."""
-    lower: float | None
-    upper: float | None
-    """Bounds of the 95 % confidence interval; null for what is no sample."""
-    samples: int | None
-    remote_samples: int | None
-    reason: str | None
-    """Why there is no ratio."""
+from numaudit.snapshot import ContainerId, Snapshot
 
 
 class HintFaultsReport(Struct, frozen=True):
@@ -115,14 +99,6 @@ def overhead_report(snapshot: Snapshot) -> OverheadReport | None:
         ProbeOverhead(one.probe, one.events, one.seconds, one.cost.ns, one.cost.basis) for one in found.probes
     )
     return OverheadReport(found.share, found.limit, found.steps, found.coverage, probes)
-
-
-def access_reports(snapshot: Snapshot, container: Container, before: Snapshot | None) -> tuple[AccessReport, ...]:
-    """What each source that measures says of a container's accesses since the look before."""
-    return tuple(
-        AccessReport(one.source, one.remote_ratio, one.lower, one.upper, one.samples, one.remote_samples, one.reason)
-        for one in accesses(snapshot, container, before)
-    )
 
 
 def hint_fault_reports(snapshot: Snapshot, container: ContainerId) -> tuple[HintFaultsReport, ...] | None:

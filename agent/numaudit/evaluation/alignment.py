@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from numaudit.evaluation import access
-from numaudit.evaluation.access import RemoteShare
+from numaudit.evaluation.access import Access, RemoteShare, accesses
 from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -42,6 +42,10 @@ class Judgements:
     verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
     """Pause sandboxes and the remainders of pods and slices have none: nothing is promised to them."""
     spilled_ticks: Mapping[ContainerId, int] = field(default_factory=dict)
+    accesses: Mapping[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
+    """From where each container used its memory since the look before."""
+    thresholds: Thresholds = DEFAULT
+    """The limits by which it was judged."""
 
 
 class _Evidence(NamedTuple):
@@ -70,7 +74,8 @@ def judge(
     """
     verdicts: dict[ContainerId, Verdict] = {}
     spilled_ticks: dict[ContainerId, int] = {}
-    shares = access.remote_shares(snapshot, before, thresholds) if remote_shares is None else remote_shares
+    found = {one.id: accesses(snapshot, one, before, thresholds) for one in snapshot.containers}
+    shares = access.remote_shares(found) if remote_shares is None else remote_shares
     for container in snapshot.containers:
         if not is_judged(container):
             continue
@@ -80,7 +85,7 @@ def judge(
             spilled_ticks[container.id] = ticks
         verdict = _verdict(snapshot, evidence, ticks, thresholds)
         verdicts[container.id] = _dated(verdict, container.id, snapshot.taken_at, earlier)
-    return Judgements(verdicts, spilled_ticks)
+    return Judgements(verdicts, spilled_ticks, found, thresholds)
 
 
 def is_judged(container: Container) -> bool:

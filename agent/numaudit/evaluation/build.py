@@ -38,12 +38,12 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
     `before` is the previous snapshot: what is sampled is told of the time since then.
     """
     intent = snapshot.intent
-    findings = find(snapshot, before)
+    judged = judge(snapshot, before) if judgements is None else judgements
+    findings = find(snapshot, before, judged.thresholds)
     hint_outcomes = () if intent is None else outcomes(intent)
     of_container = ContainerReports(
         snapshot,
-        judge(snapshot, before) if judgements is None else judgements,
-        before,
+        judged,
         names_by_container(findings),
         {(one.pod_uid, one.container): one for one in hint_outcomes},
         {} if intent is None else intent.by_cgroup,

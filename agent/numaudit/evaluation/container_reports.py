@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from numaudit.evaluation.access_report import (
-    access_reports,
     balancing_of,
     first_touch_reports,
     hint_fault_reports,
@@ -34,7 +33,6 @@ from numaudit.evaluation.report import (
     VerdictReport,
     listed,
 )
-from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.intent import ContainerIntent
 from numaudit.snapshot import Allowed, BytesByNode, Container, ContainerId, Mappings, Resident, Snapshot
 from numaudit.topology.machine import Machine
@@ -59,8 +57,6 @@ class ContainerReports:
 
     snapshot: Snapshot
     judgements: Judgements
-    before: Snapshot | None
-    """The snapshot of the look before: what is sampled is told of the time since then."""
     findings: Mapping[int, tuple[str, ...]]
     """Names of the findings about each."""
     outcomes: Mapping[tuple[str | None, str | None], HintOutcome]
@@ -80,7 +76,7 @@ class ContainerReports:
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
         cpu_seconds = _measured(snapshot.cpu_seconds, id_)
         allocated = _measured(snapshot.allocated_bytes, id_)
-        accesses = access_reports(snapshot, container, self.before)
+        accesses = self.judgements.accesses.get(id_, ())
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
         remote = aligned = None
         if resident is not None and judged is not None:
@@ -141,7 +137,7 @@ class ContainerReports:
         misplaced = (
             resident is not None
             and wanted is not None
-            and bytes_outside(resident.judged, wanted) > DEFAULT.spilled_bytes
+            and bytes_outside(resident.judged, wanted) > self.judgements.thresholds.spilled_bytes
         )
         if wanted is None or not (misplaced or verdict.name == "drifted"):
             return VerdictReport(verdict.name, verdict.reason, verdict.since, ())
@@ -152,6 +148,7 @@ class ContainerReports:
             self.snapshot.allowed.get(container.id),
             self.snapshot.mappings.get(container.id),
             self.snapshot.nodes,
+            self.judgements.thresholds,
             migrated=None if migrated is None else migrated.get(container.id),
             page_size=self.snapshot.machine.page_size,
         )

@@ -100,12 +100,12 @@ class Finding:
         return MEANINGS[self.name].remedy if self.cause is None else self.cause.remedy
 
 
-def find(snapshot: Snapshot, before: Snapshot | None = None) -> tuple[Finding, ...]:
+def find(snapshot: Snapshot, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT) -> tuple[Finding, ...]:
     """All findings of one look. `before` is the previous snapshot, for what happened since then."""
     intent = snapshot.intent
     return (
         *(() if intent is None else _of_intent(snapshot, intent)),
-        *_cannot_heal(snapshot, before),
+        *_cannot_heal(snapshot, before, thresholds),
         *_over_budget(snapshot),
     )
 
@@ -131,7 +131,7 @@ def _over_budget(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding("over-budget", text)
 
 
-def _cannot_heal(snapshot: Snapshot, before: Snapshot | None, thresholds: Thresholds = DEFAULT) -> Iterator[Finding]:
+def _cannot_heal(snapshot: Snapshot, before: Snapshot | None, thresholds: Thresholds) -> Iterator[Finding]:
     """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
     for one in snapshot.containers:
         moves = failed_moves(snapshot, one.id, before)

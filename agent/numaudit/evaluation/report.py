@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from numaudit.evaluation.access import Access
 from numaudit.evaluation.access_report import (
-    AccessReport,
     FirstTouchReport,
     HintFaultsReport,
     MigratedBetweenReport,
@@ -224,8 +224,8 @@ class ContainerReport(Struct, frozen=True):
     """Share of accesses that would be remote if every byte were used equally from wherever its CPUs ran."""
     allocated: tuple[AllocatedBytes, ...] | None
     """Since the measurement began; null = not measured."""
-    accesses: tuple[AccessReport, ...]
-    """From where its memory was used, by each source that measures."""
+    accesses: tuple[Access, ...]
+    """From where its memory was used, by each source that measures; the best comes first."""
     hint_faults: tuple[HintFaultsReport, ...] | None
     """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
     first_touches: tuple[FirstTouchReport, ...] | None
