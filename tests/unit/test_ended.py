@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
+from made_up_probes import Counters, made_up_session
 from node_tree import NodeTree
 from numaudit.agent import Observer
 from numaudit.config import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.kernel.host import Host
-from numaudit.probes.cpu_time import CpuTimeByNode
-from numaudit.probes.hint_faults import HintFaultsByNode
-from numaudit.probes.migrations import MigrationsByCgroup
-from numaudit.probes.page_alloc import AllocationsByNode
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Session
 from numaudit.snapshot import HintFault
 
 MIB = 1 << 20
-
-
-@dataclass(slots=True)
-class Counters:
-    """A probe whose map is this. As in the kernel, what an ended cgroup counted stays until it is deleted."""
-
-    read_as: Callable[[dict[int, dict[Any, int]]], object]
-    by_cgroup: dict[int, dict[Any, int]] = field(default_factory=dict)
-    watched: frozenset[int] | None = None
-    nodes_refused: None = None
-
-    def read(self) -> object:
-        return self.read_as({cgroup: dict(row) for cgroup, row in self.by_cgroup.items()})
-
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        gone = self.by_cgroup.keys() - set(cgroups)
-        for cgroup in gone:
-            del self.by_cgroup[cgroup]
-        return len(gone)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +41,7 @@ class Node:
 def node(tmp_path: Path) -> Node:
     tree = NodeTree(tmp_path / "node")
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
-    probes = {
-        "page_alloc": Counters(AllocationsByNode),
-        "cpu_time": Counters(CpuTimeByNode),
-        "hint_faults": Counters(HintFaultsByNode),
-        "migrations": Counters(MigrationsByCgroup),
-    }
-    off = Refusal(Reason.SWITCHED_OFF, "not asked for")
-    session = Session(**cast("dict[str, Any]", probes), first_touch=off)
+    probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
     return Node(tree, probes, Daemon(settings, Observer.of(Host.under(tree.root)), session, (), RateLimit()))
 
