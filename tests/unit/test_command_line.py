@@ -299,6 +299,19 @@ def test_a_result_that_cannot_be_written_before_an_error_is_said_as_such(unbuffe
     assert (done.returncode, done.stderr) == (3, "numaudit: cannot write the result: No space left on device\n")
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "7", "-5", "many"])
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor"])
+def test_a_terminal_of_no_width_loses_no_figure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fixtures: Path, columns: str, verb: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert call([verb, "--root", str(fixtures / "kubernetes-four-nodes")]) == 0
+    text = capsys.readouterr().out
+    assert {"report": "26.3M", "topology": "1006M", "doctor": "numa_maps"}[verb] in text
+
+
 def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, str]) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = _run([*COMMAND, "report", "-o", "wide", *root], environment=environment)

@@ -14,6 +14,7 @@ from rich.text import Text
 UNKNOWN = "?"
 _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _WIDER_THAN_ANY_PATH = 1 << 16
+_NARROWEST = 20
 _HANGING = 4
 _LONG_WORD = 16
 """A longer one, such as a path, may be broken."""
@@ -22,7 +23,9 @@ _LONG_WORD = 16
 def console(*, whole_lines: bool = False) -> Console:
     """Standard output: colour and line width only for a terminal; a pipe gets whole lines, and who asks for them."""
     width = None if sys.stdout.isatty() and not whole_lines else _WIDER_THAN_ANY_PATH
-    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    out = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    out.width = max(out.width, _NARROWEST)  # COLUMNS=0 would leave no room for anything
+    return out
 
 
 def new_table(*columns: str) -> Table:
