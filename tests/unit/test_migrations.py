@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from numaudit.collectors.base import Skipped
 from numaudit.collectors.hint_faults import require_sampling
+from numaudit.collectors.migrations import Migrations
+from numaudit.collectors.owners import Owners
+from numaudit.containers.inventory import Census
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import numa_balancing
 from numaudit.kernel.bpf_map import Entries
+from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.probes import hint_faults, migrations
 from numaudit.probes.hint_faults import HintFaultsByNode
 from numaudit.probes.migrations import MigrationsByCgroup
-from numaudit.snapshot import HintFault, TaskMove
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import ContainerId, HintFault, Migrated, MigratedPages, TaskMove
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -55,6 +64,36 @@ def test_pages_that_numa_balancing_moved_are_told_by_both_nodes() -> None:
     earlier = MigrationsByCgroup(succeeded_between=succeeded, failed_between=failed)
     later = MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 15}}, failed_between=failed)
     assert later.since(earlier) == MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 4}})
+
+
+def _collected(tmp_path: Path, nodes_refused: Refusal | None) -> tuple[dict[ContainerId, Migrated], Skipped]:
+    read = MigrationsByCgroup(
+        {WEB: {"numa_misplaced": 11, "compaction": 2}},
+        {WEB: {"numa_misplaced": 5, "compaction": 0}},
+        succeeded_between={} if nodes_refused else {WEB: {(1, 0): 11}},
+        failed_between={} if nodes_refused else {WEB: {(1, 0): 5}},
+    )
+    probe = SimpleNamespace(nodes_refused=nodes_refused)
+    session = cast("Session", SimpleNamespace(read_migrations=lambda: read, migrations=probe))
+    owners, skipped = Owners(), Skipped()
+    groups = (cast("Cgroup", SimpleNamespace(id=WEB)),)
+    owners.follow(Census((), {ContainerId(WEB): groups}, {}))
+    reader = Reader(Hierarchies("v2", tmp_path, tmp_path, tmp_path, tmp_path))
+    return Migrations(session, reader, owners).collect(skipped), skipped
+
+
+def test_moved_pages_of_a_container_have_their_nodes(tmp_path: Path) -> None:
+    found, skipped = _collected(tmp_path, nodes_refused=None)
+    assert found[ContainerId(WEB)].between == {(1, 0): MigratedPages(11, 5)}
+    assert (skipped.failed, skipped.reason) == (0, None)
+
+
+def test_moved_pages_whose_nodes_no_program_can_watch_say_why_and_are_complete(tmp_path: Path) -> None:
+    found, skipped = _collected(tmp_path, Refusal(Reason.NO_KPROBES, "no kprobes, no fentry"))
+    assert found[ContainerId(WEB)].between is None
+    assert found[ContainerId(WEB)].pages["numa_misplaced"] == MigratedPages(11, 5)
+    assert skipped.failed == 0
+    assert skipped.reason == "without the nodes that pages were moved between: no kprobes, no fentry"
 
 
 def test_a_node_that_is_not_online_is_no_node() -> None:
