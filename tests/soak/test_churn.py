@@ -16,10 +16,10 @@ def test_every_container_that_lived_two_ticks_is_seen_and_none_under_a_wrong_nam
     with running_agent("--root", str(tree.root), "--interval", "1s", log=tmp_path / "log") as agent:
         agent.samples()
         at_rest = agent.value("numaudit_process_open_files") or 0
-        churn = Churn(tree, rate=25, life=3.5, interval=1.0)
+        churn = Churn(tree, rate=25, life=5.0, interval=1.0)
         with churn.running(agent, scrape_every=0.7):
             time.sleep(12)
-        assert len(churn.owed()) > 100
+            assert eventually(lambda: len(churn.owed()) > 100, 60)  # later where the machine has other work
         assert churn.misattributed() == {}
         assert churn.unseen() == set()
         # What has ended is forgotten once two scrapes have seen it, with all that was kept open for it.

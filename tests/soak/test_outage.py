@@ -23,4 +23,4 @@ def test_a_receiver_that_was_away_gets_what_is_served_when_it_is_back(tmp_path: 
         assert outage.failed >= 1
         assert outage.differing == set()
         assert agent.value("numaudit_failed_ticks_total") == 0
-        assert agent.log().count("the agent goes on trying") == 1
+        assert 1 <= agent.log().count("the agent goes on trying") <= outage.failed  # one line for each change
