@@ -223,7 +223,8 @@ def test_a_file_of_another_name_is_known_by_its_keys(capsys: Capture, tmp_path: 
 
 
 def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
-    assert document(capsys, "verify", POD_LEVEL)["valid"]
+    found = document(capsys, "verify", POD_LEVEL)
+    assert (found["valid"], found["replayed_on"], found["first_difference"]) == (True, "file", None)
     assert document(capsys, "verify", POD_LEVEL, "--feature-gates", "PodLevelResourceManagers=true")["valid"]
     for arguments in (
         ["--feature-gates", "A=true,PodLevelResourceManagers=false"],
