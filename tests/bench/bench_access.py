@@ -100,7 +100,6 @@ def _ordinary_load() -> bool:
     """The events of each probe while a compiler and a test run are at work, x what each costs here."""
     with Session.open(Host(), cgroups=1000, nodes=2, probes=(*PROBES, "first_touch")) as session:
         costs = calibrate(session)
-        running = [name for name, one in session.outcomes.items() if not isinstance(one, Refusal)]
         _read(session)
         before, begin = dict(session.last_reads), time.monotonic()
         with ExitStack() as stack:
@@ -111,7 +110,10 @@ def _ordinary_load() -> bool:
                 _read(session)  # a ring that nobody reads would lose samples
         seconds = time.monotonic() - begin
         total = 0.0
-        for name in running:
+        for name, outcome in session.outcomes.items():
+            if isinstance(outcome, Refusal):
+                print(f"{name:12} does not run here: {outcome.text}")
+                continue
             events = count_between(session.last_reads[name], before[name]) or 0
             cost = costs.get(name) or assumed(name)
             share = events * cost.ns / 1e9 / seconds
