@@ -124,6 +124,9 @@ def test_every_pods_outcome_agrees_with_the_kubelets_own_log(step: str, tmp_path
         assert (one.reason, one.message) == logged[name].denied
         assert one.source == "log"
         assert one.outcome in NUMA_REJECTIONS
+        best = logged[name].merges[-1].best
+        assert isinstance(best, dict)
+        assert (None if one.nodes is None else one.nodes.mask) == best["NUMANodeAffinity"]
     compared = 0
     for name in listed:
         if name in refused:
