@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from agent_process import Agent
 from node_tree import NodeTree, Pod
@@ -55,8 +56,8 @@ class Churn:
     """What each name held in any of its lives."""
     ended: list[tuple[Name, int, float, float]] = field(default_factory=list)
     """Name, bytes, and when it was born and killed."""
-    ticks: dict[int, float] = field(default_factory=dict)
-    """Number of a tick -> when it had ended, at the latest. Those too quick to be noticed are missing."""
+    ticks: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Number of a tick -> when it ended, at the earliest and at the latest. Some are too quick to be noticed."""
     scrapes: int = 0
     _alive: deque[_Living] = field(default_factory=deque)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -77,6 +78,7 @@ class Churn:
             self._stop.set()
             for thread in threads:
                 thread.join()
+            self._scrape_once(agent)  # for those that ended after the last one
             for one in self._alive:
                 self._end(one)
 
@@ -86,12 +88,16 @@ class Churn:
         return {name: sizes for name, sizes in wrong.items() if sizes}
 
     def owed(self) -> set[tuple[Name, int]]:
-        """Name and bytes of those that lived two ticks, so that some scrape must have shown them."""
+        """Name and bytes of those that lived two ticks, so that some scrape must have shown them.
+
+        A tick begins after the one before has ended.
+        """
         numbers = list(self.ticks)
-        times = [self.ticks[number] for number in numbers]
+        earliest = list(accumulate((self.ticks[number][0] for number in numbers), max))
+        latest = list(accumulate((self.ticks[number][1] for number in reversed(numbers)), min))[::-1]
         found = set()
         for name, size, born, killed in self.ended:
-            first, last = bisect_left(times, born), bisect_right(times, killed) - 1
+            first, last = bisect_left(earliest, born), bisect_right(latest, killed) - 1
             if first < last and numbers[last] - numbers[first] >= 2:
                 found.add((name, size))
         return found
@@ -138,18 +144,23 @@ class Churn:
 
     def _scrape(self, agent: Agent, every: float) -> None:
         while not self._stop.wait(every):
-            # The client library's parser would take seconds for this.
-            for pod, value in _JUDGED.findall(agent.get("/metrics")[1]):
-                self.seen.setdefault((pod, "main"), set()).add(int(value))
-            self.scrapes += 1
+            self._scrape_once(agent)
+
+    def _scrape_once(self, agent: Agent) -> None:
+        # The client library's parser would take seconds for this.
+        for pod, value in _JUDGED.findall(agent.get("/metrics")[1]):
+            self.seen.setdefault((pod, "main"), set()).add(int(value))
+        self.scrapes += 1
 
     def _watch_ticks(self, agent: Agent) -> None:
-        """The later of two answers about one tick counts: it cannot be of the tick before."""
         while not self._stop.wait(0.02):
+            asked = time.monotonic()
             answer = _TICKS.match(agent.get("/-/healthy")[1])
-            now = time.monotonic()
+            answered = time.monotonic()
             if answer is not None:
-                self.ticks[int(answer[1])] = now - float(answer[2]) + _ROUNDING
+                number, age = int(answer[1]), float(answer[2])
+                before, after = self.ticks.get(number, (0.0, answered))
+                self.ticks[number] = max(before, asked - age - _ROUNDING), min(after, answered - age + _ROUNDING)
 
 
 _TICKS = re.compile(r"ok: (\d+) ticks, the newest ended (\d+\.\d+) s ago")

@@ -96,7 +96,8 @@ class Daemon:
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
     _process: psutil.Process = field(default_factory=psutil.Process)
-    _last_sign: float = field(default_factory=time.monotonic)
+    _last_end: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
+    """Ticks so far, and when the newest ended: one value, so that other threads never see half of it."""
     _booted_at: float | None = None
     _signal: signal.Signals | None = None
     _document: tuple[Published, bytes] | None = None
@@ -155,8 +156,8 @@ class Daemon:
         except Exception:
             self.failed_ticks += 1
             _log.exception("internal error in a tick; what was published before stays")
-        self._last_sign = time.monotonic()
-        self.tick_seconds = self._last_sign - begun
+        self._last_end = self.ticks, time.monotonic()
+        self.tick_seconds = self._last_end[1] - begun
         self.tick_cpu_seconds = time.thread_time() - cpu_begun
         self.notifier.alive()
 
@@ -274,9 +275,10 @@ class Daemon:
         return cached[1]
 
     def _healthy(self) -> Health:
-        silent = time.monotonic() - self._last_sign
+        ticks, ended = self._last_end
+        silent = time.monotonic() - ended
         limit = max(30.0, _SILENT_TICKS * self.settings.interval)
-        newest = f"ok: {self.ticks} ticks, the newest ended {silent:.2f} s ago"
+        newest = f"ok: {ticks} ticks, the newest ended {silent:.2f} s ago"
         return Health(silent < limit, newest if silent < limit else f"no tick has ended for {silent:.0f} s")
 
     def _ready(self) -> Health:
