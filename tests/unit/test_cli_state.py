@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,39 @@ def test_a_file_too_large_to_be_a_checkpoint_is_not_read(capsys: Capture, tmp_pa
         file.truncate(17 << 20)
     assert call(["state", "verify", str(path)]) == 3
     assert "is larger than 16777216 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+@pytest.mark.parametrize(("verb", "code"), [("verify", 0), ("show", 0), ("diff", 1)])
+def test_a_checkpoint_may_come_out_of_a_slow_pipe(verb: str, code: int, name: str) -> None:
+    program = "from numaudit.cli.main import run; run()"
+    other = [str(MORE)] if verb == "diff" else []
+    command = [sys.executable, "-c", program, "state", verb, name, *other, "-o", "json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        data = CROSS.read_bytes()
+        for part in (data[:100], data[100:]):
+            time.sleep(0.4)
+            process.stdin.write(part)
+            process.stdin.flush()
+        process.stdin.close()
+        found = json.loads(process.stdout.read())
+    assert process.returncode == code
+    assert found.get("verification", found).get("valid", True)
+
+
+def test_a_closed_standard_input_is_said_as_such(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert call(["state", "verify", "-"]) == 3
+    assert capsys.readouterr().err == "numaudit: cannot read the standard input: it is closed\n"
+
+
+def test_a_pipe_without_an_end_is_given_up(capsys: Capture, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["/bin/sh", "-c", f"exec cat /dev/zero > {tmp_path}/pipe"], stderr=subprocess.DEVNULL):
+        assert call(["state", "verify", str(tmp_path / "pipe")]) == 3
+    assert "more than 16777216 bytes come out of it" in capsys.readouterr().err
 
 
 def test_a_file_of_another_name_is_known_by_its_keys(capsys: Capture, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from numaudit.containers import kubelet_process
 from numaudit.containers.restart_safety import machine_of, starting_kubelet
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel import state_files
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import LARGEST_FILE, Host
 from numaudit.kernel.node import read_machine
 from numaudit.memorymanager import checkpoint as checkpoints
 from numaudit.memorymanager.checkpoint import DEVICES, Checkpoint, Kind
@@ -18,6 +19,8 @@ from numaudit.memorymanager.state_findings import StateFinding
 from numaudit.reports import state_document
 from numaudit.reports.state_document import StateVerification
 from numaudit.topology.machine import Machine
+
+STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,28 @@ def is_the_kubelets(file: Path, host: Host, is_captured: bool) -> bool:
     return is_captured or host.kubelet.resolve() in file.resolve().parents
 
 
+def read_given(file: Path) -> bytes:
+    """A file that was named on the command line; `-` is the standard input, and a pipe is read to its end.
+
+    Raises Unavailable, and InputError when it is gone.
+    """
+    if file != STANDARD_INPUT and not file.is_fifo():
+        data = state_files.read(file)
+        if data is None:
+            raise InputError(f"{file} is gone")
+        return data
+    if file == STANDARD_INPUT and sys.stdin is None:
+        raise Unavailable("cannot read the standard input: it is closed")
+    try:
+        with sys.stdin.buffer if file == STANDARD_INPUT else file.open("rb") as pipe:
+            data = pipe.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise Unavailable(f"cannot read {file}: {error.strerror or error}") from None
+    if len(data) > LARGEST_FILE:
+        raise Unavailable(f"cannot read {file}: more than {LARGEST_FILE} bytes come out of it")
+    return data
+
+
 def look(
     file: Path | None, host: Host, *, is_captured: bool, kubelet: StartingKubelet, needs_machine: bool
 ) -> list[Looked]:
@@ -64,9 +89,7 @@ def look(
     `needs_machine`; else the verification says why the machine was not compared.
     """
     if file is not None:
-        data = state_files.read(file)
-        if data is None:
-            raise InputError(f"{file} is gone")
+        data = read_given(file)
         against = Against(kubelet, host.kubelet_root)
         if is_the_kubelets(file, host, is_captured):
             against = _with_machine(against, host, needs_machine)

@@ -10,11 +10,10 @@ from typing import NoReturn
 import click
 
 from numaudit.cli import options
-from numaudit.cli.checkpoint_files import Looked, as_configured, is_the_kubelets, look
+from numaudit.cli.checkpoint_files import Looked, as_configured, is_the_kubelets, look, read_given
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.containers import kubelet_process
 from numaudit.errors import InputError, ParseError
-from numaudit.kernel import state_files
 from numaudit.kernel.node import read_machine
 from numaudit.memorymanager import checkpoint as checkpoints
 from numaudit.memorymanager.checkpoint import Checkpoint
@@ -28,7 +27,7 @@ from numaudit.memorymanager.versions import LATEST, nearest_described, parse_ver
 from numaudit.reports import document, state_document
 from numaudit.topology.machine import Machine
 
-_FILE = click.Path(exists=True, dir_okay=False, readable=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
 _GATE = "PodLevelResourceManagers"
 
 
@@ -55,6 +54,7 @@ Examples:
   numaudit state verify /var/lib/kubelet/memory_manager_state
   numaudit state verify -o json --root ./captured
   numaudit state diff before/memory_manager_state after/memory_manager_state
+  ssh node cat /var/lib/kubelet/memory_manager_state | numaudit state verify -
 Exit codes: 0 fine, 1 not valid or not the same, 2 usage, 3 this host has no checkpoint or may not be read.
 """
 )
@@ -219,7 +219,7 @@ def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path 
 
 
 def _parse(path: Path) -> Checkpoint:
-    data = state_files.read(path) or b""
+    data = read_given(path)
     try:
         checkpoint = checkpoints.parse(checkpoints.kind_of(path.name, data), data)
     except ParseError as error:
