@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
             delivered = agent.value("numaudit_otlp_batches_total", outcome="delivered")
             failed_ticks = agent.value("numaudit_failed_ticks_total") or 0
             lines = agent.log().count("\n")
-            code, stopping = agent.stop()
+            code, stopping = agent.stop(60)
     third = len(outage.rss) // 3
     first, last = statistics.median(outage.rss[:third]), statistics.median(outage.rss[-third:])
     flat = last <= first + GROWTH_MIB

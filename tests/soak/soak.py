@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             with churn.running(agent, scrape_every=2.0):
                 sizes = _watch(agent, receiver, seconds)
             failed = _judge(sizes, churn, agent)
-            code, stopping = agent.stop()
+            code, stopping = agent.stop(60)
             print(f"stopped with {code} after {stopping:.2f} s")
             if failed:
                 print(agent.log()[-3000:])
