@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.evaluation.rates import expected_remote_ratio, increase, share_outside
+from numaudit.evaluation.rates import expected_remote_ratio, increase, share_outside, share_outside
 from numaudit.snapshot import Resident
 
 by_node = st.dictionaries(st.integers(0, 7), st.integers(0, 1 << 40), max_size=8)
@@ -14,6 +14,16 @@ by_node = st.dictionaries(st.integers(0, 7), st.integers(0, 1 << 40), max_size=8
 
 def test_a_counter_that_fell_was_started_anew() -> None:
     assert increase({"a": 5, "b": 3, "c": 2}, {"a": 2, "b": 9}) == {"a": 3, "b": 3, "c": 2}
+
+
+def test_a_counter_that_stood_still_grew_by_nothing() -> None:
+    assert increase({0: 5, 1: 0, 2: 7}, {0: 5, 1: 0}) == {0: 0, 1: 0, 2: 7}
+
+
+def test_the_share_outside_is_that_of_all_other_nodes() -> None:
+    assert share_outside({0: 6, 1: 3, 2: 1}, frozenset({0, 3})) == 0.4
+    assert share_outside({0: 6}, frozenset({0})) == 0
+    assert share_outside({0: 0, 1: 0}, frozenset({0})) is None
 
 
 def test_everything_is_new_without_an_earlier_look() -> None:
