@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.evaluation.rates import expected_remote_ratio, increase, share_outside, share_outside
+from numaudit.evaluation.rates import expected_remote_ratio, increase, share_outside
 from numaudit.snapshot import Resident
 
 by_node = st.dictionaries(st.integers(0, 7), st.integers(0, 1 << 40), max_size=8)
