@@ -66,13 +66,14 @@ def test_every_probe_of_accesses_runs_here(session: Session) -> None:
 
 def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/local", cpus="0", mems="0") as group, worker(group, SIZE, threads=3) as running:
-        before = session.read_hint_faults()
+        # From here on, for as it starts Python uses pages of libraries that are anywhere.
+        before, look_before = session.read_hint_faults(), observer.look(session=session)
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: not fault.is_remote) > 0.97, faults
         snapshot, key = look_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container)[0]
+        found = accesses(snapshot, container, look_before)[0]
         assert found.source == "hint_faults"
         assert found.remote_ratio is not None and found.upper is not None
         assert found.remote_ratio < 0.03 and found.upper < 0.1
@@ -84,14 +85,15 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
     session: Session, observer: Observer, mems: str, node: int
 ) -> None:
     with cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group, worker(group, SIZE, threads=3) as running:
-        before = session.read_hint_faults()
+        # From here on, for as it starts Python uses pages of libraries that are anywhere.
+        before, look_before = session.read_hint_faults(), observer.look(session=session)
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: (fault.cpu_node, fault.memory_node) == (0, node)) > 0.97, faults
         assert share(faults, lambda fault: fault.could_not_move) > 0.9, faults
         snapshot, key = look_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container)[0]
+        found = accesses(snapshot, container, look_before)[0]
         assert found.remote_ratio is not None and found.lower is not None
         assert found.remote_ratio > 0.97 and found.lower > 0.9
         assert "cannot-heal" in {one.name for one in find(snapshot) if one.container_id == key}
