@@ -59,6 +59,8 @@ class Churn:
     ticks: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Number of a tick -> when it ended, at the earliest and at the latest. Some are too quick to be noticed."""
     scrapes: int = 0
+    late_answers: int = 0
+    """Those that took the agent longer than a client waits: on a machine that has other work."""
     _alive: deque[_Living] = field(default_factory=deque)
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -147,15 +149,24 @@ class Churn:
             self._scrape_once(agent)
 
     def _scrape_once(self, agent: Agent) -> None:
+        try:
+            text = agent.get("/metrics")[1]
+        except TimeoutError:
+            self.late_answers += 1
+            return
         # The client library's parser would take seconds for this.
-        for pod, value in _JUDGED.findall(agent.get("/metrics")[1]):
+        for pod, value in _JUDGED.findall(text):
             self.seen.setdefault((pod, "main"), set()).add(int(value))
         self.scrapes += 1
 
     def _watch_ticks(self, agent: Agent) -> None:
         while not self._stop.wait(0.02):
             asked = time.monotonic()
-            answer = _TICKS.match(agent.get("/-/healthy")[1])
+            try:
+                answer = _TICKS.match(agent.get("/-/healthy")[1])
+            except TimeoutError:
+                self.late_answers += 1
+                continue
             answered = time.monotonic()
             if answer is not None:
                 number, age = int(answer[1]), float(answer[2])

@@ -107,7 +107,7 @@ def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
     if len(owed) < LEAST_OWED * churn.lived_long():
         print(f"of {churn.lived_long()} that lived three intervals: too few for this to tell anything")
         failed = True
-    print(f"of those {len(unseen)} unseen; {len(wrong)} names misattributed")
+    print(f"of those {len(unseen)} unseen; {len(wrong)} names misattributed; {churn.late_answers} answers came late")
     counts = agent.samples()
     for name in ("ticks_total", "failed_ticks_total", "missed_ticks_total", "dropped_series_total"):
         print(f"{name}: {sum(counts[f'numaudit_{name}'].values()):.0f}")
