@@ -60,7 +60,7 @@ class Churn:
     """Number of a tick -> when it ended, at the earliest and at the latest. Some are too quick to be noticed."""
     scrapes: int = 0
     late_answers: int = 0
-    """Those that took the agent longer than a client waits: on a machine that has other work."""
+    """Those that took longer than a client or the agent waits for the other: on a machine that has other work."""
     _alive: deque[_Living] = field(default_factory=deque)
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -151,7 +151,7 @@ class Churn:
     def _scrape_once(self, agent: Agent) -> None:
         try:
             text = agent.get("/metrics")[1]
-        except TimeoutError:
+        except OSError:
             self.late_answers += 1
             return
         # The client library's parser would take seconds for this.
@@ -164,7 +164,7 @@ class Churn:
             asked = time.monotonic()
             try:
                 answer = _TICKS.match(agent.get("/-/healthy")[1])
-            except TimeoutError:
+            except OSError:
                 self.late_answers += 1
                 continue
             answered = time.monotonic()
