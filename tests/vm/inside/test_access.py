@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import struct
 import subprocess
 import sys
 import time
@@ -419,27 +420,32 @@ def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Ses
 
 
 def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watched() -> None:
+    """The map is filled with what cgroups that are no more have left behind."""
     with (
         Session.open(Host(), cgroups=1, nodes=1, probes=("hint_faults",)) as small,
-        cgroup("numaudit-lab/first", cpus="0", mems="1") as first,
-        cgroup("numaudit-lab/second", cpus="2", mems="3") as second,
-        worker(first, SIZE, threads=2) as one,
-        worker(second, SIZE, threads=2) as other,
+        cgroup("numaudit-lab/late", cpus="2", mems="3") as group,
     ):
         probe = small.hint_faults
         assert not isinstance(probe, Refusal)
-        one.order("touch")
-        other.order("touch")
+        counts = probe._count
+        one_each = struct.pack("=Q", 1) * counts.cpus
+        gone = [(1 << 40) + number for number in range(counts.info.max_entries)]
+        probe.watch(frozenset({group.id}))  # nobody else takes a place meanwhile
+        counts.update_all({struct.pack("=QHHI", one, 0, 1, 0): one_each for one in gone})
+        with worker(group, SIZE, threads=2) as running:
+            running.order("touch")
 
-        def is_full() -> None:
-            assert small.read_hint_faults().dropped > 0
+            def finds_it_full() -> None:
+                assert small.read_hint_faults().dropped >= ENOUGH
 
-        eventually(is_full, timeout=PATIENCE)
-        one.order("sleep")
-        probe.watch(frozenset({second.id}))
-        small.forget_all_but({second.id})
-        before = small.read_hint_faults()
-        seen(small, second, before, at_least=ENOUGH)
+            eventually(finds_it_full, timeout=PATIENCE)
+        assert set(small.read_hint_faults().faults) == set(gone)
+        small.forget_all_but({group.id})
+        with worker(group, SIZE, threads=2) as running:
+            before = small.read_hint_faults()
+            running.order("touch")
+            seen(small, group, before, at_least=ENOUGH)
+        assert set(small.read_hint_faults().faults) == {group.id}
 
 
 def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_rest(
