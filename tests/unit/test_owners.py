@@ -55,6 +55,16 @@ def test_counters_are_kept_apart_by_name_and_strangers_left_out() -> None:
     assert owners.add_up("failed", {}) == {10: {"compaction": 1}}
 
 
+def test_a_look_whose_census_failed_counts_nothing_twice() -> None:
+    owners = Owners()
+    owners.follow(_census(web=(10, 11)))
+    owners.follow(_census(web=(10,)))
+    assert owners.add_up("cpu_time", {10: {0: 1}, 11: {0: 7}}) == {10: {0: 8}}
+    assert owners.add_up("cpu_time", {10: {0: 1}, 11: {0: 7}}) == {}
+    owners.follow(_census(web=(10,)))
+    assert owners.add_up("cpu_time", {10: {0: 2}}) == {10: {0: 9}}
+
+
 @given(st.lists(st.tuples(st.sets(st.integers(1, 6)), st.lists(st.integers(0, 9), min_size=7, max_size=7)), max_size=9))
 def test_any_lives_of_cgroups_leave_a_containers_sum_whole(looks: list[tuple[set[int], list[int]]]) -> None:
     owners, counts, dead = Owners(), dict.fromkeys(range(7), 0), set[int]()

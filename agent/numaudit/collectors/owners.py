@@ -25,6 +25,8 @@ class Owners:
     """cgroup id -> its container."""
     _gone: Mapping[int, ContainerId] = field(default_factory=dict)
     """The same of those that ended since the look before."""
+    _told: set[str] = field(default_factory=set)
+    """Counters that were added up in this look."""
     _kept: dict[str, Sums[Any]] = field(default_factory=dict)
     """Counter -> what those that had gone before had counted."""
 
@@ -33,6 +35,7 @@ class Owners:
         now = census.owner_of()
         self._gone = {cgroup: owner for cgroup, owner in self._now.items() if cgroup not in now}
         self._now = now
+        self._told.clear()
         known = {*census.groups, *self._gone.values()}
         for name, sums in self._kept.items():
             self._kept[name] = {owner: row for owner, row in sums.items() if owner in known}
@@ -44,8 +47,11 @@ class Owners:
     def add_up(self, counter: str, by_cgroup: Mapping[int, Mapping[Key, int]]) -> Sums[Key]:
         """Each container's counters over all its cgroups, the ended ones included; ended containers for the last time.
 
-        To be asked once in a look for each counter. Cgroups of no container are left out.
+        Cgroups of no container are left out. Nothing is told twice in a look, nor in one whose census failed.
         """
+        if counter in self._told:
+            return {}
+        self._told.add(counter)
         kept: Sums[Key] = self._kept.setdefault(counter, {})
         sums = {owner: dict(row) for owner, row in kept.items()}
         for cgroup, counters in by_cgroup.items():
