@@ -118,7 +118,7 @@ def _lines(metric: Metric[Any], key: Key | None, labels: Sequence[Labels], creat
     end = "" if created is None else f" {floatToGoString(created)}\n"
     lines = []
     for values in labels:
-        own = _labels_text(metric.labels, values)
+        own = _own_labels_text(metric.labels, values)
         inside = f"{identity},{own}" if identity and own else identity or own
         braces = f"{{{inside}}}" if inside else ""
         lines.append(f"{PREFIX}{metric.name}{braces} %s\n")
@@ -136,11 +136,14 @@ def _head(family: Family, format_: Format) -> str:
     return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {kind}\n{unit}"
 
 
-@lru_cache(maxsize=8192)
 def _labels_text(names: tuple[str, ...], values: Labels) -> str:
-    """Of a template, so a percent sign is doubled. Each container's is in many families, and few others differ."""
+    """Of a template, so a percent sign is doubled."""
     text = ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
     return text.replace("%", "%%")
+
+
+# Few differ. Those of containers do, and would only make the agent grow.
+_own_labels_text = lru_cache(maxsize=512)(_labels_text)
 
 
 def _escape(value: str) -> str:
