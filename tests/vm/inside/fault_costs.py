@@ -37,6 +37,7 @@ int empty_at_fentry(u64 *arguments) { return 0; }
 int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
 """
 RUNS = 4000
+REPETITIONS = 3
 ROUNDS = 8
 SECONDS = 2
 
@@ -44,18 +45,21 @@ SECONDS = 2
 def main() -> None:
     with ExitStack() as stack:
         loaded = _load(stack)
-        costs = {}
+        figures: dict[str, list[float]] = {}
+        for _ in range(REPETITIONS):
+            for way in WAYS:
+                figures.setdefault(f"{way}, empty", []).append(_per_fault(partial(_empty, loaded["empty"], way)))
+                counting = partial(_hint_faults, loaded[hint_faults.NAME], way)
+                figures.setdefault(way, []).append(_per_fault(counting))
+            empty, counted = _per_page(loaded)
+            figures.setdefault("allocation, empty", []).append(empty)
+            figures.setdefault("allocation", []).append(counted)
+        for name, times in figures.items():
+            print(f"{name:18} {min(times):6.0f} ns (all: {' '.join(f'{one:.0f}' for one in times)})", flush=True)
+        net = {name: min(figures[name]) - min(figures[f"{name}, empty"]) for name in (*WAYS, "allocation")}
         for way in WAYS:
-            empty = _per_fault(partial(_empty, loaded["empty"], way))
-            counting = _per_fault(partial(_hint_faults, loaded[hint_faults.NAME], way))
-            costs[way] = counting - empty
-            print(f"a hint fault by {way}: {counting:.0f} ns, {empty:.0f} ns of them an empty program's", flush=True)
-        empty, counting = _per_page(loaded)
-        print(f"an allocation: {counting:.0f} ns, {empty:.0f} ns of them an empty program's")
-        for way, cost in costs.items():
-            print(
-                f"net of the empty program, a hint fault by {way} takes {cost / (counting - empty):.2f} x an allocation"
-            )
+            ratio = net[way] / net["allocation"]
+            print(f"net of the empty program, a hint fault by {way} takes {ratio:.2f} x an allocation")
         _use_memory(loaded[hint_faults.NAME])
 
 
