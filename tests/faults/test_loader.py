@@ -19,7 +19,7 @@ import numaudit
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader, page_alloc
+from numaudit.probes import cpu_time, loader, loader_child, page_alloc
 from numaudit.probes.loader import LoadedProbe, Outcome, ProbeRequest, Program
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
@@ -321,6 +321,20 @@ def _load(
 
 def _requests() -> list[ProbeRequest]:
     return [page_alloc.request(Host(), 100, 4), cpu_time.request(Host(), 100, 4)]
+
+
+def test_who_may_not_mount_tracefs_is_told_to_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_child, "TRACEFS", ("/there/is/none",))
+    child = os.fork()
+    if not child:
+        os.setuid(65534)
+        try:
+            loader_child._find_tracefs()
+        except Refusal as refusal:
+            os._exit(42 if refusal.reason is Reason.NO_PERMISSION else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
 
 
 def _request(folder: Path, name: str, text: str, tracepoint: str | None = None) -> ProbeRequest:

@@ -151,7 +151,8 @@ def _below(report: Report, ratio: float) -> bool:
             name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
             click.echo(f"numaudit: {name!r}: {problem}", err=True)
     if unknown and not failed:
-        raise Unavailable(f"--fail-below: {unknown} containers cannot be compared; see above what is not known of each")
+        which = "a container" if unknown == 1 else f"{unknown} containers"
+        raise Unavailable(f"--fail-below: {which} cannot be compared; see above what is not known of each")
     return failed
 
 

@@ -225,7 +225,8 @@ def _cgroup_mounts(host: Host) -> Iterator[tuple[str, str, str]]:
     try:
         text = read_text(host.proc / "mounts")
     except OSError as error:
-        raise Unavailable(f"cannot read {host.proc / 'mounts'}: {error.strerror}") from error
+        remedy = "mount proc" if host.is_live else "give a folder that `numaudit capture` wrote"
+        raise Unavailable(f"cannot read {host.proc / 'mounts'}: {error.strerror}; {remedy}") from error
     for line in text.split("\n"):
         fields = line.split(" ")
         if len(fields) >= 4 and fields[2] in ("cgroup", "cgroup2"):

@@ -11,6 +11,7 @@ carries the descriptors of its programs and maps in the order that the answer na
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -100,8 +101,10 @@ def _find_tracefs() -> str:
         or libc.mount(b"tracefs", TRACEFS[0].encode(), b"tracefs", 0, None)
     )
     if failed:
-        why = os.strerror(ctypes.get_errno())
-        raise Refusal(Reason.NO_TRACEFS, f"tracefs is not at {' or '.join(TRACEFS)} and cannot be mounted: {why}")
+        code = ctypes.get_errno()
+        reason = Reason.NO_PERMISSION if code == errno.EPERM and os.geteuid() else Reason.NO_TRACEFS
+        what = f"tracefs is not to be seen at {' or '.join(TRACEFS)} and cannot be mounted"
+        raise Refusal(reason, f"{what}: {os.strerror(code)}")
     return TRACEFS[0]
 
 
