@@ -7,6 +7,7 @@ worker fault once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from numaudit.kernel.host import Host
@@ -43,6 +44,20 @@ def seen_by(
         return faults
 
     return eventually(enough, PATIENCE)
+
+
+def settled(read: Callable[[], Faults]) -> Faults:
+    """The faults once none has come for a while."""
+    last = read()
+
+    def is_still() -> Faults:
+        nonlocal last
+        time.sleep(1.5)
+        earlier, last = last, read()
+        assert last == earlier
+        return last
+
+    return eventually(is_still, PATIENCE)
 
 
 def share(faults: Faults, of: Callable[[HintFault], bool]) -> float:

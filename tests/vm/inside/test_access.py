@@ -28,7 +28,7 @@ from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, Snapshot
-from samples import ENOUGH, PAGES, PATIENCE, SIZE, faults_of, kernel_count, seen, share, wait_for_kernel
+from samples import ENOUGH, PAGES, PATIENCE, SIZE, faults_of, kernel_count, seen, settled, share, wait_for_kernel
 from workload import Cgroup, cgroup, eventually, worker
 
 BALANCING = Path("/proc/sys/kernel/numa_balancing")
@@ -102,7 +102,9 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
         migrated = snapshot.migrated[key]
         assert migrated.pages["numa_misplaced"].failed >= ENOUGH // 2
         assert migrated.between is not None
-        assert migrated.between[node, 0].failed == pytest.approx(migrated.pages["numa_misplaced"].failed, rel=0.02)
+        failed = migrated.pages["numa_misplaced"].failed
+        assert sum(pages.failed for pages in migrated.between.values()) == pytest.approx(failed, rel=0.02)
+        assert migrated.between[node, 0].failed > 0.8 * failed  # the rest are pages of libraries, from anywhere
 
 
 def test_a_process_with_one_thread_has_remote_samples_but_no_ratio(session: Session, observer: Observer) -> None:
@@ -152,29 +154,35 @@ def test_memory_bound_by_a_policy_gives_no_samples(session: Session) -> None:
 def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
     """One process uses 8 MiB of its own node and 8 MiB of another one evenly, and neither half can be moved.
 
-    Each scan of the kernel's makes every page fault once, so the truth is 1/2, less some hundred pages of Python's own
-    on the near node beside 2,048 of each half, and more or less what one scan that is under way has still to do.
-    Two processes would not do: each has scans of its own, and the kernel scans one of them more often.
+    Each scan of the kernel's makes every page fault once. So far samples are a multiple of 2,048, and near ones the
+    same and up to some hundred pages of Python's own in each scan. Two processes would not do: each has scans of its
+    own, and the kernel scans one of them more often.
     """
     with (
         cgroup("numaudit-lab/half", cpus="0", mems="0-1") as group,
         worker(group, 2 * SIZE, policy="bind-sampled", nodes=[1], policy_from=SIZE, threads=3) as running,
     ):
-        assert running.bytes_by_node() == {0: SIZE}
         before, look_before = session.read_hint_faults(), observer.look(session=session)
         running.order("touch")
         seen(session, group, before, at_least=2 * PAGES)
-        time.sleep(1)
-        running.order("sleep")
+        with balancing("0"):  # no scan begins any more
+            settled(lambda: faults_of(session, group, before))  # and the last one has run its course
+            running.order("sleep")
         faults = faults_of(session, group, before)
         assert {(fault.cpu_node, fault.memory_node) for fault in faults} == {(0, 0), (0, 1)}
         assert not any(fault.has_moved or fault.could_not_move for fault in faults)
+        far = sum(count for fault, count in faults.items() if fault.is_remote)
+        near = sum(faults.values()) - far
+        scans = round(far / PAGES)
+        assert scans >= 1
+        assert far == pytest.approx(scans * PAGES, rel=0.02)
+        assert 0.98 * scans * PAGES < near < scans * (PAGES + 600)
         snapshot, key = look_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
         found = accesses(snapshot, container, look_before)[0]
         assert found.samples is not None and found.samples >= 2 * PAGES
         assert found.remote_ratio is not None and found.lower is not None and found.upper is not None
-        assert 0.42 < found.remote_ratio < 0.54, faults
+        assert 0.43 < found.remote_ratio < 0.51, faults
         assert found.upper - found.lower < 0.05
 
 
@@ -430,7 +438,8 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
         counts = probe._count
         one_each = struct.pack("=Q", 1) * counts.cpus
         gone = [(1 << 40) + number for number in range(counts.info.max_entries)]
-        probe.watch(frozenset({group.id}))  # nobody else takes a place meanwhile
+        probe.watch(frozenset({group.id}))  # nobody else takes a place from here on
+        small.forget_all_but(())
         counts.update_all({struct.pack("=QHHI", one, 0, 1, 0): one_each for one in gone})
         with worker(group, SIZE, threads=2) as running:
             running.order("touch")
