@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -149,6 +152,22 @@ def test_a_receiver_that_comes_back_gets_the_numbers_of_then(
     assert push.push()
     assert push.counts().batches == {"delivered": 1, "failed": 0}
     assert len(collector.headers) == 3
+
+
+def test_a_batch_that_failed_is_not_kept(numbers: list[Exposition], caplog: pytest.LogCaptureFixture) -> None:
+    """Not even until Python looks for cycles, which the agent lets it do rarely."""
+    caplog.set_level(logging.CRITICAL, "opentelemetry")  # a captured record holds the error
+    with OtlpReceiver() as gone:
+        url = gone.url
+    data = metrics_data(numbers, resource({}, {}, "test"), NOW)
+    kept = weakref.ref(data.resource_metrics[0])
+    gc.disable()
+    try:
+        assert Receiver(url, timeout=0.3).send(data) == (False, 0)
+        del data
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_rejected_points_of_a_partial_success_are_counted(collector: OtlpReceiver, numbers: list[Exposition]) -> None:

@@ -10,6 +10,7 @@ Import this module only when there is something to push: it takes some 15 MiB.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -147,6 +148,8 @@ class Receiver:
         result = self._exporter.export(data)
         answer = self._answer
         if result is not MetricExportResult.SUCCESS:
+            # The error and the exporter's frames are a cycle that holds the whole batch.
+            gc.collect(0)
             return False, 0
         if answer is None or not 200 <= answer.status_code < 300:
             _log.error("the OTLP receiver answered %s", "nothing" if answer is None else answer.status_code)
