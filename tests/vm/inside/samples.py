@@ -46,18 +46,23 @@ def seen_by(
     return eventually(enough, PATIENCE)
 
 
-def settled(read: Callable[[], Faults]) -> Faults:
-    """The faults once none has come for a while."""
+def settled(read: Callable[[], float]) -> None:
+    """Wait until a figure stays as it is for a while."""
     last = read()
 
-    def is_still() -> Faults:
+    def is_still() -> None:
         nonlocal last
-        time.sleep(1.5)
+        time.sleep(1)
         earlier, last = last, read()
         assert last == earlier
-        return last
 
-    return eventually(is_still, PATIENCE)
+    eventually(is_still, PATIENCE)
+
+
+def cpu_seconds(group: Cgroup) -> float:
+    """CPU time that the cgroup has used, by cpu.stat."""
+    words = group.read("cpu.stat").split()
+    return int(words[words.index("usage_usec") + 1]) / 1e6
 
 
 def share(faults: Faults, of: Callable[[HintFault], bool]) -> float:
