@@ -63,6 +63,7 @@ class ContainerReports:
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
     _cpusets: dict[int, _Cpuset] = field(default_factory=dict)
+    _common_causes: dict[tuple[int, bool, int], tuple[CauseReport, ...]] = field(default_factory=dict)
 
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
@@ -109,11 +110,11 @@ class ContainerReports:
             expected_remote_ratio=expected,
             allocated=None if allocated is None else allocation_reports(allocated),
             accesses=accesses,
-            hint_faults=hint_fault_reports(snapshot, id_),
-            first_touches=first_touch_reports(snapshot, id_),
-            migrated=migrated_reports(snapshot, id_),
-            migrated_between=migrated_between_reports(snapshot, id_),
-            task_moves=task_move_reports(snapshot, id_),
+            hint_faults=None if snapshot.hint_faults is None else hint_fault_reports(snapshot, id_),
+            first_touches=None if snapshot.first_touch is None else first_touch_reports(snapshot, id_),
+            migrated=None if snapshot.migrated is None else migrated_reports(snapshot, id_),
+            migrated_between=None if snapshot.migrated is None else migrated_between_reports(snapshot, id_),
+            task_moves=None if snapshot.migrated is None else task_move_reports(snapshot, id_),
             numa_balancing=balancing_of(snapshot, id_),
             mappings=None if mappings is None else _mappings(mappings),
             unknown=_unknown(container, resident, allowed, mappings),
@@ -141,19 +142,30 @@ class ContainerReports:
         )
         if wanted is None or not (misplaced or verdict.name == "drifted"):
             return VerdictReport(verdict.name, verdict.reason, verdict.since, ())
-        migrated = self.snapshot.migrated
+        return VerdictReport(verdict.name, verdict.reason, verdict.since, self._causes(container, wanted, intended))
+
+    def _causes(self, container: Container, wanted: NodeSet, intended: NodeSet | None) -> tuple[CauseReport, ...]:
+        """Where nothing is known of a container's own doings, all with one cpuset have the same causes."""
+        allowed, mappings = self.snapshot.allowed.get(container.id), self.snapshot.mappings.get(container.id)
+        migrated = None if self.snapshot.migrated is None else self.snapshot.migrated.get(container.id)
+        kind = (wanted.mask, bool(intended), id(allowed))
+        is_common = mappings is None and migrated is None
+        if is_common and kind in self._common_causes:
+            return self._common_causes[kind]
         found = causes(
             wanted,
             bool(intended),
-            self.snapshot.allowed.get(container.id),
-            self.snapshot.mappings.get(container.id),
+            allowed,
+            mappings,
             self.snapshot.nodes,
             self.judgements.thresholds,
-            migrated=None if migrated is None else migrated.get(container.id),
+            migrated=migrated,
             page_size=self.snapshot.machine.page_size,
         )
         reports = tuple([CauseReport(cause, evidence) for cause, evidence in found])
-        return VerdictReport(verdict.name, verdict.reason, verdict.since, reports)
+        if is_common:
+            self._common_causes[kind] = reports
+        return reports
 
 
 _NOT_KNOWN = _Cpuset(None, None, None, None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from numaudit.evaluation.report import ContainerReport
 from numaudit.exporters.metric import Metric, Number
 from numaudit.exporters.metrics import CONTAINER_METRICS
@@ -29,8 +31,7 @@ ENDED_FOR_TICKS = 20
 """When nobody fetches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """One container as the exporters show it."""
 
     key: Key
