@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numaudit.containers import kubelet_process, recording
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
+from numaudit.kubelet import process as kubelet_process
+from numaudit.kubelet import recording
 
 _ARCHIVE = ".tar.xz"
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")

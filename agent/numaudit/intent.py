@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.pod import Pod, QosClass
-from numaudit.memorymanager.restart import Answer
-from numaudit.memorymanager.room import Room
-from numaudit.memorymanager.state import MachineState
-from numaudit.memorymanager.state_findings import StateFinding
+from numaudit.memorymanager.memory.headroom import Room
+from numaudit.memorymanager.memory.state import MachineState
+from numaudit.memorymanager.pod.spec import Pod, QosClass
+from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.outlook import Answer
+from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 SourceName = Literal[

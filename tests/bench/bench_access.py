@@ -21,11 +21,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numaudit
-from numaudit.collectors.calibration import assumed, calibrate
-from numaudit.collectors.overhead import count_between
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.perf_ring import RECORD_SAMPLE, Records, decode
+from numaudit.overhead.calibration import assumed, calibrate
+from numaudit.overhead.limiter import count_between
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import PROBES, Session

@@ -13,11 +13,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 
-from numaudit.memorymanager import fnv
-from numaudit.memorymanager.machine_state import charge, default_machine_state
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint, parse, render, verify, write
-from numaudit.memorymanager.replay import replay, without_assignments
-from numaudit.memorymanager.state import Block, State
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, parse, render, verify, write
+from numaudit.memorymanager.go import fnv
+from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
+from numaudit.memorymanager.memory.replay import replay, without_assignments
+from numaudit.memorymanager.memory.state import Block, State
 from numaudit.topology.machine import HugePages, Machine, Node
 
 LIMIT_SECONDS = 0.010

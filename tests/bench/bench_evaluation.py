@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from numaudit.containers.join import complete, join
-from numaudit.containers.promises import Checkpoints
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.build import build
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
-from numaudit.evaluation.report import Report
 from numaudit.intent import HintRecord, Intent, KubeletConfig, PodContainer, PodFacts, PromisedMemory
-from numaudit.memorymanager.hints import TopologyHint
-from numaudit.memorymanager.state import MachineState, MemoryTable, NUMANodeState
+from numaudit.kubelet.join import complete, join
+from numaudit.kubelet.promises import Checkpoints
+from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
+from numaudit.memorymanager.topologymanager.hints import TopologyHint
+from numaudit.report.build import build
+from numaudit.report.values import Report
 from numaudit.snapshot import RESIDENT_TYPES, Allowed, Container, ContainerId, NodeMemory, Qos, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

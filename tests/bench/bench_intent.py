@@ -18,17 +18,17 @@ from pathlib import Path
 
 import psutil
 
-from numaudit.collectors.base import Skipped
-from numaudit.collectors.intent import KubeletIntent
-from numaudit.containers import podresources
-from numaudit.containers.kubelet import Endpoint, Live
-from numaudit.containers.log_follow import FileLog
 from numaudit.kernel.host import Host
-from numaudit.memorymanager import cpu_checkpoint, memory_checkpoint
-from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint
-from numaudit.memorymanager.cpu_state import CPUState
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
-from numaudit.memorymanager.state import Block, MemoryTable, NUMANodeState, State
+from numaudit.kubelet import podresources
+from numaudit.kubelet.client import Endpoint, Live
+from numaudit.kubelet.log_follow import FileLog
+from numaudit.kubelet.poller import KubeletIntent
+from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
+from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.cpu.state import CPUState
+from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState, State
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet
 
@@ -79,7 +79,7 @@ def pod_list() -> bytes:
 
 
 def resources_list() -> bytes:
-    from numaudit.containers.proto import podresources_pb2 as pb  # noqa: PLC0415
+    from numaudit.kubelet.proto import podresources_pb2 as pb  # noqa: PLC0415
 
     pods = []
     for pod in range(PODS):
@@ -167,14 +167,14 @@ def main() -> None:
 
 def looked(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> float:
     start = time.process_time()
-    kubelet.collect(containers, Skipped())
+    kubelet.collect(containers)
     return time.process_time() - start
 
 
 def measure(kubelet: KubeletIntent, containers: tuple[Container, ...], sizes: tuple[int, int]) -> None:
     memory = psutil.Process().memory_info().rss >> 20
     start = time.process_time()
-    found = kubelet.collect(containers, Skipped())
+    found = kubelet.collect(containers)
     first = time.process_time() - start
     assert len(found.intent.by_cgroup) == PODS * PER_POD
     assert all(one.promise.memory and one.promise.cpus for one in found.intent.containers)

@@ -14,8 +14,8 @@ import time
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.manager import fresh_state
-from numaudit.memorymanager.pod import Pod
-from numaudit.memorymanager.pod_manifest import read_pod
+from numaudit.memorymanager.pod.manifest import read_pod
+from numaudit.memorymanager.pod.spec import Pod
 from numaudit.topology.machine import HugePages, Machine, Node
 
 STEPS = 10_000

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint, candidate_masks, merge
-from numaudit.memorymanager.topology_policy import POLICIES, Distances, TopologyOptions
+from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks, merge
+from numaudit.memorymanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
 from numaudit.topology.nodeset import NodeSet
 
 LIMIT_SECONDS = 0.060

@@ -22,9 +22,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from numaudit.agent import Observer
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.host import Host
+from numaudit.observer import Observer
 
 CONTAINERS = 1000
 LOOK_SECONDS = 0.060

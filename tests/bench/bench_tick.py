@@ -33,14 +33,14 @@ from agent_process import Agent, running_agent
 from databases import free_port, server
 from made_up_probes import made_up_session
 from node_tree import MIB, NodeTree
-from numaudit.agent import Observer
-from numaudit.config import Settings
+from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.daemon.memory import search_cycles_rarely
 from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
+from numaudit.observer import Observer
 from numaudit.snapshot import HintFault
 from otlp_receiver import OtlpReceiver
 

@@ -17,15 +17,15 @@ from agent_process import NUMAUDIT, Agent, eventually, running_agent
 from kubelet_http import replies, serving
 from kubelet_steps import Step
 from node_tree import MIB, NodeTree
-from numaudit.agent import Observer
-from numaudit.collectors import polled
-from numaudit.config import Settings
-from numaudit.containers.kubelet import Access
+from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.exporters.otel import metrics_data
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
+from numaudit.kubelet import polled
+from numaudit.kubelet.client import Access
+from numaudit.observer import Observer
 from otlp_receiver import Answer, OtlpReceiver
 
 IN_TIME = 5

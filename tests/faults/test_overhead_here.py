@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.collectors.calibration import ASSUMED_NS, LOOKS_BETWEEN, calibrate, time_pages
-from numaudit.collectors.overhead import Keeper, count_between
 from numaudit.containers.inventory import Inventory
 from numaudit.evaluation.alignment import Judgements
-from numaudit.evaluation.budget import CALM_TICKS
 from numaudit.evaluation.findings import find
 from numaudit.kernel import bpf
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
+from numaudit.overhead.budget import CALM_TICKS
+from numaudit.overhead.calibration import ASSUMED_NS, LOOKS_BETWEEN, calibrate, time_pages
+from numaudit.overhead.limiter import Keeper, count_between
 from numaudit.probes.cpu_time import CpuTimeByNode
 from numaudit.probes.page_alloc import AllocationsByNode, PageAlloc
 from numaudit.probes.reasons import Reason, Refusal

@@ -17,7 +17,7 @@ import pytest
 
 from certificates import Authority
 from numaudit.errors import InputError
-from numaudit.web.access import Access
+from numaudit.web.auth import Access
 from numaudit.web.pages import Request, Response
 from numaudit.web.server import Server
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numaudit.evaluation.build import build
-from numaudit.evaluation.report import Report
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
 from numaudit.exporters.series import Ledger
+from numaudit.report.build import build
+from numaudit.report.values import Report
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Outcome, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

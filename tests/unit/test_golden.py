@@ -11,7 +11,7 @@ import pytest
 from documents import without_times
 
 from numaudit.cli.main import call
-from numaudit.reports.document import KINDS, schema
+from numaudit.views.document import KINDS, schema
 
 HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures").glob("*/sys"))
 

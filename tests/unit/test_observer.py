@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from numaudit.agent import Observer
 from numaudit.kernel.host import Host
+from numaudit.observer import Observer
 
 
 def test_huge_pages_that_are_reserved_after_the_first_look_are_seen(fixtures: Path, tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from numaudit.agent import Observer
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
-from numaudit.collectors.calibration import calibrate
-from numaudit.collectors.capabilities import examine
-from numaudit.collectors.overhead import Keeper
-from numaudit.containers.kubelet import Access
 from numaudit.daemon import memory
+from numaudit.doctor.checks import examine
+from numaudit.kubelet.client import Access
+from numaudit.observer import Observer
+from numaudit.overhead.calibration import calibrate
+from numaudit.overhead.limiter import Keeper
 
 
 @click.command(

@@ -6,19 +6,19 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numaudit.containers import kubelet_process
-from numaudit.containers.restart_safety import machine_of, starting_kubelet
 from numaudit.errors import InputError, ParseError, Unavailable
-from numaudit.kernel import state_files
 from numaudit.kernel.host import LARGEST_FILE, Host
 from numaudit.kernel.node import read_machine
-from numaudit.memorymanager import checkpoint as checkpoints
-from numaudit.memorymanager.checkpoint import DEVICES, Checkpoint, Kind
-from numaudit.memorymanager.restart import Outlook, StartingKubelet, examine, kubelet_says
-from numaudit.memorymanager.state_findings import StateFinding
-from numaudit.reports import state_document
-from numaudit.reports.state_document import StateVerification
+from numaudit.kubelet import process as kubelet_process
+from numaudit.kubelet import state_files
+from numaudit.kubelet.restart_safety import machine_of, starting_kubelet
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind
+from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, kubelet_says
 from numaudit.topology.machine import Machine
+from numaudit.views import state_document
+from numaudit.views.state_document import StateVerification
 
 STANDARD_INPUT = Path("-")
 

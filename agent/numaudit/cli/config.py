@@ -9,8 +9,8 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
-from numaudit.config import KEYS, Loaded
-from numaudit.reports import document
+from numaudit.config.settings import KEYS, Loaded
+from numaudit.views import document
 
 _HIDDEN = "(hidden)"
 
@@ -40,7 +40,7 @@ def show(
     if output == "json":
         sys.stdout.buffer.write(document.encode("Config", document.Config(rows)))
         return
-    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     machine_tables.print_settings(rows, terminal.console())
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from numaudit.cli import options
-from numaudit.collectors.capabilities import examine
-from numaudit.reports import document
+from numaudit.doctor.checks import examine
+from numaudit.views import document
 
 
 @click.command(
@@ -27,6 +27,6 @@ def command(output: str, root: Path | None) -> None:
     if output == "json":
         sys.stdout.buffer.write(document.encode("Doctor", document.Doctor(checks)))
         return
-    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     machine_tables.print_doctor(checks, terminal.console())

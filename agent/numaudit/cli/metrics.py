@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from numaudit.cli import options
+from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
 from numaudit.exporters.metric import PREFIX, Metric
-from numaudit.exporters.metrics import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
-from numaudit.reports import document
+from numaudit.views import document
 
 
 @click.command(
@@ -30,7 +30,7 @@ def command(output: str) -> None:
     if output == "json":
         sys.stdout.buffer.write(document.encode("Metrics", document.Metrics(rows)))
         return
-    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     machine_tables.print_metrics(rows, terminal.console())
 

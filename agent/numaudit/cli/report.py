@@ -9,16 +9,16 @@ from pathlib import Path
 
 import click
 
-from numaudit.agent import Observer
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.progress import Duration
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.build import build
-from numaudit.evaluation.report import ContainerReport, Report
+from numaudit.observer import Observer
 from numaudit.probes.session import PROBES
-from numaudit.reports import document
+from numaudit.report.build import build
+from numaudit.report.values import ContainerReport, Report
+from numaudit.views import document
 
 _SECOND_LOOK = 1.0
 """Seconds."""
@@ -96,7 +96,7 @@ def command(
     if output == "json":
         sys.stdout.buffer.write(document.encode("Report", report))
     else:
-        from numaudit.reports import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         out = terminal.console(whole_lines=output == "wide")
         report_tables.print_report(report, out, wide=output == "wide")

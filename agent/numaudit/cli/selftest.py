@@ -10,8 +10,8 @@ from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.reports import document
-from numaudit.reports.selftest_document import SelfTest, SelfTestCheck
+from numaudit.views import document
+from numaudit.views.selftest_document import SelfTest, SelfTestCheck
 from numaudit.workloads.selftest import selftest
 
 
@@ -33,7 +33,7 @@ def command(output: str) -> int:
     if output == "json":
         sys.stdout.buffer.write(document.encode("SelfTest", SelfTest(checks)))
     else:
-        from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         machine_tables.print_selftest(checks, terminal.console())
     if any(one.state == "failed" for one in checks):

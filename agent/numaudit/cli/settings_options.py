@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from numaudit.config import Loaded, load
+from numaudit.config.settings import Loaded, load
 from numaudit.errors import InputError
 
 Function = Callable[..., Any]

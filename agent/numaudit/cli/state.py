@@ -12,20 +12,20 @@ import click
 from numaudit.cli import options
 from numaudit.cli.checkpoint_files import Looked, as_configured, is_the_kubelets, look, read_given
 from numaudit.cli.exits import EXIT_FINDINGS
-from numaudit.containers import kubelet_process
 from numaudit.errors import InputError, ParseError
 from numaudit.kernel.node import read_machine
-from numaudit.memorymanager import checkpoint as checkpoints
-from numaudit.memorymanager.checkpoint import Checkpoint
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
-from numaudit.memorymanager.memory_start import default_state
-from numaudit.memorymanager.replay import MissingTarget, replay
-from numaudit.memorymanager.restart import StartingKubelet
-from numaudit.memorymanager.state import State
-from numaudit.memorymanager.strconv import GoSyntaxError, parse_bool
+from numaudit.kubelet import process as kubelet_process
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.file import Checkpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
+from numaudit.memorymanager.memory.replay import MissingTarget, replay
+from numaudit.memorymanager.memory.state import State
+from numaudit.memorymanager.restart.memory_start import default_state
+from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
-from numaudit.reports import document, state_document
 from numaudit.topology.machine import Machine
+from numaudit.views import document, state_document
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
 _GATE = "PodLevelResourceManagers"
@@ -178,7 +178,7 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
     if output == "json":
         _write_json("StateDifference", found)
     else:
-        from numaudit.reports import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         state_tables.print_difference(found, terminal.console())
     if found.differences:
@@ -252,7 +252,7 @@ def _write_json(kind: str, value: object) -> None:
 
 
 def _print(looked: list[Looked], *, with_content: bool) -> None:
-    from numaudit.reports import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     out = terminal.console()
     for number, one in enumerate(looked):

@@ -9,7 +9,7 @@ import click
 
 from numaudit.cli import options
 from numaudit.kernel.node import read_machine
-from numaudit.reports import document
+from numaudit.views import document
 
 
 @click.command(
@@ -27,6 +27,6 @@ def command(output: str, root: Path | None) -> None:
     if output == "json":
         sys.stdout.buffer.write(document.encode("Topology", topology))
         return
-    from numaudit.reports import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     machine_tables.print_topology(topology, terminal.console())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -12,6 +11,7 @@ from typing import TypeVar
 
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies
+from numaudit.kernel.host import explain
 from numaudit.snapshot import Outcome
 
 Value = TypeVar("Value")
@@ -85,18 +85,3 @@ def require_v2(hierarchies: Hierarchies) -> None:
             f"cgroup {hierarchies.mode}: BPF programs see only cgroups of version 2, which do not count memory here; "
             "boot with systemd.unified_cgroup_hierarchy=1"
         )
-
-
-def explain(error: Exception) -> str:
-    """An error in words: what, where, and what to do when it is a matter of rights."""
-    if not isinstance(error, OSError):
-        return str(error)
-    where = f"cannot read {os.fsdecode(error.filename)}" if error.filename is not None else "cannot read"
-    why = error.strerror or str(error)
-    return f"{where}: {why}{_hint(error)}"
-
-
-def _hint(error: OSError) -> str:
-    if error.errno not in (errno.EACCES, errno.EPERM):
-        return ""
-    return "; run as root" if os.geteuid() else "; refused even to root (a container, or a security module)"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from numaudit.collectors.base import Skipped, require_v2
 from numaudit.collectors.owners import Owners
-from numaudit.collectors.witness import Witness
+from numaudit.collectors.sanity_check import Witness
 from numaudit.containers.inventory import Census
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup, Reader

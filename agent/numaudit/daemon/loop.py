@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING
 import psutil
 
 from numaudit import __version__
-from numaudit.agent import Observer
-from numaudit.collectors.overhead import Keeper
-from numaudit.config import Settings
+from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes, RateLimit
 from numaudit.daemon.notify import Notifier
 from numaudit.daemon.ticks import Beat
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.build import build
-from numaudit.evaluation.ended import last_counts
-from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
 from numaudit.exporters.prometheus import Pages
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import read_text
+from numaudit.observer import Observer
+from numaudit.overhead.limiter import Keeper
 from numaudit.probes.session import Session
-from numaudit.reports import document
+from numaudit.report.build import build
+from numaudit.report.ended import last_counts
+from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Outcome, Snapshot
-from numaudit.web.access import Access
+from numaudit.views import document
+from numaudit.web.auth import Access
 from numaudit.web.pages import AgentSite, Health
 from numaudit.web.server import Server
 

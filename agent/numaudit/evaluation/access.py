@@ -1,6 +1,6 @@
 """From where is memory used? What each rung of the ladder says of it, with its uncertainty.
 
-The rungs, best first, are those of collectors/access.py. A sampled share has a confidence interval; one that the
+The rungs, best first, are those of doctor/sources.py. A sampled share has a confidence interval; one that the
 samples cannot give fairly has none, and says why.
 """
 

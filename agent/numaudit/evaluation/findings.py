@@ -11,8 +11,8 @@ from numaudit.evaluation.access import failed_moves
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.admission_error import UNEXPECTED
-from numaudit.memorymanager.state_findings import StateFinding
+from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
 from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet

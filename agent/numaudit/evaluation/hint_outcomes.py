@@ -9,10 +9,10 @@ from typing import Literal
 from numaudit.errors import InputError
 from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.admission_error import UNEXPECTED, AdmissionError
-from numaudit.memorymanager.candidates import fewest_nodes
+from numaudit.memorymanager.memory.candidates import fewest_nodes
+from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.outcome import Outcome, outcome_of_nodes, outcome_of_refusal
-from numaudit.memorymanager.state import MachineState
+from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
 OutcomeSource = Literal["log", "status", "re-derived"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from operator import add
 from typing import Any, NamedTuple
 
+from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import IDENTITY, Columns, Metric, Number, Since
-from numaudit.exporters.metrics import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.series import Key, Labels, Series
 
 Point = tuple[Key | None, Labels, Number]

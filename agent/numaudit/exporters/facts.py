@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from numaudit.evaluation.report import Report
+from numaudit.report.values import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,10 +40,10 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from numaudit import __version__
+from numaudit.exporters.catalogue import LABELS
 from numaudit.exporters.exposition import Exposition, Family
 from numaudit.exporters.facts import OtlpCounts
 from numaudit.exporters.metric import IDENTITY, Label
-from numaudit.exporters.metrics import LABELS
 from numaudit.exporters.series import Key
 
 METRICS_PATH = "/v1/metrics"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from numaudit.evaluation.report import HintOutcomeReport
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.admission_error import UNEXPECTED
 from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
+from numaudit.report.values import HintOutcomeReport
 
 Pair = tuple[str, str]
 """Reason of the pod's status, hint outcome."""

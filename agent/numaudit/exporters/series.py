@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from numaudit.evaluation.report import ContainerReport
+from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import Metric, Number
-from numaudit.exporters.metrics import CONTAINER_METRICS
+from numaudit.report.values import ContainerReport
 
 Key = tuple[str, str, str]
 """namespace, pod, container."""

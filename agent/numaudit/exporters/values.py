@@ -8,10 +8,10 @@ from itertools import compress
 from operator import attrgetter, not_
 from typing import Literal
 
-from numaudit.evaluation.access_report import ProbeOverhead
-from numaudit.evaluation.report import ContainerReport, NodeBytes
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Values
+from numaudit.report.counters import ProbeOverhead
+from numaudit.report.values import ContainerReport, NodeBytes
 from numaudit.snapshot import RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
 

@@ -101,3 +101,18 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes
 def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
     """A whole file as UTF-8; bytes that are none become U+FFFD."""
     return read_bytes(path, limit).decode("utf-8", "replace")
+
+
+def explain(error: Exception) -> str:
+    """An error in words: what, where, and what to do when it is a matter of rights."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f"cannot read {os.fsdecode(error.filename)}" if error.filename is not None else "cannot read"
+    why = error.strerror or str(error)
+    return f"{where}: {why}{_hint(error)}"
+
+
+def _hint(error: OSError) -> str:
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return ""
+    return "; run as root" if os.geteuid() else "; refused even to root (a container, or a security module)"

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from numaudit.memorymanager import cpu_allocation, cpu_hints, device_allocation, device_hints, static_policy
-from numaudit.memorymanager.admission_error import AdmissionError
-from numaudit.memorymanager.cpu_hints import CPUPod, cpu_pod
-from numaudit.memorymanager.cpu_state import CPUState
-from numaudit.memorymanager.device_hints import DeviceState
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint, merge
+from numaudit.memorymanager.cpu import allocation as cpu_allocation
+from numaudit.memorymanager.cpu import hints as cpu_hints
+from numaudit.memorymanager.cpu.hints import CPUPod, cpu_pod
+from numaudit.memorymanager.cpu.state import CPUState
+from numaudit.memorymanager.device import allocation as device_allocation
+from numaudit.memorymanager.device import hints as device_hints
+from numaudit.memorymanager.device.hints import DeviceState
 from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.memory import static_policy
+from numaudit.memorymanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.memorymanager.outcome import (
     Answer,
     Decision,
@@ -24,10 +27,11 @@ from numaudit.memorymanager.outcome import (
     outcome_of_placement,
     outcome_of_refusal,
 )
-from numaudit.memorymanager.pod import Pod, is_managed_at_pod_level, is_ordinary_init
-from numaudit.memorymanager.requests import container_requests, pod_requests
-from numaudit.memorymanager.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
-from numaudit.memorymanager.topology_policy import CONTAINER_SCOPE, POD_SCOPE
+from numaudit.memorymanager.pod.requests import container_requests, pod_requests
+from numaudit.memorymanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
+from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, merge
+from numaudit.memorymanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
 from numaudit.topology.nodeset import NodeSet
 
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"

@@ -7,49 +7,36 @@ same with plain values.
 
 from __future__ import annotations
 
-from numaudit.memorymanager import checkpoint, questions
+from numaudit.memorymanager import questions
 from numaudit.memorymanager.admission import Admission, NodeState
-from numaudit.memorymanager.admission_error import AdmissionError, KubeletHangs
-from numaudit.memorymanager.candidates import (
-    JudgedCandidate,
-    breaks_a_group,
-    calculate_hints,
-    find_best_hint,
-    judge_candidates,
-)
-from numaudit.memorymanager.cpu_allocation import allocate as allocate_cpus
-from numaudit.memorymanager.cpu_allocation import allocate_pod as allocate_pod_cpus
-from numaudit.memorymanager.cpu_allocation import cpus_of, take
-from numaudit.memorymanager.cpu_allocation import remove as remove_cpus
-from numaudit.memorymanager.cpu_allocation import remove_stale as remove_stale_cpus
-from numaudit.memorymanager.cpu_checkpoint import CpuCheckpoint, parse_cpus
-from numaudit.memorymanager.cpu_hints import CPUContainer, CPUPod, CPUPolicy, cpu_pod
-from numaudit.memorymanager.cpu_hints import generate_hints as generate_cpu_hints
-from numaudit.memorymanager.cpu_hints import hints_for_container as cpu_hints_for_container
-from numaudit.memorymanager.cpu_hints import hints_for_pod as cpu_hints_for_pod
-from numaudit.memorymanager.cpu_options import CPUOptions, check_cpu_options, parse_cpu_options
-from numaudit.memorymanager.cpu_start import create_cpu_manager
-from numaudit.memorymanager.cpu_start import start as start_cpu_manager
-from numaudit.memorymanager.cpu_state import CPUState
-from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology
-from numaudit.memorymanager.device_allocation import allocate as allocate_devices
-from numaudit.memorymanager.device_allocation import split_by_affinity
-from numaudit.memorymanager.device_checkpoint import DeviceCheckpoint
-from numaudit.memorymanager.device_hints import Device, DeviceState
-from numaudit.memorymanager.device_hints import container_requests as container_devices
-from numaudit.memorymanager.device_hints import generate_hints as generate_device_hints
-from numaudit.memorymanager.device_hints import hints_for_container as device_hints_for_container
-from numaudit.memorymanager.device_hints import hints_for_pod as device_hints_for_pod
-from numaudit.memorymanager.device_hints import pod_requests as pod_devices
-from numaudit.memorymanager.hints import MergeResult, ProviderHints, TopologyHint, candidate_masks, merge
+from numaudit.memorymanager.checkpoint import file as checkpoint
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint, parse_cpus
+from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.cpu.allocation import allocate as allocate_cpus
+from numaudit.memorymanager.cpu.allocation import allocate_pod as allocate_pod_cpus
+from numaudit.memorymanager.cpu.allocation import cpus_of, take
+from numaudit.memorymanager.cpu.allocation import remove as remove_cpus
+from numaudit.memorymanager.cpu.allocation import remove_stale as remove_stale_cpus
+from numaudit.memorymanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy, cpu_pod
+from numaudit.memorymanager.cpu.hints import generate_hints as generate_cpu_hints
+from numaudit.memorymanager.cpu.hints import hints_for_container as cpu_hints_for_container
+from numaudit.memorymanager.cpu.hints import hints_for_pod as cpu_hints_for_pod
+from numaudit.memorymanager.cpu.options import CPUOptions, check_cpu_options, parse_cpu_options
+from numaudit.memorymanager.cpu.start import create_cpu_manager
+from numaudit.memorymanager.cpu.start import start as start_cpu_manager
+from numaudit.memorymanager.cpu.state import CPUState
+from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.memorymanager.device.allocation import allocate as allocate_devices
+from numaudit.memorymanager.device.allocation import split_by_affinity
+from numaudit.memorymanager.device.hints import Device, DeviceState
+from numaudit.memorymanager.device.hints import container_requests as container_devices
+from numaudit.memorymanager.device.hints import generate_hints as generate_device_hints
+from numaudit.memorymanager.device.hints import hints_for_container as device_hints_for_container
+from numaudit.memorymanager.device.hints import hints_for_pod as device_hints_for_pod
+from numaudit.memorymanager.device.hints import pod_requests as pod_devices
+from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
-from numaudit.memorymanager.machine_state import (
-    allocatable_memory,
-    charge,
-    check_reservations_fit,
-    default_machine_state,
-    release,
-)
 from numaudit.memorymanager.manager import (
     Pins,
     StartRefused,
@@ -60,14 +47,22 @@ from numaudit.memorymanager.manager import (
     restart,
     start,
 )
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
-from numaudit.memorymanager.outcome import Decision, Outcome, Placement, Rejection
-from numaudit.memorymanager.pod import Container, Pod, Resources, qos
-from numaudit.memorymanager.pod_level import shared_pool_error
-from numaudit.memorymanager.pod_manifest import read_pod
-from numaudit.memorymanager.replay import Difference, MissingTarget, Refusal, check_start, differences, replay
-from numaudit.memorymanager.requests import container_requests, pod_requests
-from numaudit.memorymanager.reserved import (
+from numaudit.memorymanager.memory.candidates import (
+    JudgedCandidate,
+    breaks_a_group,
+    calculate_hints,
+    find_best_hint,
+    judge_candidates,
+)
+from numaudit.memorymanager.memory.machine_state import (
+    allocatable_memory,
+    charge,
+    check_reservations_fit,
+    default_machine_state,
+    release,
+)
+from numaudit.memorymanager.memory.replay import Difference, MissingTarget, Refusal, check_start, differences, replay
+from numaudit.memorymanager.memory.reserved import (
     MemoryReservation,
     convert_reserved,
     parse_reserved_memory,
@@ -76,10 +71,8 @@ from numaudit.memorymanager.reserved import (
     validate_against_node,
     validate_reserved_memory,
 )
-from numaudit.memorymanager.restore import cpu_start_error, memory_start_error
-from numaudit.memorymanager.spew import Verification
-from numaudit.memorymanager.state import Block, MachineState, MemoryTable, NUMANodeState, State
-from numaudit.memorymanager.static_policy import (
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.static_policy import (
     MemoryAllocation,
     MemoryPolicy,
     add_container,
@@ -90,15 +83,29 @@ from numaudit.memorymanager.static_policy import (
     remove_container,
     remove_stale_state,
 )
-from numaudit.memorymanager.static_policy import container_hints as memory_hints_for_container
-from numaudit.memorymanager.static_policy import pod_hints as memory_hints_for_pod
-from numaudit.memorymanager.topology_policy import (
+from numaudit.memorymanager.memory.static_policy import container_hints as memory_hints_for_container
+from numaudit.memorymanager.memory.static_policy import pod_hints as memory_hints_for_pod
+from numaudit.memorymanager.outcome import Decision, Outcome, Placement, Rejection
+from numaudit.memorymanager.pod.level import shared_pool_error
+from numaudit.memorymanager.pod.manifest import read_pod
+from numaudit.memorymanager.pod.requests import container_requests, pod_requests
+from numaudit.memorymanager.pod.spec import Container, Pod, Resources, qos
+from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
+from numaudit.memorymanager.topologymanager.admission_error import AdmissionError, KubeletHangs
+from numaudit.memorymanager.topologymanager.hints import (
+    MergeResult,
+    ProviderHints,
+    TopologyHint,
+    candidate_masks,
+    merge,
+)
+from numaudit.memorymanager.topologymanager.policy import (
     OptionGates,
     TopologyManager,
     TopologyOptions,
     create_topology_manager,
 )
-from numaudit.memorymanager.topology_policy import parse_options as parse_topology_options
+from numaudit.memorymanager.topologymanager.policy import parse_options as parse_topology_options
 from numaudit.memorymanager.versions import KubeletFeatures
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -11,15 +11,15 @@ from functools import cached_property
 from typing import Literal
 
 from numaudit.errors import InputError, ParseError
-from numaudit.memorymanager.cpu_hints import CPUPolicy
-from numaudit.memorymanager.cpu_start import create_cpu_manager
-from numaudit.memorymanager.cpu_topology import CPUTopology
-from numaudit.memorymanager.machine_state import SystemReserved, check_reservations_fit, hugepages_name
+from numaudit.memorymanager.cpu.hints import CPUPolicy
+from numaudit.memorymanager.cpu.start import create_cpu_manager
+from numaudit.memorymanager.cpu.topology import CPUTopology
+from numaudit.memorymanager.go.strconv import quote
+from numaudit.memorymanager.memory.machine_state import SystemReserved, check_reservations_fit, hugepages_name
+from numaudit.memorymanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
 from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text
-from numaudit.memorymanager.pod import CPU, MEMORY
-from numaudit.memorymanager.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
-from numaudit.memorymanager.strconv import quote
-from numaudit.memorymanager.topology_policy import (
+from numaudit.memorymanager.pod.spec import CPU, MEMORY
+from numaudit.memorymanager.topologymanager.policy import (
     CONTAINER_SCOPE,
     NONE,
     Distances,

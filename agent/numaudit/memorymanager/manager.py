@@ -12,16 +12,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from numaudit.errors import InputError, NumauditError
-from numaudit.memorymanager import cpu_allocation, cpu_start, static_policy
 from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
-from numaudit.memorymanager.cpu_state import CPUState
-from numaudit.memorymanager.device_hints import DeviceState
+from numaudit.memorymanager.cpu import allocation as cpu_allocation
+from numaudit.memorymanager.cpu import start as cpu_start
+from numaudit.memorymanager.cpu.state import CPUState
+from numaudit.memorymanager.device.hints import DeviceState
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.machine_state import default_machine_state
-from numaudit.memorymanager.pod import Pod, is_ordinary_init
-from numaudit.memorymanager.replay import Refusal, check_start
-from numaudit.memorymanager.state import MachineState, State
-from numaudit.memorymanager.static_policy import MemoryPolicy
+from numaudit.memorymanager.memory import static_policy
+from numaudit.memorymanager.memory.machine_state import default_machine_state
+from numaudit.memorymanager.memory.replay import Refusal, check_start
+from numaudit.memorymanager.memory.state import MachineState, State
+from numaudit.memorymanager.memory.static_policy import MemoryPolicy
+from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init
 
 __all__ = [
     "Admission",

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from numaudit.memorymanager.admission_error import AdmissionError
-from numaudit.memorymanager.candidates import JudgedCandidate, judge_candidates
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.requests import Requests
-from numaudit.memorymanager.state import Block
-from numaudit.memorymanager.static_policy import (
+from numaudit.memorymanager.memory.candidates import JudgedCandidate, judge_candidates
+from numaudit.memorymanager.memory.state import Block
+from numaudit.memorymanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
     NO_EXTENSION,
@@ -21,6 +18,9 @@ from numaudit.memorymanager.static_policy import (
     MemoryAllocation,
     MemoryPolicy,
 )
+from numaudit.memorymanager.pod.requests import Requests
+from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaudit.errors import InputError, ParseError
-from numaudit.memorymanager.candidates import Reusable
-from numaudit.memorymanager.cpu_topology import CPUInfo, CPUTopology
-from numaudit.memorymanager.hints import ProviderHints, TopologyHint
+from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.memorymanager.memory.candidates import Reusable
 from numaudit.memorymanager.plain import read_any_mapping, read_mapping, read_quantity, read_sequence, read_text
-from numaudit.memorymanager.pod import HUGEPAGES_PREFIX, MEMORY
-from numaudit.memorymanager.topology_policy import Distances
+from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.memorymanager.topologymanager.policy import Distances
 from numaudit.memorymanager.versions import KubeletFeatures
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

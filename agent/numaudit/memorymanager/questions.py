@@ -15,18 +15,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaudit.errors import InputError, ParseError
-from numaudit.memorymanager import go_json, hints, memory_checkpoint, static_policy
 from numaudit.memorymanager import question_values as values
-from numaudit.memorymanager.cpu_allocation import take
-from numaudit.memorymanager.cpu_options import parse_cpu_options
-from numaudit.memorymanager.machine_state import default_machine_state
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
+from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.cpu.allocation import take
+from numaudit.memorymanager.cpu.options import parse_cpu_options
+from numaudit.memorymanager.go import json as go_json
+from numaudit.memorymanager.memory import static_policy
+from numaudit.memorymanager.memory.machine_state import default_machine_state
+from numaudit.memorymanager.memory.replay import check_start
+from numaudit.memorymanager.memory.state import State
+from numaudit.memorymanager.memory.static_policy import NO_HINT, MemoryPolicy
 from numaudit.memorymanager.plain import read_mapping, read_text
-from numaudit.memorymanager.pod_manifest import read_pod
-from numaudit.memorymanager.replay import check_start
-from numaudit.memorymanager.state import State
-from numaudit.memorymanager.static_policy import NO_HINT, MemoryPolicy
-from numaudit.memorymanager.topology_policy import OptionGates, parse_options
+from numaudit.memorymanager.pod.manifest import read_pod
+from numaudit.memorymanager.topologymanager import hints
+from numaudit.memorymanager.topologymanager.policy import OptionGates, parse_options
 from numaudit.memorymanager.versions import nearest_described, parse_version
 
 Plain = Mapping[str, Any]

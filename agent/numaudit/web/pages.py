@@ -11,7 +11,7 @@ from html import escape
 from http import HTTPStatus
 
 from numaudit.exporters.prometheus import Pages, accepts_gzip, negotiate
-from numaudit.web.access import Access
+from numaudit.web.auth import Access
 
 PLAIN = "text/plain; charset=utf-8"
 

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Protocol, cast
 
 from numaudit.errors import InputError
-from numaudit.web.access import Access
+from numaudit.web.auth import Access
 from numaudit.web.pages import Request, Response
 
 KEEP_ALIVE = 120.0

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from numaudit.collectors.base import explain
 from numaudit.collectors.hint_faults import require_sampling
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import of_hint_faults
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Reader
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, explain, read_text
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.snapshot import Resident, Sampled
 from numaudit.workloads.near_and_far import Bench, Worker, near_and_far

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.agent import Observer
-from numaudit.collectors.overhead import Keeper
 from numaudit.evaluation.access import accesses
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.overhead.limiter import Keeper
 from numaudit.probes import loader
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.reasons import Refusal

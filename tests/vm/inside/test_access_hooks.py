@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.agent import Observer
 from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
+from numaudit.observer import Observer
 from numaudit.probes import hint_faults, loader, migrations
 from numaudit.probes.function_entry import WAYS, Way
 from numaudit.probes.hint_faults import HintFaults

@@ -16,14 +16,14 @@ import pytest
 
 from container import Container, container
 from numaudit.cli.main import call
-from numaudit.kernel import state_files
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.memorymanager.checkpoint import MEMORY
+from numaudit.kubelet import state_files
+from numaudit.memorymanager.checkpoint.file import MEMORY
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.manager import NodeState, admit, fresh_state, start
-from numaudit.memorymanager.memory_checkpoint import MemoryCheckpoint
-from numaudit.memorymanager.pod_manifest import read_pod
+from numaudit.memorymanager.pod.manifest import read_pod
 from workload import MIB, eventually
 
 Document = dict[str, list[dict[str, Any]]]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from numaudit.agent import Observer
 from numaudit.cli.report import observe
-from numaudit.evaluation.report import ContainerReport, Report
 from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.report.values import ContainerReport, Report
 from workload import MIB, Cgroup, Worker, cgroup, eventually, worker
 
 SIZE = 32 * MIB

@@ -1,0 +1,319 @@
+"""The agent's settings: a YAML file, the environment above it, flags above both.
+
+A setting is one field below. Its kind checks the value, its help goes to docs/config.md, its path (`web.timeout`)
+is what a file, `--set` and messages call it, and NUMAUDIT_WEB_TIMEOUT is its environment variable.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import yaml
+
+from numaudit.config import yaml_file
+from numaudit.config.kinds import (
+    KindOf,
+    address,
+    boolean,
+    choice,
+    choices,
+    duration,
+    file,
+    mapping,
+    number,
+    percent,
+    url,
+)
+from numaudit.errors import InputError
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+
+ENVIRONMENT_PREFIX = "NUMAUDIT_"
+Value = TypeVar("Value")
+Section = TypeVar("Section")
+Pairs = tuple[tuple[str, str], ...]
+IDENTITY_LABELS = ("namespace", "pod", "container")
+
+
+def _setting(default: Value, kind: KindOf, help_: str, secret: bool = False) -> Value:
+    return field(default=default, metadata={"kind": kind, "help": help_, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is written to stderr, and how."""
+
+    level: str = _setting("info", choice("debug", "info", "warning", "error"), "Least severe messages to write.")
+    format: str = _setting("text", choice("text", "json"), "`text` for people, `json` for one object on each line.")
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """The HTTP server."""
+
+    config_file: Path | None = _setting(
+        None, file(), "TLS, client certificates, users: a web-config file as all Prometheus exporters take it."
+    )
+    max_connections: int = _setting(
+        64, number(4, 4096), "Connections at a time. Over it, the one that has been silent longest is closed."
+    )
+    timeout: float = _setting(5.0, duration(0.1, 300), "Time for a whole request to arrive, or its answer to leave.")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """What both exporters send."""
+
+    labels: tuple[str, ...] = _setting(
+        IDENTITY_LABELS,
+        choices(*IDENTITY_LABELS),
+        "Labels that container series carry. Series that are the same without the others are added up; "
+        "families that cannot be added up (info, ratios) are left out then.",
+    )
+    max_series: int = _setting(
+        50_000,
+        number(100, 10_000_000),
+        "Container series at most. Over it, whole containers are left out, those with the least remote bytes first, "
+        "and `numaudit_dropped_series_total` counts them.",
+    )
+    max_ended: int = _setting(
+        1000, number(0, 1_000_000), "Ended containers at most that are kept for the next two scrapes."
+    )
+    created: bool = _setting(
+        True,
+        boolean(),
+        "OpenMetrics: a `_created` series with each counter. Prometheus stores it as one more series "
+        "unless it runs with `--enable-feature=created-timestamp-zero-ingestion`.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """The push to an OpenTelemetry collector."""
+
+    endpoint: str | None = _setting(
+        None, url(), "URL of the receiver, such as http://collector:4318/v1/metrics; unset = no push."
+    )
+    interval: float = _setting(60.0, duration(1, 3600), "Time between two pushes.")
+    timeout: float = _setting(10.0, duration(0.1, 300), "Time for one push, retries included.")
+    compression: str = _setting("gzip", choice("gzip", "none"), "Of the request body.")
+    ca_file: Path | None = _setting(None, file(), "Certificate authorities to trust, instead of the system's.")
+    headers: Pairs = _setting((), mapping(), "Headers to send along, such as a token.", secret=True)
+    resource: Pairs = _setting(
+        (), mapping(), "Resource attributes to add, such as k8s.cluster.name; they win over those detected."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadSettings:
+    """What measuring may cost."""
+
+    max_cpu_percent: float = _setting(
+        1.0,
+        percent(0.01, 100),
+        "Share of all CPUs' time that the probes may take, by estimate. Over it page_alloc rests, then fewer "
+        "containers are watched, then first_touch and hint_faults rest; each comes back when there is less load.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+
+    url: str | None = _setting(
+        None, url(), "https://NODE:10250 or http://NODE:10255; unset = by the kubelet's own settings."
+    )
+    token_file: Path | None = _setting(None, file(), "File with the token to show it; unset = the service account's.")
+    ca_file: Path | None = _setting(None, file(), "Authorities to trust for it; unset = the cluster's.")
+    log_file: Path | None = _setting(None, file(), "The kubelet's log; unset = the journal.")
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictSettings:
+    """The limits of verdicts; docs/verdicts.md tells what each decides."""
+
+    cpu_remote_percent: float = _setting(
+        100 * DEFAULT.cpu_remote_share, percent(0, 100), "CPU time on other nodes than the promised ones: cpu-remote."
+    )
+    spilled_percent: float = _setting(
+        100 * DEFAULT.spilled_share, percent(0, 100), "Judged bytes outside the promised nodes: spilled, if also"
+    )
+    spilled_bytes: int = _setting(DEFAULT.spilled_bytes, number(0, 1 << 50), "more bytes than this are outside.")
+    remote_access_percent: float = _setting(
+        100 * DEFAULT.remote_access_share, percent(0, 100), "Lower bound of remote accesses: remote-access."
+    )
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return Thresholds(
+            cpu_remote_share=self.cpu_remote_percent / 100,
+            spilled_share=self.spilled_percent / 100,
+            spilled_bytes=self.spilled_bytes,
+            remote_access_share=self.remote_access_percent / 100,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of `numaudit agent`."""
+
+    listen: tuple[str, int] = _setting(
+        ("127.0.0.1", 9746), address(), "HOST:PORT of the HTTP server; `:9746` = all interfaces."
+    )
+    interval: float = _setting(15.0, duration(1, 3600), "Time between two looks at the host.")
+    probes: tuple[str, ...] = _setting(
+        ("cpu_time", "hint_faults", "migrations"),
+        choices("cpu_time", "first_touch", "hint_faults", "migrations", "page_alloc"),
+        "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
+        "page faults.",
+    )
+    kubelet: KubeletSettings = KubeletSettings()
+    verdicts: VerdictSettings = VerdictSettings()
+    overhead: OverheadSettings = OverheadSettings()
+    log: LogSettings = LogSettings()
+    web: WebSettings = WebSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    otlp: OtlpSettings = OtlpSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting, as documents and messages name it."""
+
+    path: str
+    default: Any
+    kind: KindOf
+    help: str
+    secret: bool
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.path.replace(".", "_").upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force."""
+
+    settings: Settings
+    values: Mapping[str, Any]
+    """Path of a setting -> its value."""
+    origins: Mapping[str, str]
+    """Path of a setting -> `default`, `agent.yaml:7`, `environment NUMAUDIT_INTERVAL` or `flag --interval`."""
+    warnings: tuple[str, ...]
+
+
+def keys(section: type = Settings, prefix: str = "") -> Iterator[Key]:
+    """Every setting, in the order of the documents."""
+    for one in fields(section):
+        path = prefix + one.name
+        if is_dataclass(one.default):
+            yield from keys(cast("type", type(one.default)), f"{path}.")
+        else:
+            meta = one.metadata
+            yield Key(path, one.default, meta["kind"], meta["help"], meta["secret"])
+
+
+KEYS: dict[str, Key] = {key.path: key for key in keys()}
+
+
+def load(path: Path | None, environment: Mapping[str, str], flags: Sequence[tuple[str, str, str]]) -> Loaded:
+    """Settings from all sources. `flags` are (flag, setting's path, value), the last one winning.
+
+    Raises InputError with file, line and path of the first value that is wrong.
+    """
+    values = {key.path: key.default for key in KEYS.values()}
+    origins = dict.fromkeys(values, "default")
+    warnings: list[str] = []
+    for key_path, found, where in [] if path is None else _read(path, warnings):
+        values[key_path], origins[key_path] = _parse(key_path, found, where), where
+    for key in KEYS.values():
+        if key.variable in environment:
+            where = f"environment {key.variable}"
+            values[key.path], origins[key.path] = _parse(key.path, environment[key.variable], where), where
+    for flag, key_path, given in flags:
+        if key_path not in KEYS:
+            raise InputError(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
+        values[key_path], origins[key_path] = _parse(key_path, given, f"flag {flag}"), f"flag {flag}"
+    return Loaded(_build(Settings, values), values, origins, tuple(warnings))
+
+
+def _parse(path: str, value: object, where: str) -> object:
+    kind = KEYS[path].kind
+    try:
+        return kind.parse(value)
+    except ValueError:
+        raise InputError(f"{where}: {path} must be {kind.what}, not {_shown(value)}") from None
+
+
+def _shown(value: object) -> str:
+    return repr(value if not isinstance(value, str) or len(value) < 60 else f"{value[:60]}...")
+
+
+def _build(section: type[Section], values: Mapping[str, Any], prefix: str = "") -> Section:
+    arguments = {}
+    for one in fields(cast("Any", section)):
+        path = prefix + one.name
+        nested = is_dataclass(one.default)
+        arguments[one.name] = _build(cast("type", type(one.default)), values, f"{path}.") if nested else values[path]
+    return section(**arguments)
+
+
+def _read(path: Path, warnings: list[str]) -> list[tuple[str, object, str]]:
+    """Path, value and place of each setting in a file."""
+    body = yaml_file.read(path, "the settings")
+    loader = yaml_file.Loader(body)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return []
+        return list(_walk(loader, root, "", path, warnings))
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        raise InputError(f"{path}{line}: not YAML: {error.problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
+    finally:
+        loader.dispose()
+
+
+def _walk(
+    loader: yaml.SafeLoader, node: yaml.Node, prefix: str, path: Path, warnings: list[str]
+) -> Iterator[tuple[str, object, str]]:
+    """Settings below one node. An empty value leaves a setting as it is."""
+    where = f"{path}:{node.start_mark.line + 1}"
+    if not isinstance(node, yaml.MappingNode):
+        raise InputError(f"{where}: {prefix.rstrip('.') or 'the file'} must hold keys and values")
+    seen: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        key = f"{prefix}{key_node.value}" if isinstance(key_node, yaml.ScalarNode) else f"{prefix}?"
+        if key in seen:
+            raise InputError(f"{path}:{line}: {key} is there twice, first in line {seen[key]}")
+        seen[key] = line
+        is_section = any(one.startswith(f"{key}.") for one in KEYS)
+        if key in KEYS:
+            value = loader.construct_object(value_node, deep=True)
+            if value is not None:
+                yield key, value, f"{path}:{line}"
+        elif not is_section:
+            warnings.append(f"{path}:{line}: there is no setting {key}{_suggestion(key)}; it is ignored")
+        elif not _is_empty(value_node):
+            yield from _walk(loader, value_node, f"{key}.", path, warnings)
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
+def _suggestion(path: str) -> str:
+    known = [*KEYS, *{one.partition(".")[0] for one in KEYS if "." in one}]
+    close = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
+        path.rpartition(".")[2], [one.rpartition(".")[2] for one in known], n=1
+    )
+    if not close:
+        return ""
+    return f"; did you mean {next(one for one in known if one == close[0] or one.endswith(f'.{close[0]}'))}?"

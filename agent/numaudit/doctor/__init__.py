@@ -1,0 +1,1 @@
+"""What this host can measure, source by source, and why not."""

@@ -1,0 +1,145 @@
+"""What can this host measure, and if not, why?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from numaudit.doctor.checkpoints import checkpoint_checks
+from numaudit.doctor.sources import Ground, climb
+from numaudit.errors import NumauditError
+from numaudit.kernel.cgroup import Reader, find_hierarchies
+from numaudit.kernel.host import Host, explain, read_text
+from numaudit.kernel.node import read_machine
+from numaudit.probes import first_touch
+from numaudit.probes.loader import diagnose
+from numaudit.probes.session import Session
+from numaudit.snapshot import Check
+
+_CGROUPS, _NODES = 256, 4
+"""Room enough in the maps for a trial."""
+
+
+def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
+    """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
+
+    Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
+    notices a load of our own, which takes some seconds.
+    """
+    if session is not None:
+        return _examine(host, session, under_load=False)
+    with Session.open(host, cgroups=_CGROUPS, nodes=_NODES) as tried:
+        return _examine(host, tried, under_load=True)
+
+
+def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
+    basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
+    return (*basic, *checkpoint_checks(host), *_probes(session), *climb(Ground(host, session, under_load)))
+
+
+def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:
+    try:
+        return check(name, host)
+    except (NumauditError, OSError, ValueError) as error:
+        return Check(name, "missing", explain(error))
+
+
+def _probes(session: Session) -> tuple[Check, ...]:
+    # first_touch is no BPF program: it is a rung of the ladder.
+    found = diagnose({name: outcome for name, outcome in session.outcomes.items() if name != first_touch.NAME})
+    return tuple(Check(f"bpf {one.probe}", "missing" if one.reason else "ok", one.text, one.hint) for one in found)
+
+
+def _kernel(name: str, host: Host) -> Check:
+    words = read_text(host.proc / "version").split()
+    return Check(name, "ok", words[2] if len(words) > 2 else "unknown")
+
+
+def _nodes(name: str, host: Host) -> Check:
+    machine = read_machine(host)
+    nodes = len(machine.nodes)
+    detail = (
+        f"{nodes} online ({machine.online}), {len(machine.with_memory)} with memory, {len(machine.with_cpus)} with CPUs"
+    )
+    if nodes == 1:
+        return Check(name, "reduced", detail, "with one node all memory is local; there is nothing to misplace")
+    return Check(name, "ok", detail)
+
+
+def _rights(name: str, host: Host) -> Check:
+    if not host.is_live:
+        return Check(name, "ok", "a captured tree needs none")
+    if os.geteuid() == 0:
+        return Check(name, "ok", "root")
+    return Check(name, "reduced", f"user id {os.geteuid()}", "run as root to read other users' processes")
+
+
+def _cgroup(name: str, host: Host) -> Check:
+    found = find_hierarchies(host)
+    if found.is_v2:
+        return Check(name, "ok", "v2")
+    why = "shared memory is counted as anon, kernel memory is not split, and BPF programs cannot tell containers apart"
+    return Check(name, "reduced", f"{found.mode}: {why}", "boot with systemd.unified_cgroup_hierarchy=1 for cgroup v2")
+
+
+def _residency(name: str, host: Host) -> Check:
+    reader = Reader(find_hierarchies(host))
+    reader.resident("")
+    return Check(name, "ok", "memory.numa_stat tells bytes by node")
+
+
+def _cpuset(name: str, host: Host) -> Check:
+    found = find_hierarchies(host)
+    if found.cpuset is None:
+        return Check(name, "missing", "no cpuset controller is mounted", "mount it, or boot with cgroup v2")
+    allowed = Reader(found).allowed("")
+    return Check(name, "ok", f"CPUs {allowed.cpus}, nodes {allowed.nodes}")
+
+
+def _huge_pages(name: str, host: Host) -> Check:
+    machine = read_machine(host)
+    if not any(pages.total for node in machine.nodes for pages in node.huge_pages):
+        return Check(name, "ok", "none are reserved on this host")
+    if find_hierarchies(host).hugetlb is None:
+        return Check(name, "missing", "huge pages exist, but no hugetlb controller", "mount the hugetlb controller")
+    return Check(name, "ok", "the hugetlb controller counts them")
+
+
+def _numa_maps(name: str, host: Host) -> Check:
+    try:
+        read_text(host.proc / "1" / "numa_maps", limit=1 << 30)
+    except FileNotFoundError:
+        return Check(name, "missing", "the kernel has no /proc/PID/numa_maps, or process 1 is not shown")
+    except PermissionError as error:
+        return Check(
+            name, "reduced", explain(error), "CAP_PERFMON or CAP_SYS_PTRACE is needed for other users' processes"
+        )
+    return Check(name, "ok", "mapping kinds and memory policies can be read")
+
+
+def _balancing(name: str, host: Host) -> Check:
+    value = read_text(host.proc / "sys/kernel/numa_balancing").strip()
+    if value == "0":
+        return Check(name, "ok", "off: the kernel does not move pages by itself")
+    return Check(name, "ok", f"on ({value}): the kernel may move pages between the allowed nodes")
+
+
+def _kubelet(name: str, host: Host) -> Check:
+    found = [file for file in ("memory_manager_state", "cpu_manager_state") if (host.kubelet / file).exists()]
+    if not found:
+        return Check(name, "missing", f"no checkpoint in {host.kubelet}", "normal on a host without Kubernetes")
+    return Check(name, "ok", ", ".join(found))
+
+
+_CHECKS: dict[str, Callable[[str, Host], Check]] = {
+    "kernel": _kernel,
+    "numa nodes": _nodes,
+    "rights": _rights,
+    "cgroup": _cgroup,
+    "residency": _residency,
+    "cpuset": _cpuset,
+    "huge pages": _huge_pages,
+    "numa_maps": _numa_maps,
+    "numa balancing": _balancing,
+    "kubelet": _kubelet,
+}

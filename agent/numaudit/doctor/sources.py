@@ -1,0 +1,146 @@
+"""From which node is memory used? The ladder of sources, the best first.
+
+A rung is there when it was tried and noticed a load of our own: an event that can be opened may still count
+nothing. To add one, write its check and add it to LADDER; its values carry the rung's name as their `source`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numaudit.collectors.base import require_v2
+from numaudit.collectors.hint_faults import require_sampling
+from numaudit.errors import NumauditError, Unavailable
+from numaudit.evaluation.access import Source
+from numaudit.kernel.cgroup import find_hierarchies
+from numaudit.kernel.host import Host, explain, read_text
+from numaudit.kernel.node import read_machine
+from numaudit.kernel.numa_balancing import read_vmstat
+from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.known_work import known_work
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import Check
+
+_LOAD = 16 << 20
+"""Bytes that the load for hint faults uses, by two threads: of one thread the kernel takes no local samples."""
+_SAMPLES_WITHIN = 4.0
+"""Seconds. NUMA balancing looks at a new process after one second of its CPU time, and then each second."""
+_SPIN = 0.05
+_TOUCHED = 64
+"""Pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the ladder stands on."""
+
+    host: Host
+    session: Session
+    under_load: bool
+    """May a check make a load of its own, for some seconds?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One source. `check` tells what it does here, and raises Unavailable with the reason when it cannot."""
+
+    source: Source
+    check: Callable[[Ground], str]
+
+
+def climb(ground: Ground) -> tuple[Check, ...]:
+    """Each rung, whether it carries, and if not why. One that fails stops no other."""
+    return tuple(_try(rung, ground) for rung in LADDER)
+
+
+def _try(rung: Rung, ground: Ground) -> Check:
+    name = f"access {rung.source}"
+    try:
+        if not ground.host.is_live:
+            raise Refusal(Reason.NOT_LIVE, f"{ground.host.root} is a captured tree")
+        return Check(name, "ok", rung.check(ground))
+    except Refusal as refusal:
+        return Check(name, "missing", refusal.text, refusal.hint)
+    except (NumauditError, OSError, ValueError) as error:
+        return Check(name, "missing", explain(error))
+
+
+def _check_hint_faults(ground: Ground) -> str:
+    require_v2(find_hierarchies(ground.host))
+    require_sampling(ground.host, read_machine(ground.host))
+    before, own_before = _count_faults(ground.session), _kernel_count(ground.host)
+    what = "NUMA balancing's samples of accesses, by CPU's node and memory's node"
+    if not ground.under_load:
+        return what
+    with known_work(_LOAD, threads=2) as work:
+        work.order("touch")
+        deadline = time.monotonic() + _SAMPLES_WITHIN
+        while time.monotonic() < deadline and _count_faults(ground.session) == before:
+            time.sleep(0.05)
+    seen, own = _count_faults(ground.session) - before, _kernel_count(ground.host) - own_before
+    if seen:
+        return f"{what}; a load of our own was noticed"
+    if own:
+        raise Unavailable(f"the kernel took {own} samples of a load of our own, and the probe counted none of them")
+    raise Unavailable(f"the kernel took no sample of a load of our own within {_SAMPLES_WITHIN:g} s")
+
+
+def _count_faults(session: Session) -> int:
+    return sum(sum(row.values()) for row in session.read_hint_faults().faults.values())
+
+
+def _kernel_count(host: Host) -> int:
+    return read_vmstat(host).get("numa_hint_faults", 0)
+
+
+def _check_first_touch(ground: Ground) -> str:
+    """Pages that this very process touches anew must be among the samples, whatever its cgroup."""
+    require_v2(find_hierarchies(ground.host))
+    what = "samples of page faults: where pages come into being, not how they are used later; on by request"
+    if not ground.under_load:
+        ground.session.read_first_touch()
+        return what
+    probe = FirstTouch(ground.host, period=1)
+    try:
+        with mmap.mmap(-1, _TOUCHED * mmap.PAGESIZE) as pages:
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(_TOUCHED):
+                pages[page * mmap.PAGESIZE] = 1
+        seen = sum(sum(row.values()) for row in probe.read().samples.values())
+    finally:
+        probe.close()
+    if seen < _TOUCHED:
+        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples told of any")
+    return f"{what}; a load of our own was noticed"
+
+
+def _check_expected(ground: Ground) -> str:
+    """CPU time must grow while this very process spins, unless it is in the root cgroup, which is not counted."""
+    require_v2(find_hierarchies(ground.host))
+    before = _count_time(ground.session)
+    what = "where bytes are x where CPUs ran: what would be remote if all bytes were used equally; no measurement"
+    if not ground.under_load:
+        return what
+    end = time.process_time() + _SPIN
+    while time.process_time() < end:
+        pass
+    if _count_time(ground.session) > before:
+        return f"{what}; a load of our own was noticed"
+    if "0::/" in read_text(ground.host.proc / "self/cgroup").splitlines():
+        return f"{what}; not tried with a load, for this process is in the root cgroup"
+    raise Unavailable("the probe cpu_time counted nothing while this process was busy")
+
+
+def _count_time(session: Session) -> int:
+    return sum(sum(row.values()) for row in session.read_cpu_time().by_node.values())
+
+
+LADDER: tuple[Rung, ...] = (
+    Rung("hint_faults", _check_hint_faults),
+    Rung("first_touch", _check_first_touch),
+    Rung("expected", _check_expected),
+)

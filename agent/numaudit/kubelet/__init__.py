@@ -1,0 +1,1 @@
+"""The kubelet's client side: its process, settings, log, pods, PodResources and checkpoints."""

@@ -1,0 +1,97 @@
+"""The kubelet's three checkpoint files, watched: read again when they change, verified, the last good one kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.intent import CheckpointHealth
+from numaudit.kubelet import state_files
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
+from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.go.spew import Verification
+
+Problem = Literal["absent", "unreadable", "not understood", "checksum"]
+
+
+@dataclass(slots=True)
+class WatchedCheckpoint:
+    """One file. `good` is the newest content whose checksum fitted."""
+
+    kind: Kind
+    path: Path
+    shown: str
+    """The path as messages call it."""
+    good: Checkpoint | None = None
+    newest: tuple[Checkpoint, Verification] | None = None
+    """The file as it is now, its checksum right or wrong; None = it cannot be read or understood."""
+    health: CheckpointHealth = field(init=False)
+    _stamp: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.health = CheckpointHealth(self.kind)
+
+    @property
+    def is_current(self) -> bool:
+        """Is `good` what the file says now?"""
+        return self.good is not None and self.health.problem is None
+
+    def look(self, now: float) -> None:
+        """Read the file again if it changed. `now`: seconds since the epoch."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            self._fail("absent", f"no file {self.shown}")
+            return
+        except OSError as error:
+            self._fail("unreadable", f"cannot read {self.shown}: {error.strerror or error}; run as root")
+            return
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if stamp != self._stamp or self.health.problem == "unreadable":
+            self._read(status.st_mtime)
+            self._stamp = stamp
+        if self.is_current:
+            self._set(last_good_at=now)
+
+    def _read(self, written_at: float) -> None:
+        try:
+            data = state_files.read(self.path)
+        except Unavailable as error:
+            self._fail("unreadable", str(error), written_at)
+            return
+        if data is None:
+            self._fail("absent", f"no file {self.shown}")
+            return
+        try:
+            found = checkpoints.parse(self.kind, data)
+        except ParseError as error:
+            self._fail("not understood", f"{self.shown}: {error}", written_at)
+            return
+        verification = checkpoints.verify(found)
+        self.newest = found, verification
+        policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
+        if not verification.is_valid:
+            newer = f"; it has keys unknown here ({', '.join(found.unknown[:3])}), maybe of a newer kubelet"
+            self._fail(
+                "checksum",
+                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}"
+                + (newer if found.unknown else ""),
+                written_at,
+                policy,
+            )
+            return
+        self.good = found
+        self.health = CheckpointHealth(self.kind, policy, verification.form, written_at)
+
+    def _fail(self, problem: Problem, detail: str, written_at: float | None = None, policy: str | None = None) -> None:
+        self._stamp = None
+        if problem != "checksum":
+            self.newest = None
+        self.health = CheckpointHealth(self.kind, policy, None, written_at, self.health.last_good_at, problem, detail)
+
+    def _set(self, last_good_at: float) -> None:
+        health = self.health
+        self.health = CheckpointHealth(health.file, health.policy, health.form, health.written_at, last_good_at)

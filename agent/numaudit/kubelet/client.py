@@ -1,0 +1,222 @@
+"""Asking the kubelet over HTTP, or reading what it answered when a tree was captured.
+
+The rights that are needed are `get` on nodes/pods, nodes/configz and nodes/metrics (fine-grained
+kubelet authorization, KEP-2862). nodes/proxy would do, too, but it also allows to run commands in
+every container: it is not asked for.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kubelet.podresources import Answer, Client
+
+if TYPE_CHECKING:
+    import httpx
+
+DEADLINE = 3.0
+"""Seconds for one answer, however slowly it drips in."""
+LARGEST_ANSWER = 64 << 20
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}
+
+
+class Answers(Protocol):
+    """What a kubelet answers. Each raises Unavailable with the reason."""
+
+    def pods(self) -> bytes:
+        """A v1 PodList in JSON."""
+
+    def configz(self) -> bytes:
+        """{"kubeletconfig": {...}}"""
+
+    def metrics(self) -> bytes:
+        """Prometheus text."""
+
+    def podresources(self) -> Answer:
+        """Of List."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The answers in a captured tree."""
+
+    folder: Path
+
+    def pods(self) -> bytes:
+        return self._read("pods.json")
+
+    def configz(self) -> bytes:
+        return self._read("configz.json")
+
+    def metrics(self) -> bytes:
+        return self._read("kubelet-metrics.txt")
+
+    def podresources(self) -> Answer:
+        return Answer(self._read("podresources-list.pb"))
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return read_bytes(self.folder / name, LARGEST_ANSWER)
+        except FileNotFoundError:
+            raise Unavailable(f"the captured tree has no {self.folder.name}/{name}") from None
+        except OSError as error:
+            raise Unavailable(f"cannot read {self.folder.name}/{name}: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the kubelet listens, and what it wants to see."""
+
+    url: str
+    """http://127.0.0.1:10255 or https://127.0.0.1:10250"""
+    token_file: Path | None = None
+    """Read for every request, since tokens are renewed."""
+    ca_file: Path | None = None
+    """Who signed the kubelet's certificate. None = the system's authorities."""
+    check_name: bool = True
+    """Must the certificate name the URL's host?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+
+    url: str | None = None
+    """https://NODE:10250 or http://NODE:10255; None = by the kubelet's settings."""
+    token_file: Path | None = None
+    """None = the service account's."""
+    ca_file: Path | None = None
+    """None = the cluster's authority, which the service account brings along."""
+    log_file: Path | None = None
+    """None = the journal."""
+
+    def endpoint(self, host: Host) -> Endpoint | None:
+        """None = find it by the settings."""
+        if self.url is None:
+            return None
+        if not self.url.startswith("https:"):
+            return Endpoint(self.url.rstrip("/"), self.token_file)
+        token, authority = (host.at(f"{_ACCOUNT}/{name}") for name in ("token", "ca.crt"))
+        return Endpoint(self.url.rstrip("/"), self.token_file or token, self.ca_file or authority)
+
+
+def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
+    """The kubelet of this host by its settings (fields of a KubeletConfiguration; None = not known).
+
+    The read-only port when it is open, else the secure port with the service account's token.
+    Raises Unavailable when there is neither.
+    """
+    config = config or {}
+    address = config.get("address")
+    name = address if isinstance(address, str) and address not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
+    name = f"[{name}]" if ":" in name else name
+    read_only = config.get("readOnlyPort")
+    if isinstance(read_only, int) and read_only > 0:
+        return Endpoint(f"http://{name}:{read_only}")
+    port = config.get("port")
+    url = f"https://{name}:{port if isinstance(port, int) and port > 0 else 10250}"
+    token = host.at(f"{_ACCOUNT}/token")
+    if not token.exists():
+        raise Unavailable(
+            "the kubelet's read-only port is closed and there is no token for its secure port; "
+            "run as a pod with a service account that may get nodes/pods, nodes/configz and nodes/metrics"
+        )
+    own = host.kubelet / "pki/kubelet.crt"
+    if own.exists():
+        # A certificate the kubelet made for itself names the host as it was called then.
+        return Endpoint(url, token, own, check_name=False)
+    return Endpoint(url, token, host.at(f"{_ACCOUNT}/ca.crt"))
+
+
+@dataclass(slots=True)
+class Live:
+    """The running kubelet. Keeps its connection; makes a new one after a failure."""
+
+    host: Host
+    resources: Client
+    config: Mapping[str, object] | None = None
+    """What is known of its settings so far: they say where it listens."""
+    endpoint: Endpoint | None = None
+    """None = find it by the settings."""
+    deadline: float = DEADLINE
+    largest: int = LARGEST_ANSWER
+    _client: httpx.Client | None = None
+
+    def pods(self) -> bytes:
+        return self._get("/pods")
+
+    def configz(self) -> bytes:
+        return self._get("/configz")
+
+    def metrics(self) -> bytes:
+        return self._get("/metrics")
+
+    def podresources(self) -> Answer:
+        return self.resources.list()
+
+    def close(self) -> None:
+        self.resources.close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _get(self, path: str) -> bytes:
+        endpoint = self.endpoint or find_endpoint(self.host, self.config)
+        import httpx  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
+
+        where = f"{endpoint.url}{path}"
+        try:
+            if self._client is None:
+                self._client = httpx.Client(verify=_verification(endpoint), timeout=self.deadline, trust_env=False)
+            with self._client.stream("GET", where, headers=_headers(endpoint)) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise Unavailable(f"{where}: {_refusal(response.status_code, path)}")
+                return self._body(response, where)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+            reason = f"no answer within {self.deadline:g} s" if isinstance(error, httpx.TimeoutException) else error
+            raise Unavailable(f"{where}: {reason or type(error).__name__}") from None
+
+    def _body(self, response: httpx.Response, where: str) -> bytes:
+        start = monotonic()
+        body = bytearray()
+        for part in response.iter_bytes():
+            body += part
+            if len(body) > self.largest:
+                raise Unavailable(f"{where}: the answer is larger than {self.largest} bytes")
+            if monotonic() - start > self.deadline:
+                raise Unavailable(f"{where}: the answer is not complete after {self.deadline:g} s")
+        return bytes(body)
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    if endpoint.token_file is None:
+        return {}
+    return {"Authorization": f"Bearer {read_text(endpoint.token_file).strip()}"}
+
+
+def _verification(endpoint: Endpoint) -> ssl.SSLContext | bool:
+    if not endpoint.url.startswith("https:"):
+        return False
+    context = ssl.create_default_context(cafile=endpoint.ca_file)
+    context.check_hostname = endpoint.check_name
+    return context
+
+
+def _refusal(status: int, path: str) -> str:
+    if status == 401:
+        return "401: the kubelet does not accept the token"
+    if status == 403:
+        return f"403: this service account may not get {_RIGHTS.get(path, path)}"
+    return f"the kubelet answered with status {status}"

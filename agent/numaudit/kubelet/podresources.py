@@ -1,0 +1,182 @@
+"""The kubelet's PodResources interface: what each container was given, by the managers' memory.
+
+It knows pods by namespace and name only, and has neither UIDs nor container ids. It lists running
+containers of every QoS class, but no init container that ended and no rejected pod.
+
+Source: k8s.io/kubelet/pkg/apis/podresources/{v1,v1alpha1}, pkg/kubelet/apis/podresources.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.intent import Promise, PromisedDevices, PromisedMemory
+from numaudit.kernel.host import Host
+from numaudit.kubelet.promises import devices_by_nodes
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+if TYPE_CHECKING:
+    import grpc
+
+    from numaudit.kubelet.proto import podresources_pb2 as pb
+
+Version = Literal["v1", "v1alpha1"]
+
+DEADLINE = 2.0
+"""Seconds for one call; a healthy kubelet answers in milliseconds."""
+LARGEST_ANSWER = 64 << 20
+"""Bytes. gRPC's own limit of 4 MiB is too small for a large node."""
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", LARGEST_ANSWER),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What one pod was given."""
+
+    namespace: str
+    name: str
+    containers: Mapping[str, Promise]
+    pod: Promise | None = None
+    """Of the pod as a whole (newer kubelets); its containers' promises repeat it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A raw answer to List, and the version of the interface that gave it."""
+
+    data: bytes
+    version: Version = "v1"
+
+
+def decode(answer: Answer) -> tuple[PodResources, ...]:
+    """The pods of an answer. Fields unknown here are passed over.
+
+    v1alpha1 tells of devices only, so memory and CPUs stay None. Raises ParseError.
+    """
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
+
+    from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
+
+    try:
+        message = podresources_pb2.ListPodResourcesResponse.FromString(answer.data)
+    except DecodeError as error:
+        raise ParseError(f"not an answer of the PodResources interface: {error}") from None
+    return tuple([_pod(pod, answer.version) for pod in message.pod_resources])
+
+
+def _pod(pod: pb.PodResources, version: Version) -> PodResources:
+    where = f"pod {pod.namespace}/{pod.name}"
+    containers = {
+        one.name: Promise(
+            memory=_memory(one.memory, where) if version == "v1" else None,
+            cpus=_cpus(one.cpu_ids, where) if version == "v1" else None,
+            devices=_devices(one.devices, where),
+        )
+        for one in pod.containers
+    }
+    whole = Promise(_memory(pod.memory, where), _cpus(pod.cpu_ids, where)) if pod.memory or pod.cpu_ids else None
+    return PodResources(pod.namespace, pod.name, containers, whole)
+
+
+def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[PromisedMemory, ...]:
+    return tuple(
+        [PromisedMemory(one.memory_type, one.size, _nodes(one.topology, where)) for one in blocks if one.memory_type]
+    )
+
+
+def _devices(devices: Iterable[pb.ContainerDevices], where: str) -> tuple[PromisedDevices, ...]:
+    """The kubelet sends one entry for each device, or for some; here those on the same nodes come together."""
+    found: dict[str, dict[str, NodeSet | None]] = {}
+    for one in devices:
+        nodes = _nodes(one.topology, where) if one.HasField("topology") and one.topology.nodes else None
+        known = found.setdefault(one.resource_name, {})
+        for id_ in one.device_ids:
+            before = known.get(id_)
+            known[id_] = nodes if before is None else before | (nodes or NodeSet())
+    return tuple([one for name, nodes_of in found.items() for one in devices_by_nodes(name, nodes_of)])
+
+
+def _nodes(topology: pb.TopologyInfo, where: str) -> NodeSet:
+    """A missing ID is node 0: protobuf does not send a number's default value."""
+    try:
+        return NodeSet.from_ids(node.ID for node in topology.nodes)
+    except ValueError as error:
+        raise ParseError(f"{where}: {error}") from None
+
+
+def _cpus(ids: Iterable[int], where: str) -> CpuSet:
+    try:
+        return CpuSet.from_ids(ids)
+    except ValueError as error:
+        raise ParseError(f"{where}: {error}") from None
+
+
+def socket(host: Host) -> Path:
+    """Where the kubelet of this host answers."""
+    return host.kubelet / "pod-resources/kubelet.sock"
+
+
+@dataclass(slots=True)
+class Client:
+    """Asks over the Unix socket. After any failure the next call makes a new connection."""
+
+    socket: Path
+    deadline: float = DEADLINE
+    _channel: grpc.Channel | None = field(default=None, repr=False)
+
+    def list(self) -> Answer:
+        """All pods, by v1, else v1alpha1. Raises Unavailable."""
+        data = self._call("/v1.PodResourcesLister/List")
+        if data is not None:
+            return Answer(data, "v1")
+        data = self._call("/v1alpha1.PodResourcesLister/List")
+        if data is not None:
+            return Answer(data, "v1alpha1")
+        raise Unavailable(f"{self.socket}: the kubelet knows neither v1 nor v1alpha1 of the PodResources interface")
+
+    def allocatable(self) -> bytes | None:
+        """The raw answer to GetAllocatableResources; None where the kubelet does not know it. Raises Unavailable."""
+        return self._call("/v1.PodResourcesLister/GetAllocatableResources")
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _call(self, method: str) -> bytes | None:
+        """The answer as it came; None = unknown method."""
+        if not self.socket.exists():
+            raise Unavailable(f"no socket {self.socket}: the kubelet is not running here, or its root is elsewhere")
+        if not os.access(self.socket, os.R_OK | os.W_OK):
+            raise Unavailable(f"cannot use {self.socket}: Permission denied; run as root")
+        import grpc  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
+
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(f"unix:{self.socket}", options=_OPTIONS)
+        call = self._channel.unary_unary(method, bytes, bytes)
+        try:
+            answer: bytes = call(b"", timeout=self.deadline)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            self.close()
+            raise Unavailable(f"{self.socket}: {_explain(error, self.deadline)}") from None
+        return answer
+
+
+def _explain(error: grpc.RpcError, deadline: float) -> str:
+    name = error.code().name
+    if name == "DEADLINE_EXCEEDED":
+        return f"no answer within {deadline:g} s"
+    details = " ".join((error.details() or "").split())
+    return f"{name}: {details[:200]}"

@@ -1,0 +1,271 @@
+"""The kubelet's /pods: which pods this node has, and which it refused. Pure: bytes in, values out.
+
+Sources: k8s.io/api/core/v1/types.go; pkg/kubelet/types/pod_update.go (annotations of static pods);
+pkg/kubelet/kubelet.go (rejectPod).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import blake2b
+
+import msgspec
+
+from numaudit.errors import InputError, ParseError
+from numaudit.intent import ContainerKind, PodContainer, PodFacts, Rejection, RunState
+from numaudit.memorymanager.pod.manifest import read_pod
+from numaudit.memorymanager.pod.spec import QOS_CLASSES, Pod, QosClass
+
+MOST_PODS = 5000
+"""A kubelet runs some hundred; a list with more is not from one."""
+
+_SOURCE = "kubernetes.io/config.source"
+_SEEN = "kubernetes.io/config.seen"
+_MIRROR = "kubernetes.io/config.mirror"
+_REJECTED = "Pod was rejected: "
+_RUN_STATES: tuple[RunState, ...] = ("waiting", "running", "terminated")
+_LISTS: tuple[tuple[str, str, ContainerKind], ...] = (
+    ("initContainers", "initContainerStatuses", "init"),
+    ("containers", "containerStatuses", "app"),
+    ("ephemeralContainers", "ephemeralContainerStatuses", "ephemeral"),
+)
+
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class PodList:
+    """The pods by UID, and what of the list could not be read."""
+
+    pods: Mapping[str, PodFacts]
+    problems: tuple[str, ...] = ()
+
+
+class _List(msgspec.Struct):
+    kind: str
+    items: list[msgspec.Raw] | None = None
+
+
+@dataclass(slots=True)
+class PodReader:
+    """Reads /pods again and again; a pod whose bytes did not change is not decoded again."""
+
+    _known: dict[bytes, PodFacts] = field(default_factory=dict)
+    """By the digest of their JSON."""
+
+    def read(self, body: bytes) -> PodList:
+        """The pods of a v1 PodList in JSON. A pod that is not understood is left out and named.
+
+        Raises ParseError when it is no such list.
+        """
+        try:
+            document = msgspec.json.decode(body, type=_List)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ParseError(f"not a list of pods: {error}") from None
+        if document.kind not in ("PodList", "List"):
+            raise ParseError(f"not a list of pods: its kind is {document.kind[:60]!r}")
+        if len(document.items or ()) > MOST_PODS:
+            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
+        pods: dict[str, PodFacts] = {}
+        problems: list[str] = []
+        known: dict[bytes, PodFacts] = {}
+        for index, raw in enumerate(document.items or ()):
+            text = memoryview(raw)
+            digest = blake2b(text, digest_size=16).digest()
+            try:
+                pod = self._known.get(digest) or _decode(text)
+            except ParseError as error:
+                problems.append(f"items[{index}]: {error}")
+                continue
+            if pod.spec is None:
+                problems.append(f"pod {pod.namespace}/{pod.name}: its resources are not understood")
+            known[digest] = pod
+            pods[pod.uid] = _better(pods.get(pod.uid), pod)
+        self._known = known
+        return PodList(pods, tuple(problems))
+
+
+def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
+    """A static pod and its mirror on the API server are one pod: the one whose status names containers."""
+    if one is None or not any(container.container_id for container in one.containers):
+        return other
+    return one
+
+
+def _decode(text: memoryview) -> PodFacts:
+    try:
+        return parse_pod(msgspec.json.decode(text))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not a pod: {error}") from None
+
+
+def parse_pod(value: object) -> PodFacts:
+    """One v1 Pod, already decoded. Raises ParseError naming the field."""
+    pod = _mapping(value, "pod")
+    metadata, spec, status = (_mapping(pod.get(key) or {}, key) for key in ("metadata", "spec", "status"))
+    annotations = _mapping(metadata.get("annotations") or {}, "metadata.annotations")
+    uid = _text(metadata, "uid", "metadata")
+    mirrored = annotations.get(_MIRROR)
+    if isinstance(mirrored, str) and mirrored:
+        uid = mirrored
+    source = annotations.get(_SOURCE)
+    namespace, name = _text(metadata, "namespace", "metadata"), _text(metadata, "name", "metadata")
+    return PodFacts(
+        uid=uid,
+        namespace=namespace,
+        name=name,
+        qos=_qos(status),
+        phase=_optional_text(status, "phase", "status"),
+        is_static=bool(mirrored) or source in ("file", "http"),
+        created_at=_seconds(metadata.get("creationTimestamp") or annotations.get(_SEEN)),
+        containers=tuple(_containers(spec, status)),
+        spec=_spec(value),
+        rejection=_rejection(uid, namespace, name, status),
+    )
+
+
+def _spec(value: object) -> Pod | None:
+    try:
+        return read_pod(value, defaults=False)
+    except InputError:
+        return None
+
+
+def _qos(status: Fields) -> QosClass | None:
+    value = status.get("qosClass")
+    return next((one for one in QOS_CLASSES if one == value), None)
+
+
+def _containers(spec: Fields, status: Fields) -> Iterator[PodContainer]:
+    for in_spec, in_status, kind in _LISTS:
+        statuses = {
+            _text(one, "name", f"status.{in_status}"): one for one in _objects(status, in_status, f"status.{in_status}")
+        }
+        for one in _objects(spec, in_spec, f"spec.{in_spec}"):
+            name = _text(one, "name", f"spec.{in_spec}")
+            is_sidecar = kind == "init" and one.get("restartPolicy") == "Always"
+            yield _container(name, "sidecar" if is_sidecar else kind, statuses.get(name, {}), f"status.{in_status}")
+
+
+def _container(name: str, kind: ContainerKind, status: Fields, where: str) -> PodContainer:
+    state = _mapping(status.get("state") or {}, f"{where}.state")
+    last = _mapping(status.get("lastState") or {}, f"{where}.lastState")
+    restarts = status.get("restartCount")
+    return PodContainer(
+        name=name,
+        kind=kind,
+        state=next((one for one in _RUN_STATES if state.get(one) is not None), None),
+        container_id=_id(status.get("containerID")),
+        previous_container_id=_id(_mapping(last.get("terminated") or {}, f"{where}.lastState").get("containerID")),
+        restarts=restarts if type(restarts) is int else None,
+    )
+
+
+def _id(value: object) -> str | None:
+    """`containerd://<id>` -> id."""
+    return value.rpartition("://")[2] or None if isinstance(value, str) else None
+
+
+def _rejection(uid: str, namespace: str, name: str, status: Fields) -> Rejection | None:
+    """A refused pod failed without ever having a container; one that was evicted while it ran had some."""
+    reason = _optional_text(status, "reason", "status")
+    message = _optional_text(status, "message", "status") or ""
+    had_containers = any(status.get(in_status) for _, in_status, _ in _LISTS)
+    if status.get("phase") != "Failed" or not reason or (had_containers and not message.startswith(_REJECTED)):
+        return None
+    # Kubelets before 1.27 or so wrote "Pod " before the message.
+    text = message.removeprefix(_REJECTED) if message.startswith(_REJECTED) else message.removeprefix("Pod ")
+    return Rejection(uid, namespace, name, reason, text, _seconds(status.get("startTime")))
+
+
+def _seconds(value: object) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        when = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return None if when.tzinfo is None else when.timestamp()
+
+
+def without_secrets(body: bytes) -> bytes:
+    """The same list with only the fields that are read here: commands and environments hold secrets.
+
+    Raises ParseError when it is no list of pods.
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not a list of pods: {error}") from None
+    return msgspec.json.format(msgspec.json.encode(_kept(document, _READ)), indent=1)
+
+
+def _kept(value: object, fields: object) -> object:
+    """What of a document a tree of fields names; None in the tree = all below."""
+    if not isinstance(fields, dict):
+        return value
+    if isinstance(value, list):
+        return [_kept(one, fields) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _kept(item, fields[key]) for key, item in value.items() if key in fields}
+
+
+_RESOURCES = {"requests": None, "limits": None}
+_CONTAINER = {"name": None, "restartPolicy": None, "resources": _RESOURCES}
+_STATE: dict[str, object] = {one: {"startedAt": None, "containerID": None, "exitCode": None} for one in _RUN_STATES}
+_STATUS = {
+    "name": None,
+    "containerID": None,
+    "restartCount": None,
+    "allocatedResources": None,
+    "state": _STATE,
+    "lastState": _STATE,
+}
+_READ: dict[str, object] = {
+    "kind": None,
+    "apiVersion": None,
+    "items": {
+        "metadata": {
+            "name": None,
+            "namespace": None,
+            "uid": None,
+            "creationTimestamp": None,
+            "annotations": {_SOURCE: None, _SEEN: None, _MIRROR: None},
+        },
+        "spec": {"resources": _RESOURCES, **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS}},
+        "status": {
+            **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime")),
+            **{in_status: _STATUS for _, in_status, _ in _LISTS},
+        },
+    },
+}
+
+
+def _mapping(value: object, where: str) -> Fields:
+    if not isinstance(value, Mapping):
+        raise ParseError(f"{where}: expected an object")
+    return value
+
+
+def _objects(fields: Fields, key: str, where: str) -> list[Fields]:
+    value = fields.get(key) or []
+    if not isinstance(value, list):
+        raise ParseError(f"{where}: expected a list")
+    return [_mapping(one, where) for one in value]
+
+
+def _text(fields: Fields, key: str, where: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str) or not value:
+        raise ParseError(f"{where}.{key}: expected a text that is not empty")
+    return value
+
+
+def _optional_text(fields: Fields, key: str, where: str) -> str | None:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ParseError(f"{where}.{key}: expected a text")
+    return value or None

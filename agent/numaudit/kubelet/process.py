@@ -1,0 +1,109 @@
+"""The kubelet's process on this host, and the configuration it was started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.intent import KubeletConfig
+from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kubelet import config as kubelet_config
+from numaudit.kubelet.config import Document, Flags
+
+_USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
+"""kubeadm, hand-made set-ups, and a cloud's images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration, and what of it could not be seen."""
+
+    config: KubeletConfig
+    root_dir: str | None = None
+    """`--root-dir`; None = not given."""
+    reason: str | None = None
+
+
+def find(host: Host) -> int | None:
+    """The process id of the kubelet, by its name. None = none is visible."""
+    for folder in host.proc.glob("[0-9]*"):
+        if is_kubelet(host, int(folder.name)):
+            return int(folder.name)
+    return None
+
+
+def is_kubelet(host: Host, pid: int) -> bool:
+    try:
+        return read_bytes(host.proc / str(pid) / "comm").strip() == b"kubelet"
+    except OSError:
+        return False
+
+
+def read_settings(host: Host, pid: int | None) -> Settings:
+    """From the process's flags and the files they name, or from a file in a usual place.
+
+    Raises Unavailable when there is neither, or a file cannot be read or is not understood.
+    """
+    flags, unseen = _flags(host, pid)
+    paths = _config_files(host, flags, unseen)
+    if unseen is not None:
+        if not paths:
+            raise Unavailable(f"{unseen}, and there is no configuration file in a usual place")
+        unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
+    merged = kubelet_config.merge([_read(host, path) for path in paths], flags.fields)
+    return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen)
+
+
+def with_its_folder(host: Host) -> Host:
+    """The host with the root folder (`--root-dir`) that its kubelet was started with, where that can be seen."""
+    try:
+        settings = read_settings(host, find(host))
+    except Unavailable:
+        return host
+    return host if settings.root_dir is None else replace(host, kubelet_root=settings.root_dir)
+
+
+def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
+    """The flags, or why they cannot be seen."""
+    if pid is None:
+        return Flags(), "no kubelet process is visible"
+    try:
+        return kubelet_config.read_flags(_arguments(host, pid)), None
+    except OSError as error:
+        return Flags(), f"cannot read /proc/{pid}/cmdline: {error.strerror or error}"
+    except ParseError as error:
+        raise Unavailable(f"the kubelet's command line is not understood: {error}") from None
+
+
+def config_files(host: Host) -> tuple[Path, ...]:
+    """The configuration files that `read_settings` reads. Raises Unavailable as it does."""
+    return tuple(_config_files(host, *_flags(host, find(host))))
+
+
+def command_line(host: Host, pid: int) -> bytes:
+    """The kubelet's /proc/PID/cmdline with only the flags that are read here. Raises OSError."""
+    return "\0".join(["kubelet", *kubelet_config.known_flags(_arguments(host, pid)), ""]).encode()
+
+
+def _arguments(host: Host, pid: int) -> list[str]:
+    return read_text(host.proc / str(pid) / "cmdline").removesuffix("\0").split("\0")[1:]
+
+
+def _config_files(host: Host, flags: Flags, unseen: str | None) -> list[Path]:
+    """The file and the drop-in files that the flags name, else one in a usual place."""
+    if unseen is not None:
+        return [path for path in map(host.at, _USUAL_FILES) if path.exists()][:1]
+    paths = [host.at(flags.config)] if flags.config else []
+    if flags.config_dir:
+        paths.extend(sorted(path for path in host.at(flags.config_dir).rglob("*.conf") if path.is_file()))
+    return paths
+
+
+def _read(host: Host, path: Path) -> Document:
+    try:
+        return kubelet_config.parse_file(read_text(path))
+    except OSError as error:
+        raise Unavailable(f"cannot read {host.name_of(path)}: {error.strerror or error}") from None
+    except ParseError as error:
+        raise Unavailable(f"{host.name_of(path)}: {error}") from None

@@ -1,0 +1,148 @@
+"""What each container was given, by the checkpoints, else by PodResources. Pure.
+
+The checkpoints come first: they know pod UIDs, and their checksums vouch for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from numaudit.intent import Promise, PromisedDevices, PromisedMemory
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.memory.state import Block
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+Key = tuple[str, str]
+"""Pod UID, container name."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The three checkpoints by container. None = never read well.
+
+    One that is not current is of an earlier time: what it has still counts, but what it lacks is not
+    known to be nothing.
+    """
+
+    memory: Mapping[Key, tuple[PromisedMemory, ...]] | None = None
+    memory_is_current: bool = False
+    cpus: Mapping[Key, CpuSet] | None = None
+    cpus_are_current: bool = False
+    devices: Mapping[Key, tuple[PromisedDevices, ...]] | None = None
+    devices_are_current: bool = False
+    pods: Mapping[str, Promise] = field(default_factory=dict)
+    """Pod UID -> what the pod got as a whole."""
+
+    @property
+    def keys(self) -> set[Key]:
+        """All containers that some checkpoint has."""
+        return {*(self.memory or ()), *(self.cpus or ()), *(self.devices or ())}
+
+
+def by_container(
+    memory: MemoryCheckpoint | None,
+    cpu: CpuCheckpoint | None,
+    devices: DeviceCheckpoint | None,
+    *,
+    current: tuple[bool, bool, bool],
+) -> Checkpoints:
+    """Sort the checkpoints' content by container. `current` is of memory, CPUs, devices."""
+    return Checkpoints(
+        memory=None if memory is None else _memory(memory),
+        memory_is_current=current[0],
+        cpus=None if cpu is None else _cpus(cpu),
+        cpus_are_current=current[1],
+        devices=None if devices is None else _devices(devices),
+        devices_are_current=current[2],
+        pods=_pods(memory, cpu),
+    )
+
+
+def promise(key: Key, checkpoints: Checkpoints, resources: Promise | None) -> Promise:
+    """What is known of one container. `resources`: its entry in PodResources, if it has one."""
+    memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, ())
+    cpus = _known(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet())
+    devices = _known(checkpoints.devices, checkpoints.devices_are_current, key, ())
+    if resources is None:
+        return Promise(memory, cpus, devices)
+    return Promise(
+        resources.memory if memory is None else memory,
+        resources.cpus if cpus is None else cpus,
+        resources.devices if devices is None else devices,
+    )
+
+
+def conflict(who: str, key: Key, checkpoints: Checkpoints, resources: Promise) -> str | None:
+    """Where both sources have something for this container and it is not the same, in words."""
+    memory = (checkpoints.memory or {}).get(key)
+    if memory and resources.memory and set(memory) != set(resources.memory):
+        ours, theirs = (_in_words(blocks) for blocks in (memory, resources.memory))
+        return f"{who}: memory is {ours} by the checkpoint, {theirs} by PodResources"
+    cpus = (checkpoints.cpus or {}).get(key)
+    if cpus and resources.cpus and cpus != resources.cpus:
+        return f"{who}: CPUs are {cpus} by the checkpoint, {resources.cpus} by PodResources"
+    return None
+
+
+def _known(found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value) -> Value | None:
+    if found is None:
+        return None
+    return found.get(key, nothing if current else None)
+
+
+def _memory(checkpoint: MemoryCheckpoint) -> dict[Key, tuple[PromisedMemory, ...]]:
+    entries = checkpoint.state.entries
+    return {(uid, name): _blocks(blocks) for uid, held in entries.items() for name, blocks in held.items()}
+
+
+def _blocks(blocks: tuple[Block, ...]) -> tuple[PromisedMemory, ...]:
+    return tuple([PromisedMemory(one.type, one.size, NodeSet.from_ids(one.numa_affinity or ())) for one in blocks])
+
+
+def _cpus(checkpoint: CpuCheckpoint) -> dict[Key, CpuSet] | None:
+    if checkpoint.entries_by_id:
+        # From before Kubernetes 1.18: container ids instead of pods and names.
+        return None
+    return {(uid, name): cpus for uid, held in checkpoint.state.entries.items() for name, cpus in held.items()}
+
+
+def _pods(memory: MemoryCheckpoint | None, cpu: CpuCheckpoint | None) -> dict[str, Promise]:
+    pods: dict[str, Promise] = {}
+    if memory is not None:
+        pods = {uid: Promise(memory=_blocks(blocks)) for uid, blocks in memory.state.pod_entries.items()}
+    for uid, cpus in (cpu.state.pod_entries if cpu is not None else {}).items():
+        pods[uid] = replace(pods.get(uid, Promise()), cpus=cpus)
+    return pods
+
+
+def _devices(checkpoint: DeviceCheckpoint) -> dict[Key, tuple[PromisedDevices, ...]]:
+    found: dict[Key, tuple[PromisedDevices, ...]] = {}
+    for entry in checkpoint.entries or ():
+        by_node = entry.device_ids
+        if not isinstance(by_node, Mapping):
+            by_node = {NO_NODE: by_node}
+        nodes: dict[str, NodeSet | None] = {}
+        for node, listed in by_node.items():
+            for id_ in listed or ():
+                nodes[id_] = nodes.get(id_) if node == NO_NODE else (nodes.get(id_) or NodeSet()) | NodeSet.of(node)
+        key = (entry.pod_uid, entry.container_name)
+        found[key] = (*found.get(key, ()), *devices_by_nodes(entry.resource_name, nodes))
+    return found
+
+
+def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tuple[PromisedDevices, ...]:
+    """The devices of one resource (id -> its nodes), those on the same nodes together."""
+    ids: dict[NodeSet | None, list[str]] = {}
+    for id_ in sorted(nodes):
+        ids.setdefault(nodes[id_], []).append(id_)
+    return tuple([PromisedDevices(resource, tuple(found), on) for on, found in ids.items()])
+
+
+def _in_words(blocks: tuple[PromisedMemory, ...]) -> str:
+    return " + ".join(f"{one.bytes} bytes of {one.type} on nodes {one.nodes}" for one in blocks)

@@ -1,0 +1,78 @@
+"""The three checkpoint files of the kubelet's managers, whichever one it is.
+
+Each format is told in `memory_checkpoint`, `cpu_checkpoint` and `device_checkpoint`; the checksum in `spew`.
+
+Source: pkg/kubelet/checkpointmanager, pkg/kubelet/cm/{memorymanager,cpumanager,devicemanager}.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numaudit.errors import ParseError
+from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
+from numaudit.memorymanager.checkpoint import device as device_checkpoint
+from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.go import json as go_json
+from numaudit.memorymanager.go.spew import Verification
+
+Kind = Literal["memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint"]
+"""The files' names under the kubelet's root (the last one in `device-plugins`)."""
+
+Checkpoint = MemoryCheckpoint | CpuCheckpoint | DeviceCheckpoint
+
+MEMORY: Kind = "memory_manager_state"
+CPU: Kind = "cpu_manager_state"
+DEVICES: Kind = "kubelet_internal_checkpoint"
+
+_KEY_OF_KIND: dict[str, Kind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "data": DEVICES}
+
+
+def kind_of(name: str, data: bytes) -> Kind:
+    """Which checkpoint is it? By the file's name, else by its keys. Raises ParseError when neither tells."""
+    for kind in (MEMORY, CPU, DEVICES):
+        if name == kind:
+            return kind
+    document = go_json.load(data)
+    keys = document.keys() if isinstance(document, dict) else ()
+    for key in keys:
+        if key.casefold() in _KEY_OF_KIND:
+            return _KEY_OF_KIND[key.casefold()]
+    raise ParseError("not a checkpoint: it has none of the keys machineState, defaultCpuSet and Data")
+
+
+def kind(checkpoint: Checkpoint) -> Kind:
+    """The name of the file that holds such a checkpoint."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return MEMORY
+    return CPU if isinstance(checkpoint, CpuCheckpoint) else DEVICES
+
+
+def parse(kind: Kind, data: bytes) -> Checkpoint:
+    """Read a checkpoint. Raises ParseError naming the path of what is wrong."""
+    if kind == MEMORY:
+        return memory_checkpoint.parse(data)
+    if kind == CPU:
+        return cpu_checkpoint.parse(data)
+    return device_checkpoint.parse(data)
+
+
+def write(checkpoint: Checkpoint) -> bytes:
+    """The file as the kubelet writes it. The stored checksum is written as it is."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return memory_checkpoint.write(checkpoint)
+    if isinstance(checkpoint, CpuCheckpoint):
+        return cpu_checkpoint.write(checkpoint)
+    return device_checkpoint.write(checkpoint)
+
+
+def verify(checkpoint: Checkpoint) -> Verification:
+    """Does the stored checksum fit, and by which format?"""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return memory_checkpoint.verify(checkpoint)
+    if isinstance(checkpoint, CpuCheckpoint):
+        return cpu_checkpoint.verify(checkpoint)
+    return device_checkpoint.verify(checkpoint)

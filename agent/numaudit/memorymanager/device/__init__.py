@@ -1,0 +1,1 @@
+"""The Device Manager's hints and allocation."""

@@ -1,0 +1,1 @@
+"""Pods as the managers see them."""

@@ -1,0 +1,133 @@
+"""A v1 Pod, as in YAML or JSON that was read already, to the part that matters here.
+
+Source: k8s.io/api/core/v1/types.go, pkg/apis/core/v1/defaults.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from numaudit.errors import InputError
+from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_sequence, read_text
+from numaudit.memorymanager.pod.requests import peak
+from numaudit.memorymanager.pod.spec import CPU, MEMORY, QOS_CLASSES, Container, Pod, QosClass, Resources
+from numaudit.memorymanager.versions import LATEST_FEATURES
+from numaudit.topology.quantity import Quantities, Quantity
+
+
+def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
+    """Read a Pod from plain values: dictionaries, lists, text, numbers.
+
+    With `defaults` a missing request is the limit, as the API server fills it in; without, the pod
+    is taken as it stands. Quantities are taken in their canonical form, as the API server stores
+    them. A manifest without `metadata.uid` gets "namespace/name" as its UID.
+    Raises InputError that names the bad field.
+    """
+    pod = read_mapping(manifest, "pod")
+    if pod.get("kind", "Pod") != "Pod":
+        raise InputError(
+            f"kind: a v1 Pod is needed, not {pod['kind']!r}; give the pod itself, not its template's owner"
+        )
+    metadata = read_mapping(pod.get("metadata"), "metadata")
+    spec = read_mapping(pod.get("spec"), "spec")
+    status = read_mapping(given(pod, "status", {}), "status")
+    name = read_text(metadata.get("name"), "metadata.name")
+    namespace = read_text(given(metadata, "namespace", "default"), "metadata.namespace")
+    allocated = _allocated(status)
+    read = Pod(
+        name=name,
+        namespace=namespace,
+        uid=read_text(given(metadata, "uid", f"{namespace}/{name}"), "metadata.uid"),
+        containers=_containers(spec, "containers", allocated, defaults),
+        init_containers=_containers(spec, "initContainers", allocated, defaults),
+        status_qos=_qos_class(status.get("qosClass")),
+    )
+    _check_names(read)
+    if spec.get("resources") is None:
+        return read
+    resources = _resources(spec["resources"], "spec.resources", defaults=False)
+    return replace(read, resources=_with_pod_level_defaults(resources, read) if defaults else resources)
+
+
+def _containers(
+    spec: Mapping[str, object], key: str, allocated: Mapping[str, Quantities], defaults: bool
+) -> tuple[Container, ...]:
+    return tuple(
+        _container(one, f"spec.{key}[{index}]", allocated, defaults)
+        for index, one in enumerate(read_sequence(given(spec, key, []), f"spec.{key}"))
+    )
+
+
+def _check_names(pod: Pod) -> None:
+    if not pod.containers:
+        raise InputError("spec.containers: a pod needs at least one container")
+    names = [one.name for one in pod.all_containers]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"spec: two containers are named {name!r}; names must be unique in a pod")
+
+
+def _container(value: object, where: str, allocated: Mapping[str, Quantities], defaults: bool) -> Container:
+    container = read_mapping(value, where)
+    name = read_text(container.get("name"), f"{where}.name")
+    restart = container.get("restartPolicy")
+    if restart not in (None, "Always", "Never", "OnFailure"):
+        raise InputError(f"{where}.restartPolicy: must be Always, Never or OnFailure, not {restart!r}")
+    return Container(
+        name=name,
+        resources=_resources(given(container, "resources", {}), f"{where}.resources", defaults),
+        restarts_always=restart == "Always" and ".initContainers" in where,
+        allocated=allocated.get(name),
+    )
+
+
+def _resources(value: object, where: str, defaults: bool) -> Resources:
+    resources = read_mapping(value, where)
+    unknown = resources.keys() - {"requests", "limits", "claims"}
+    if unknown:
+        raise InputError(f"{where}: unknown field {min(unknown)!r}; it has requests, limits and claims")
+    limits = _quantities(given(resources, "limits", {}), f"{where}.limits")
+    requests = _quantities(given(resources, "requests", {}), f"{where}.requests")
+    if defaults:
+        requests = {**requests, **{name: quantity for name, quantity in limits.items() if name not in requests}}
+    return Resources(requests, limits)
+
+
+def _with_pod_level_defaults(resources: Resources, pod: Pod) -> Resources:
+    """Fill in the pod's requests where it has limits: what its containers ask for, else the limits."""
+    if not resources.limits:
+        return resources
+    asked = peak(
+        pod,
+        lambda one: {name: q.nano for name, q in one.resources.requests.items() if name in (CPU, MEMORY)},
+        LATEST_FEATURES,
+    )
+    from_containers = {name: Quantity.parse(str(Quantity(nano, "BinarySI"))) for name, nano in asked.items()}
+    return Resources({**resources.limits, **from_containers, **resources.requests}, resources.limits)
+
+
+def _allocated(status: Mapping[str, object]) -> dict[str, Quantities]:
+    """`allocatedResources` by container. A status without them counts as one that allocated nothing."""
+    found: dict[str, Quantities] = {}
+    where = "status.containerStatuses"
+    for index, value in enumerate(read_sequence(given(status, "containerStatuses", []), where)):
+        one = read_mapping(value, f"{where}[{index}]")
+        name = read_text(one.get("name"), f"{where}[{index}].name")
+        found[name] = _quantities(given(one, "allocatedResources", {}), f"{where}[{index}].allocatedResources")
+    return found
+
+
+def _quantities(value: object, where: str) -> dict[str, Quantity]:
+    """A resource list in canonical form: `1.5Gi` becomes `1536Mi`, which the Memory Manager can read."""
+    amounts = {name: read_quantity(one, f"{where}.{name}") for name, one in read_mapping(value, where).items()}
+    return {name: Quantity.parse(str(quantity)) for name, quantity in amounts.items()}
+
+
+def _qos_class(value: object) -> QosClass | None:
+    if not value:
+        return None
+    for one in QOS_CLASSES:
+        if value == one:
+            return one
+    raise InputError(f"status.qosClass: must be {', '.join(QOS_CLASSES)}, not {value!r}")

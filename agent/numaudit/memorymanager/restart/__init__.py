@@ -1,0 +1,1 @@
+"""Would a kubelet start with this state?"""

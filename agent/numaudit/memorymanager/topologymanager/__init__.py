@@ -1,0 +1,1 @@
+"""Hints, their merge and the policies."""

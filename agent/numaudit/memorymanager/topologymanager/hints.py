@@ -1,0 +1,167 @@
+"""Topology hints and how the Topology Manager merges them.
+
+Source: pkg/kubelet/cm/topologymanager/{policy*,numa_info}.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from numaudit.errors import InputError
+from numaudit.memorymanager.go.strconv import quote
+from numaudit.memorymanager.topologymanager.policy import (
+    BEST_EFFORT,
+    NONE,
+    POLICIES,
+    SINGLE_NUMA_NODE,
+    Distances,
+    TopologyOptions,
+)
+from numaudit.memorymanager.versions import LATEST, KubernetesVersion
+from numaudit.topology.nodeset import NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyHint:
+    """One candidate of a provider. `affinity` None = any node."""
+
+    affinity: NodeSet | None
+    preferred: bool
+
+
+ProviderHints = Mapping[str, Sequence[TopologyHint] | None] | None
+"""A provider's answer by resource. The shapes differ in meaning: None or {} = no preference at all;
+{r: None} = no preference for r; {r: []} = impossible; {r: [...]} = these."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """The hint that all providers are told to follow, and whether the pod may start."""
+
+    hint: TopologyHint
+    admit: bool
+
+
+MOST_NODES = 16
+"""Candidates are all sets of nodes, 2^n of them; with more nodes than this neither a kubelet nor we would end."""
+
+NO_PREFERENCE = TopologyHint(None, True)
+IMPOSSIBLE = TopologyHint(None, False)
+
+
+@lru_cache(maxsize=8)
+def candidate_masks(nodes: NodeSet) -> tuple[NodeSet, ...]:
+    """Every set of these nodes, in the order in which providers try them. Raises InputError beyond MOST_NODES."""
+    if len(nodes) > MOST_NODES:
+        raise InputError(f"{len(nodes)} NUMA nodes have 2^{len(nodes)} candidate sets; at most {MOST_NODES} are tried")
+    return tuple(nodes.subsets())
+
+
+def merge(
+    hints: Sequence[ProviderHints],
+    *,
+    policy: str,
+    nodes: NodeSet,
+    options: TopologyOptions = TopologyOptions(),  # noqa: B008 -- an immutable value
+    distances: Distances | None = None,
+    version: KubernetesVersion = LATEST,
+) -> MergeResult:
+    """Merge the providers' answers into one hint.
+
+    `nodes` are the machine's NUMA nodes. `distances` are needed with prefer-closest-numa-nodes.
+    Before 1.24 a merged hint could be preferred although the providers' masks differed, and among
+    hints that are not preferred the narrowest won. Raises InputError for an unknown policy, or for
+    a distance that is needed and missing.
+
+    The kubelet tries every combination of one hint from each list. What it keeps is the maximum of
+    a total order over (mask, preferred), so the sets of masks that combinations can reach are enough.
+    """
+    if policy not in POLICIES:
+        raise InputError(f"unknown policy: {quote(policy)}")
+    if policy == NONE:
+        return MergeResult(TopologyHint(None, False), admit=True)
+    lists = _flatten(hints)
+    if policy == SINGLE_NUMA_NODE:
+        lists = [[h for h in one if h.preferred and (h.affinity is None or len(h.affinity) == 1)] for one in lists]
+    by_distance = options.prefer_closest_numa_nodes and policy != SINGLE_NUMA_NODE
+    best = _best(lists, nodes, (distances or {}) if by_distance else None, version)
+    if policy == SINGLE_NUMA_NODE and best.affinity == nodes:
+        best = TopologyHint(None, best.preferred)
+    return MergeResult(best, admit=policy == BEST_EFFORT or best.preferred)
+
+
+def _flatten(providers: Sequence[ProviderHints]) -> list[Sequence[TopologyHint]]:
+    """One list for each resource of each provider, and one for each provider that has no preference."""
+    lists: list[Sequence[TopologyHint]] = []
+    for provider in providers:
+        if not provider:
+            lists.append([NO_PREFERENCE])
+            continue
+        for hints in provider.values():
+            lists.append([NO_PREFERENCE] if hints is None else hints or [IMPOSSIBLE])
+    return lists
+
+
+def _best(
+    lists: Sequence[Sequence[TopologyHint]], nodes: NodeSet, closest: Distances | None, version: KubernetesVersion
+) -> TopologyHint:
+    old = version < (1, 24)
+    preferred = [[hint for hint in one if hint.preferred] for one in lists]
+    agreed = _reachable(preferred, nodes.mask) if old else _equal(preferred, nodes.mask)
+    if agreed:
+        return TopologyHint(NodeSet(min(agreed, key=lambda mask: _narrowness(mask, closest))), preferred=True)
+    reachable = _reachable(lists, nodes.mask)
+    if not reachable:
+        return TopologyHint(nodes, preferred=False)
+    goal = 0 if old else _goal(lists)
+    best = min(reachable, key=lambda mask: (_off_goal(mask.bit_count(), goal), _narrowness(mask, closest)))
+    return TopologyHint(NodeSet(best), preferred=False)
+
+
+def _reachable(lists: Sequence[Sequence[TopologyHint]], nodes: int) -> set[int]:
+    """Every bitmask but the empty one that is the AND of one hint from each list."""
+    reached = {nodes}
+    for one in lists:
+        offered = {nodes if hint.affinity is None else hint.affinity.mask for hint in one}
+        reached = {mask & other for mask in reached for other in offered} - {0}
+    return reached
+
+
+def _equal(lists: Sequence[Sequence[TopologyHint]], nodes: int) -> set[int]:
+    """The same, of the combinations in which all hints that have a mask have the same one."""
+    offered = [{None if hint.affinity is None else hint.affinity.mask for hint in one} for one in lists]
+    candidates = set[int | None]({None}).union(*offered)
+    common = [mask for mask in candidates if all(mask in one or None in one for one in offered)]
+    return {nodes if mask is None else mask & nodes for mask in common} - {0}
+
+
+def _goal(lists: Sequence[Sequence[TopologyHint]]) -> int:
+    """The number of nodes that the hungriest resource needs at least."""
+    sizes = ([len(hint.affinity) for hint in one if hint.affinity is not None] for one in lists)
+    return max((min(one) for one in sizes if one), default=0)
+
+
+def _off_goal(size: int, goal: int) -> int:
+    """How bad a size is for a hint that is not preferred: the goal, then less from the goal down, then more."""
+    return goal - size if size <= goal else goal + 1
+
+
+def _narrowness(mask: int, closest: Distances | None) -> tuple[int, int, int]:
+    """Fewer nodes, then (with distances) nearer nodes, then the smaller bitmask.
+
+    The sum of distances over all ordered pairs, each node with itself included, stands for their mean.
+    """
+    total = 0 if closest is None else sum(_distance(closest, a, b) for a in NodeSet(mask) for b in NodeSet(mask))
+    return mask.bit_count(), total, mask
+
+
+def _distance(distances: Distances, from_node: int, to_node: int) -> int:
+    try:
+        return distances[from_node][to_node]
+    except KeyError:
+        raise InputError(
+            f"no distance from NUMA node {from_node} to node {to_node} is known: "
+            "prefer-closest-numa-nodes needs all of them"
+        ) from None

@@ -1,0 +1,1 @@
+"""What the probes cost, and what keeps them within their budget."""

@@ -1,0 +1,107 @@
+"""What measuring may cost: which step to take when the probes take more than their share, and when to take it back.
+
+Pure: the driver is overhead/limiter.py. A share is of the CPU time of all online CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Step = Literal["page_alloc off", "watch list", "first_touch off", "hint_faults off"]
+STEPS: tuple[Step, ...] = ("page_alloc off", "watch list", "first_touch off", "hint_faults off")
+"""In the order in which they are taken: what says least for its cost goes first. CPU time stays: verdicts need it."""
+CALM_TICKS = 20
+"""So many looks within the budget before a step is taken back; each time so many, its remembered cost is halved."""
+HEADROOM = 0.7
+"""A step is taken back only when all of it would take less than this part of the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one probe did between two looks."""
+
+    probe: str
+    events: int
+    ns_per_event: float
+
+    @property
+    def seconds(self) -> float:
+        return self.events * self.ns_per_event / 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many of STEPS are taken, and what is known of their cost."""
+
+    taken: int = 0
+    calm: int = 0
+    """Looks within the budget since the last step."""
+    shares: Mapping[int, float] = field(default_factory=dict)
+    """Number of the step -> share of CPU time that made us take it."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return STEPS[: self.taken]
+
+
+def share_of(loads: Collection[Load], seconds: float, cpus: int) -> float:
+    """Share of all CPUs' time between two looks that are so many seconds apart."""
+    return sum(load.seconds for load in loads) / (seconds * cpus) if seconds > 0 and cpus else 0.0
+
+
+def next_budget(budget: Budget, share: float, limit: float) -> Budget:
+    """Take a step at once when the share is over the limit; take one back after a calm time that makes it likely
+    that the limit holds without it. What cost too much once is thus tried again ever more seldom, but it is tried.
+    """
+    if share > limit:
+        if budget.taken == len(STEPS):
+            return Budget(budget.taken, 0, budget.shares)
+        return Budget(budget.taken + 1, 0, {**budget.shares, budget.taken: share})
+    if not budget.taken:
+        return budget
+    calm = budget.calm + 1
+    cost = budget.shares.get(budget.taken - 1, 0.0) * 0.5 ** (calm // CALM_TICKS)
+    if calm >= CALM_TICKS and share + cost < HEADROOM * limit:
+        return Budget(budget.taken - 1, 0, budget.shares)
+    return Budget(budget.taken, calm, budget.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchList:
+    """Containers that are watched while not all can be."""
+
+    watched: tuple[int, ...]
+    of: int
+    """How many there are to watch."""
+    next_turn: int
+    """Where the rotation goes on."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the containers that is watched now."""
+        return len(self.watched) / self.of if self.of else 1.0
+
+
+def choose(
+    promised: Sequence[int], suspicious: Sequence[int], others: Sequence[int], most: int, turn: int
+) -> WatchList:
+    """At most so many: those that memory was promised to first, then those with a reason for suspicion, then the
+    others in turn, so that each gets its time. When even the promised ones are too many, they take turns too.
+    """
+    groups = (promised, suspicious, others)
+    count = len({one for group in groups for one in group})
+    chosen: dict[int, None] = {}
+    following = turn
+    for group in groups:
+        waiting = [one for one in group if one not in chosen]
+        room = most - len(chosen)
+        if len(waiting) <= room:
+            chosen.update(dict.fromkeys(waiting))
+            continue
+        start = turn % len(waiting)
+        chosen.update(dict.fromkeys((waiting[start:] + waiting[:start])[:room]))
+        following = turn + room
+        break
+    return WatchList(tuple(chosen), count, following)

@@ -1,0 +1,1 @@
+"""The values of the report, built from a snapshot and its judgements."""

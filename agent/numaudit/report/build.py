@@ -1,0 +1,134 @@
+"""Turns a snapshot and what was concluded from it into the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.findings import Finding, find
+from numaudit.evaluation.hint_outcomes import outcomes
+from numaudit.intent import CheckpointHealth, Intent
+from numaudit.report.containers import ContainerReports, hint_outcome_report, names_by_container
+from numaudit.report.counters import overhead_report
+from numaudit.report.memory_manager import memory_manager_report
+from numaudit.report.nodes import by_node, node_report, residuals
+from numaudit.report.probes import probe_reports
+from numaudit.report.values import (
+    CheckpointFindingReport,
+    CheckpointReport,
+    FindingReport,
+    KubeletReport,
+    Report,
+    Unknown,
+    listed,
+)
+from numaudit.snapshot import NodeMemory, Outcome, Snapshot
+
+_SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
+    "ok": "ok",
+    "old": "partial",
+    "missing": "unavailable",
+}
+
+
+def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snapshot | None = None) -> Report:
+    """The report of a snapshot. `judgements` are those of this look; None = it is judged on its own.
+
+    `before` is the previous snapshot: what is sampled is told of the time since then.
+    """
+    intent = snapshot.intent
+    judged = judge(snapshot, before) if judgements is None else judgements
+    findings = find(snapshot, before, judged.thresholds)
+    hint_outcomes = () if intent is None else outcomes(intent)
+    of_container = ContainerReports(
+        snapshot,
+        judged,
+        names_by_container(findings),
+        {(one.pod_uid, one.container): one for one in hint_outcomes},
+        {} if intent is None else intent.by_cgroup,
+    ).of
+    containers = [of_container(container) for container in snapshot.containers]
+    containers.sort(key=lambda one: (-(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path))
+    return Report(
+        taken_at=snapshot.taken_at,
+        cgroup_mode=snapshot.cgroup_mode,
+        containers=tuple(containers),
+        nodes=tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes),
+        unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
+        residual=residuals(snapshot),
+        findings=tuple(_finding(one) for one in findings),
+        rejections=tuple(hint_outcome_report(one) for one in hint_outcomes if one.container is None),
+        kubelet=None if intent is None else _kubelet(intent),
+        checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
+        memory_manager=memory_manager_report(intent),
+        numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
+        overhead=overhead_report(snapshot),
+        probes=probe_reports(snapshot),
+        unknown=_unknown(snapshot),
+        sources=(*snapshot.outcomes, *_intent_sources(intent)),
+    )
+
+
+def _finding(one: Finding) -> FindingReport:
+    return FindingReport(
+        name=one.name,
+        severity=one.severity,
+        message=one.message,
+        remedy=one.remedy,
+        id=one.container_id,
+        pod_uid=one.pod_uid,
+        container=one.container,
+        numa_nodes=listed(one.numa_nodes),
+    )
+
+
+def _kubelet(intent: Intent) -> KubeletReport:
+    config = intent.config
+    return KubeletReport(
+        version=config.version,
+        memory_manager_policy=config.memory_manager_policy,
+        cpu_manager_policy=config.cpu_manager_policy,
+        topology_manager_policy=config.topology_manager_policy,
+        topology_manager_scope=config.topology_manager_scope,
+    )
+
+
+def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
+    return CheckpointReport(
+        file=one.file,
+        policy_name=one.policy,
+        format=one.form,
+        problem=one.problem,
+        written_at=one.written_at,
+        last_good_at=one.last_good_at,
+        valid=one.outlook.valid,
+        starts_now=one.outlook.starts_now,
+        starts_after_reboot=one.outlook.starts_after_reboot,
+        findings=tuple(
+            CheckpointFindingReport(found.name, found.severity, found.message, found.remedy, found.where)
+            for found in one.outlook.findings
+        ),
+    )
+
+
+def _intent_sources(intent: Intent | None) -> tuple[Outcome, ...]:
+    """The kubelet's sources in the same words as our own collectors."""
+    sources = () if intent is None else intent.sources
+    return tuple(Outcome(f"{one.name}", _SOURCE_STATES[one.state], one.reason) for one in sources)
+
+
+def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:
+    found = []
+    if snapshot.cgroup_mode in ("v1", "hybrid"):
+        found.append(Unknown("shmem", "cgroup v1 counts shared memory as anon"))
+        found.append(Unknown("kernel", "cgroup v1 does not split a container's kernel memory by node"))
+    if snapshot.unattributed is None:
+        found.append(Unknown("unattributed", "the root cgroup's memory.numa_stat could not be read"))
+    elif snapshot.unattributed.hugetlb is None and _huge_pages_in_use(snapshot.nodes):
+        found.append(Unknown("unattributed hugetlb", "not all processes of the root cgroup could be read"))
+    return tuple(found)
+
+
+def _huge_pages_in_use(nodes: Sequence[NodeMemory]) -> bool:
+    return any(sum((node.resident.hugetlb or {}).values()) for node in nodes)

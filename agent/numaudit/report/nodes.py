@@ -1,0 +1,83 @@
+"""The part of the report about nodes: what each holds, and how far its three accounts differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from numaudit.report.values import NodeBytes, NodeReport, Residual
+from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, NodeMemory, Resident, Snapshot
+from numaudit.topology.machine import Machine
+
+
+def by_node(resident: Resident) -> tuple[NodeBytes, ...]:
+    """A row for each node that any type names, ascending."""
+    columns: tuple[BytesByNode | None, ...] = _columns(resident)
+    nodes = sorted(set().union(*filter(None, columns)))
+    return tuple([NodeBytes(node, *[None if by is None else by.get(node, 0) for by in columns]) for node in nodes])
+
+
+_columns = attrgetter(*RESIDENT_TYPES)
+"""In the order of NodeBytes' fields."""
+
+
+def node_report(memory: NodeMemory, machine: Machine) -> NodeReport:
+    """One node by its own counters."""
+    node = machine.by_id[memory.node]
+    resident = by_node(memory.resident)
+    return NodeReport(
+        numa_node=memory.node,
+        cpus=str(node.cpus),
+        total_bytes=memory.total,
+        free_bytes=memory.free,
+        resident=resident[0] if resident else NodeBytes(memory.node, None, None, None, None, None, None),
+        numastat_bytes=memory.numastat,
+        distances=dict(node.distances),
+    )
+
+
+def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
+    """Of each node that shows its own account; none when the root cgroup's is not known."""
+    unattributed = snapshot.unattributed
+    if unattributed is None:
+        return ()
+    types = _compared_types(snapshot, unattributed)
+    held = _sum_of_all(snapshot.resident.values(), types)
+    free = unattributed.sum_of(types)
+    rows = []
+    for memory in snapshot.nodes:
+        if memory.resident.anon is None or memory.resident.file is None:
+            continue
+        node_bytes = memory.resident.sum_of(types).get(memory.node, 0)
+        container_bytes = held.get(memory.node, 0)
+        rest = free.get(memory.node, 0)
+        residual = node_bytes - container_bytes - rest
+        rows.append(Residual(memory.node, node_bytes, container_bytes, rest, residual, types))
+    return tuple(rows)
+
+
+def _sum_of_all(residents: Iterable[Resident], types: Sequence[str]) -> dict[int, int]:
+    """Bytes of some types by node, over all containers."""
+    sums: dict[int, int] = {}
+    for resident in residents:
+        for kind in types:
+            column: BytesByNode | None = getattr(resident, kind)
+            if column is not None:
+                for node, size in column.items():
+                    sums[node] = sums.get(node, 0) + size
+    return sums
+
+
+def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ...]:
+    """Kernel memory is left out: most of a node's is charged to nobody, so there is nothing to compare.
+
+    Huge pages count when every top group shows its own: those hold what the groups below them have.
+    """
+    types = ["anon", "shmem", "file"]
+    if unattributed.unevictable is not None:
+        types.append("unevictable")
+    top = {container.id for container in snapshot.containers if container.path.count("/") == 1}
+    shown = all(resident.hugetlb is not None for id_, resident in snapshot.resident.items() if id_ in top)
+    if unattributed.hugetlb is not None and shown:
+        types.append("hugetlb")
+    return tuple(types)

@@ -1,0 +1,1 @@
+"""What people read: tables, and the documents that programs read."""

@@ -1,0 +1,174 @@
+"""The table of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.evaluation.alignment import MISALIGNED
+from numaudit.report.values import ContainerReport, NodeBytes, Report
+from numaudit.views.fit import Filled, filled_table, fit, left_out
+from numaudit.views.terminal import UNKNOWN, printable, share, size
+
+_NODE_COLUMNS = 8
+_TWO_NODES = len("N0:99.9M N1:99.9M")
+_VERDICT_STYLE = {"aligned": "green", "unknown": "yellow", **dict.fromkeys(MISALIGNED, "red")}
+
+
+def container_table(
+    report: Report, shown: Sequence[ContainerReport], wide: bool, width: int
+) -> tuple[Table, tuple[str, ...]]:
+    """The table, and the titles of the columns that it has no room for in so many places."""
+    nodes = [node.numa_node for node in report.nodes]
+    kubernetes = any(one.pod_uid for one in shown)
+    for node_columns in (_node_columns, _one_node_column):
+        columns = _container_columns(node_columns(nodes), wide, kubernetes, report)
+        filled = [column.filled(shown) for column in columns]
+        kept, has_room = fit(filled, width)
+        if has_room:
+            break
+    return filled_table(kept), left_out(filled, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the containers' table; its title is that of `new_table`, its rank that of `fit`."""
+
+    title: str
+    cell: Callable[[ContainerReport], str | Text]
+    rank: int = 0
+    least: int | None = None
+
+    def filled(self, containers: Sequence[ContainerReport]) -> Filled:
+        return Filled(self.title, self.rank, [self.cell(one) for one in containers], self.least)
+
+
+def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: bool, report: Report) -> list[_Column]:
+    columns = [_Column("CONTAINER", display_name)]
+    if kubernetes:
+        columns += [
+            _Column("QOS", lambda one: one.qos or "", 9),
+            _Column("PROMISED", _promised, 2),
+        ]
+    columns += [
+        _Column("MEMS", lambda one: _set(one.allowed_memory_nodes), 5),
+        _Column("CPUS ON", lambda one: _set(one.allowed_cpu_nodes), 6),
+        _Column(">JUDGED", lambda one: size(one.judged_bytes), 3),
+        *node_columns,
+    ]
+    if wide:
+        columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
+    columns += [
+        _Column(">FILE", partial(_type_cell, "file"), 8),
+        _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes)), 7),
+        _Column(">REMOTE%", lambda one: _remote(one, share(one.remote_bytes, one.judged_bytes)), 4),
+    ]
+    if has_cpu_time(report):
+        columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio), 3))
+    if has_samples(report):
+        columns.append(_Column(">SAMPLED REMOTE", _sampled_remote, 2))
+    if kubernetes:
+        columns.append(_Column("VERDICT", _verdict))
+    if wide:
+        columns += [
+            _Column("HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else ""),
+            _Column("KIND", lambda one: one.kind),
+            _Column("RUNTIME", lambda one: one.runtime or ""),
+            _Column("CGROUP", lambda one: printable(one.path)),
+        ]
+    return columns
+
+
+def _node_columns(nodes: Sequence[int]) -> list[_Column]:
+    if len(nodes) > _NODE_COLUMNS:
+        return _one_node_column()
+    return [_Column(f">N{node}", partial(_node_cell, node)) for node in nodes]
+
+
+def _one_node_column(_nodes: Sequence[int] = ()) -> list[_Column]:
+    return [_Column("~BY NODE", _by_node_cell, least=_TWO_NODES)]
+
+
+def _node_cell(node: int, container: ContainerReport) -> str:
+    if container.resident is None:
+        return UNKNOWN
+    return size(sum(judged_bytes(row) for row in container.resident if row.numa_node == node))
+
+
+def _by_node_cell(container: ContainerReport) -> str:
+    if container.resident is None:
+        return UNKNOWN
+    rows = [(row.numa_node, judged_bytes(row)) for row in container.resident]
+    return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
+
+
+def _type_cell(kind: str, container: ContainerReport) -> str:
+    return size(_total(container.resident, kind))
+
+
+def _promised(container: ContainerReport) -> str:
+    if container.intended is None:
+        return ""
+    nodes = container.intended.memory_nodes
+    return UNKNOWN if nodes is None else nodes or "-"
+
+
+def _remote(container: ContainerReport, text: str) -> Text:
+    return Text(text, "red" if container.remote_bytes else "")
+
+
+def _verdict(container: ContainerReport) -> Text:
+    if container.verdict is None:
+        return Text("")
+    name = container.verdict.name
+    return Text(name, _VERDICT_STYLE.get(name, ""))
+
+
+def has_cpu_time(report: Report) -> bool:
+    return any(one.cpu_seconds is not None for one in report.containers)
+
+
+def has_samples(report: Report) -> bool:
+    return any(access.samples is not None for one in report.containers for access in one.accesses)
+
+
+def _sampled_remote(container: ContainerReport) -> str:
+    """The share by the best source that samples, with its interval: `97.1% (95.0-98.3)`."""
+    sampled = [access for access in container.accesses if access.samples is not None]
+    for one in sampled:
+        if one.remote_ratio is not None and one.lower is not None and one.upper is not None:
+            of = " at first touch" if one.source == "first_touch" else ""
+            return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f}){of}"
+    return UNKNOWN if any(one.samples for one in sampled) else "-"
+
+
+def _percent(ratio: float | None) -> str:
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"
+
+
+def display_name(container: ContainerReport) -> str:
+    """namespace/pod/container as far as known, else the pod's UID, else the cgroup path."""
+    if container.pod_uid is None:
+        return printable(container.path)
+    pod = f"{container.namespace}/{container.pod}" if container.pod else f"pod {container.pod_uid}"
+    if container.kind == "container":
+        return printable(f"{pod}/{container.container or (container.container_id or '')[:12]}")
+    return printable(f"{pod} ({container.kind})")
+
+
+def judged_bytes(row: NodeBytes) -> int:
+    """anon + shmem + hugetlb of one node; what is not known adds nothing."""
+    return (row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0)
+
+
+def _total(rows: Sequence[NodeBytes] | None, kind: str) -> int | None:
+    values = [getattr(row, kind) for row in rows or ()]
+    return None if not values or None in values else sum(values)
+
+
+def _set(text: str | None) -> str:
+    return UNKNOWN if text is None else text or "none"

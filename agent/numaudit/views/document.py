@@ -1,0 +1,170 @@
+"""JSON documents: `apiVersion: numaudit/v1`, a `kind`, and the values as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from numaudit.report.values import Report
+from numaudit.snapshot import Check
+from numaudit.topology.machine import Machine
+from numaudit.views import state_document
+from numaudit.views.selftest_document import SelfTest
+
+API_VERSION = "numaudit/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyNode:
+    """One node of `numaudit topology`."""
+
+    numa_node: int
+    cpus: str
+    sockets: tuple[int, ...]
+    cores: int | None
+    memory_bytes: int | None
+    huge_pages: tuple[TopologyHugePages, ...]
+    distances: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyHugePages:
+    """The huge pages of one size on one node; counts in pages."""
+
+    page_size_bytes: int
+    total: int
+    free: int | None
+    surplus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The machine: nodes that are online, and the ids that could come."""
+
+    nodes: tuple[TopologyNode, ...]
+    online: str
+    possible: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """What this host can measure."""
+
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric of the agent's catalogue."""
+
+    name: str
+    type: str
+    unit: str
+    help: str
+    labels: tuple[str, ...]
+    instrument: str
+    """Its name in OpenTelemetry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The agent's catalogue of metrics."""
+
+    metrics: tuple[MetricRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of the agent, its value as text."""
+
+    key: str
+    value: str
+    origin: str
+    """`default`, a file with its line, an environment variable or a flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The agent's settings in force; secrets are hidden."""
+
+    settings: tuple[Setting, ...]
+
+
+def encode(kind: str, value: object) -> bytes:
+    """One document, two spaces deep, with a newline at its end.
+
+    A name with bytes that are no UTF-8 (a cgroup may have one) gets them as escapes: \\udcff for 0xff.
+    """
+    body = msgspec.to_builtins(value, str_keys=True)
+    document = {"apiVersion": API_VERSION, "kind": kind, **body}
+    try:
+        text = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_well_formed(document))
+    return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def _well_formed(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+    return [_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of one kind of document."""
+    of = KINDS[kind]
+    _, parts = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
+    body = parts.pop(of.__name__)
+    marks = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **body,
+        "properties": {**marks, **body["properties"]},
+        "required": [*marks, *body["required"]],
+        "$defs": dict(sorted(parts.items())),
+    }
+
+
+KINDS: dict[str, type] = {
+    "Report": Report,
+    "Topology": Topology,
+    "Doctor": Doctor,
+    "SelfTest": SelfTest,
+    "State": state_document.State,
+    "StateList": state_document.StateList,
+    "StateVerification": state_document.StateVerification,
+    "StateVerificationList": state_document.StateVerificationList,
+    "StateDifference": state_document.StateDifference,
+    "Metrics": Metrics,
+    "Config": Config,
+}
+
+
+def topology(machine: Machine) -> Topology:
+    """The machine as a document."""
+    return Topology(
+        nodes=tuple(_topology_node(machine, node.id) for node in machine.nodes),
+        online=str(machine.online),
+        possible=str(machine.possible),
+    )
+
+
+def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
+    node = machine.by_id[node_id]
+    cpus = [cpu for cpu in machine.cpus if cpu.node == node_id]
+    cores = {(cpu.socket, cpu.core) for cpu in cpus if cpu.core is not None}
+    return TopologyNode(
+        numa_node=node.id,
+        cpus=str(node.cpus),
+        sockets=tuple(sorted({cpu.socket for cpu in cpus if cpu.socket is not None})),
+        cores=len(cores) or None if cpus else 0,
+        memory_bytes=node.memory,
+        huge_pages=tuple(
+            TopologyHugePages(pages.page_size, pages.total, pages.free, pages.surplus) for pages in node.huge_pages
+        ),
+        distances=dict(node.distances),
+    )

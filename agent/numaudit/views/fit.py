@@ -1,0 +1,95 @@
+"""What a terminal has no room for: columns are left out, and long names lose their middle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.views.terminal import new_table
+
+_GAP = 2
+_SHORTEST_NAME = 24
+"""Before a name gets shorter than that, columns leave."""
+_SHORTEST_OF_ALL = 16
+"""Of a name for which no more columns can leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """One column of `new_table` with its cells. Columns of the highest rank leave first; those of rank 0 stay."""
+
+    title: str
+    rank: int
+    cells: Sequence[str | Text]
+    least: int | None = None
+    """Places in which the column can still be read, where that is less than its content takes."""
+
+    @property
+    def width(self) -> int:
+        """The places that its content takes."""
+        return max(map(_length, (self.title.lstrip(">~"), *self.cells)))
+
+    @property
+    def least_width(self) -> int:
+        return self.width if self.least is None else min(self.width, self.least)
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(_length(cell) for cell in self.cells)
+
+
+def fit(columns: Sequence[Filled], width: int) -> tuple[list[Filled], bool]:
+    """The columns that stay in so many places, names shortened; and whether there is room for them now.
+
+    The first column has the names. A column with nothing in it leaves before any other.
+    """
+    kept = list(columns)
+    least_name = min(columns[0].width, max(_SHORTEST_NAME, width // 4))
+    while (leaving := _first_to_leave(kept)) is not None and _room_for_name(kept, width) < least_name:
+        kept.remove(leaving)
+    room = _room_for_name(kept, width)
+    names = kept[0]
+    shortened = [shorten(str(name), max(room, min(least_name, _SHORTEST_OF_ALL))) for name in names.cells]
+    return [Filled(names.title, names.rank, shortened), *kept[1:]], room >= least_name
+
+
+def filled_table(columns: Sequence[Filled]) -> Table:
+    """The columns as a table."""
+    table = new_table(*(column.title for column in columns))
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def left_out(columns: Sequence[Filled], kept: Sequence[Filled]) -> tuple[str, ...]:
+    """The names of the columns that did not stay."""
+    titles = {column.title for column in kept}
+    return tuple(column.title.lstrip(">~") for column in columns if column.title not in titles)
+
+
+def shorten(name: str, width: int) -> str:
+    """The name in so many places, without its middle if need be: `/system.slice/docker-d1d1…d1.scope`."""
+    if cell_len(name) <= width:
+        return name
+    end = (width - 1) // 3
+    start = width - 1 - end
+    while cell_len(name[:start]) + 1 + cell_len(name[-end:]) > width and end > 1:
+        start, end = start - 1, end - 1
+    return f"{name[:start]}…{name[-end:]}"
+
+
+def _first_to_leave(columns: Sequence[Filled]) -> Filled | None:
+    leaving = [column for column in columns[1:] if column.rank]
+    return max(leaving, key=lambda column: (column.is_empty, column.rank), default=None)
+
+
+def _room_for_name(columns: Sequence[Filled], width: int) -> int:
+    return width - sum(column.least_width + _GAP for column in columns[1:])
+
+
+def _length(cell: str | Text) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)

@@ -1,0 +1,203 @@
+"""The report for people: containers, nodes, and all that is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.evaluation.alignment import MISALIGNED
+from numaudit.report.values import ContainerReport, Report
+from numaudit.views.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
+from numaudit.views.fit import Filled, filled_table, fit, left_out
+from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, printable, share, size
+
+_SMALL = 1 << 20
+_COLUMNS = (
+    "MEMS = nodes its memory may be on. CPUS ON = nodes of the CPUs it may use. JUDGED = anon + shmem + hugetlb.",
+    "REMOTE = judged bytes on nodes that have none of the allowed CPUs. Sizes are binary (M = 2^20).",
+    "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own.",
+)
+_EXPECTED = (
+    "EXPECTED = share of accesses that would be remote if every judged byte were used equally from wherever the CPUs "
+    "ran (residence x CPU time)."
+)
+_SAMPLED = (
+    "SAMPLED REMOTE = share of the sampled accesses that went to another node, with its 95 % interval; - = no samples; "
+    "? = samples that do not tell a share fairly, as of a process with one thread."
+)
+
+
+def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
+    """The table of containers, the table of nodes, and what is not known."""
+    shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
+    table, columns = container_table(report, shown, wide, out.width)
+    print_table(table, out)
+    _print_left_out(columns, len(report.containers) - len(shown), out)
+    out.print()
+    of_nodes = _node_columns(report)
+    kept, _ = fit(of_nodes, out.width)
+    print_table(filled_table(kept), out)
+    _print_left_out(left_out(of_nodes, kept), 0, out)
+    out.print()
+    _print_notes(report, shown, out)
+
+
+def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> None:
+    if columns or containers:
+        print_note(f"left out: {'; '.join(_left_out(columns, containers))}; -o wide shows all", out)
+
+
+def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
+    if columns:
+        yield f"{', '.join(columns)} (no room)"
+    if containers == 1:
+        yield "1 cgroup that holds less than 1 MiB of its own"
+    elif containers:
+        yield f"{containers} cgroups that hold less than 1 MiB of their own"
+
+
+def print_matrix(report: Report, out: Console) -> None:
+    """Pages given to each container: from the CPU's node (rows) to the page's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.allocated:
+            continue
+        given = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated}
+        unknown = any(page is None for _, page in given)
+        out.print()
+        out.print(Text(f"given to {display_name(one)}, by CPU's node and page's node", "bold"))
+        table = new_table("CPU ON", *(f">N{node}" for node in nodes), *([">UNKNOWN"] if unknown else []))
+        columns = [*nodes, None] if unknown else [*nodes]
+        for cpu in sorted({cpu for cpu, _ in given}):
+            table.add_row(f"N{cpu}", *(size(given.get((cpu, page), 0)) for page in columns))
+        print_table(table, out)
+
+
+def print_accesses(report: Report, out: Console) -> None:
+    """Samples of each container's accesses: from the CPU's node (rows) to the memory's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.hint_faults:
+            continue
+        counts: dict[tuple[int, int], int] = {}
+        for kind in one.hint_faults:
+            pair = (kind.cpu_numa_node, kind.numa_node)
+            counts[pair] = counts.get(pair, 0) + kind.faults
+        moved = sum(kind.faults for kind in one.hint_faults if "migrated" in kind.flags)
+        out.print()
+        title = f"accesses of {display_name(one)} by NUMA hint faults, by CPU's node and memory's node"
+        out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
+        table = new_table("CPU ON", *(f">N{node}" for node in nodes))
+        for cpu in sorted({cpu for cpu, _ in counts}):
+            table.add_row(f"N{cpu}", *(str(counts.get((cpu, node), 0)) for node in nodes))
+        print_table(table, out)
+
+
+def print_moved_pages(report: Report, out: Console) -> None:
+    """Pages that NUMA balancing moved when each container used them: from their node (rows) to the CPU's (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.migrated_between:
+            continue
+        moved = {(pair.from_numa_node, pair.to_numa_node): pair.bytes for pair in one.migrated_between}
+        failed = sum(pair.failed_bytes for pair in one.migrated_between)
+        out.print()
+        title = f"moved by NUMA balancing for {display_name(one)}, from node to node"
+        out.print(Text(f"{title}; {size(failed)} could not be moved" if failed else title, "bold"))
+        table = new_table("FROM", *(f">N{node}" for node in nodes))
+        rows = dict.fromkeys(source for source, _ in sorted(moved, key=str))
+        for source in rows:
+            name = "UNKNOWN" if source is None else f"N{source}"
+            table.add_row(name, *(size(moved.get((source, node), 0)) for node in nodes))
+        print_table(table, out)
+
+
+def _node_columns(report: Report) -> list[Filled]:
+    nodes = report.nodes
+    residual = {row.numa_node: row for row in report.residual}
+    rows = [residual.get(node.numa_node) for node in nodes]
+    return [
+        Filled("NODE", 0, [str(node.numa_node) for node in nodes]),
+        Filled("CPU LIST", 5, [node.cpus or "none" for node in nodes]),
+        Filled(">TOTAL", 3, [size(node.total_bytes) for node in nodes]),
+        Filled(">FREE", 4, [size(node.free_bytes) for node in nodes]),
+        Filled(">CONTAINERS", 1, [size(row.container_bytes if row else None) for row in rows]),
+        Filled(">UNATTRIBUTED", 2, [size(row.unattributed_bytes if row else None) for row in rows]),
+        Filled(">RESIDUAL", 0, [_signed(row.residual_bytes) if row else UNKNOWN for row in rows]),
+        Filled(
+            ">OF NODE",
+            6,
+            [
+                share(row.residual_bytes, node.total_bytes) if row else UNKNOWN
+                for node, row in zip(nodes, rows, strict=True)
+            ],
+        ),
+    ]
+
+
+def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+    notes = list(_COLUMNS)
+    if has_cpu_time(report):
+        notes.append(_EXPECTED)
+    if has_samples(report):
+        notes.append(_SAMPLED)
+    for note in notes:
+        print_note(note, out, "dim")
+    _print_judgements(report, shown, out)
+    for unknown in report.unknown:
+        print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
+    for reason, names in _unknown_by_reason(shown).items():
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        print_note(f"not known: {printable(reason)} ({some})", out, "yellow")
+    for why, sources in _sources_by_trouble(report).items():
+        print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
+    timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
+    print_note(f"Read in: {timings}", out, "dim")
+
+
+def _sources_by_trouble(report: Report) -> dict[str, list[str]]:
+    """State and reason -> the sources it holds of; those without trouble are left out."""
+    found: dict[str, list[str]] = {}
+    for source in report.sources:
+        if source.state != "ok":
+            found.setdefault(f"{source.state}: {source.reason or ''}", []).append(source.source)
+    return found
+
+
+def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+    """Why a container is not aligned, what else was found, and which pods were refused."""
+    for one in shown:
+        if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
+            said = f"{one.verdict.name}: {one.verdict.reason}" if one.verdict.name in MISALIGNED else None
+            print_note(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}", out)
+            for cause in one.verdict.causes:
+                print_note(f"    {cause.cause}: {printable(cause.evidence)}", out, "dim")
+    for finding in report.findings:
+        subject = "/".join(part for part in (finding.pod_uid, finding.container) if part)
+        subject = f"{subject}: " if subject else ""
+        print_note(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", out, "yellow")
+        print_note(f"    {finding.remedy}", out, "dim")
+    for refused in report.rejections:
+        name = printable(f"{refused.namespace}/{refused.pod}")
+        print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
+
+
+def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in containers:
+        for unknown in one.unknown:
+            found.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
+    return found
+
+
+def _is_small_remainder(container: ContainerReport) -> bool:
+    """A parent group or a pause sandbox that holds next to nothing itself."""
+    if container.resident is None or (container.whole and container.kind not in ("sandbox", "pod")):
+        return False
+    return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
+
+
+def _signed(value: int) -> str:
+    return f"+{size(value)}" if value > 0 else size(value)

@@ -1,0 +1,164 @@
+"""The tables of `numaudit state`, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint, PodDevices
+from numaudit.memorymanager.checkpoint.file import Checkpoint
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.memory.state import Block
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.state_document import Finding, StateDifference, StateVerification
+from numaudit.views.terminal import new_table, print_note, print_table, printable, size
+
+_STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
+
+
+def print_verification(verification: StateVerification, out: Console) -> None:
+    """The file's format and checksum, what the kubelet makes of it, then each finding with its remedy."""
+    _line(out, Text(printable(verification.file), "bold"))
+    for name, value in _facts(verification):
+        _line(out, Text(f"  {name:<22}"), Text(printable(value), _STYLE.get(value, "")))
+    for finding in verification.findings:
+        _print_finding(finding, out)
+
+
+def print_content(checkpoint: Checkpoint, out: Console) -> None:
+    """Everything the file holds. Sizes are rounded; `-o json` has the bytes."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        tables = [_node_table(checkpoint), _block_table(checkpoint)]
+    elif isinstance(checkpoint, CpuCheckpoint):
+        tables = [_cpu_table(checkpoint)]
+    else:
+        tables = [_device_table(checkpoint)]
+    for table in tables:
+        if table.row_count:
+            _line(out)
+            print_table(table, out)
+        else:
+            _line(out, Text("  no assignments"))
+
+
+def print_difference(difference: StateDifference, out: Console) -> None:
+    """One line for each value that differs."""
+    if not difference.differences:
+        _line(out, Text(printable(f"{difference.left} and {difference.right} are the same")))
+        return
+    _line(out, Text(printable(f"A: {difference.left}")))
+    _line(out, Text(printable(f"B: {difference.right}")))
+    _line(out)
+    table = new_table("~WHERE", "~A", "~B")
+    for change in difference.differences:
+        table.add_row(printable(change.where), _value(change.left), _value(change.right))
+    print_table(table, out)
+
+
+def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
+    if verification.stored_checksum is not None:
+        policy = verification.policy_name
+        yield "checkpoint", verification.checkpoint or "unknown"
+        yield "format", verification.format or "none that fits the checksum"
+        if policy is not None:
+            yield "policy", policy
+        stored, computed = verification.stored_checksum, verification.computed_checksum
+        yield "checksum", f"{stored}, " + ("as computed" if stored == computed else f"computed {computed}")
+    if verification.machine_problem is not None:
+        yield "machine", f"not compared: {verification.machine_problem}"
+    if verification.replayed_on is not None:
+        on = "this machine" if verification.replayed_on == "machine" else "the file's own totals"
+        yield "replay", f"on {on}: {'the same' if verification.first_difference is None else 'different'}"
+    if verification.first_difference is not None:
+        yield "first difference", verification.first_difference
+    if verification.refusal is not None:
+        yield "kubelet says", verification.refusal
+    yield "valid", "yes" if verification.valid else "no"
+    yield "kubelet starts now", verification.starts_now
+    yield "after a reboot", verification.starts_after_reboot
+
+
+def _print_finding(finding: Finding, out: Console) -> None:
+    where = f" ({printable(finding.where)})" if finding.where else ""
+    print_note(
+        f"  {finding.severity}: {finding.name}: {printable(finding.message)}{where}", out, _STYLE[finding.severity]
+    )
+    print_note(f"    -> {finding.remedy}", out, "dim")
+
+
+def _node_table(checkpoint: MemoryCheckpoint) -> Table:
+    table = new_table(
+        "NODE", "GROUP", ">ASSIGNMENTS", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">RESERVED", ">FREE"
+    )
+    for id_, node in sorted((checkpoint.machine or {}).items()):
+        for resource, row in sorted(node.memory_map.items()):
+            sizes = (row.total, row.system_reserved, row.allocatable, row.reserved, row.free)
+            group = _nodes(node.cells)
+            table.add_row(str(id_), group, str(node.number_of_assignments), printable(resource), *map(size, sizes))
+    return table
+
+
+def _block_table(checkpoint: MemoryCheckpoint) -> Table:
+    table = new_table("POD", "CONTAINER", "TYPE", "NODES", ">SIZE")
+    for uid, containers in sorted((checkpoint.entries or {}).items()):
+        for name, blocks in sorted(containers.items()):
+            _add_blocks(table, uid, printable(name), blocks)
+    for uid, of_pod in sorted((checkpoint.pod_entries or {}).items()):
+        _add_blocks(table, uid, "(whole pod)", of_pod or ())
+    return table
+
+
+def _add_blocks(table: Table, uid: str, name: str, blocks: tuple[Block, ...]) -> None:
+    for block in blocks:
+        table.add_row(printable(uid), name, printable(block.type), _nodes(block.numa_affinity), size(block.size))
+    if not blocks:
+        table.add_row(printable(uid), name, "none", "", "")
+
+
+def _cpu_table(checkpoint: CpuCheckpoint) -> Table:
+    table = new_table("POD", "CONTAINER", "~CPUS")
+    table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
+    for name, cpus in sorted((checkpoint.entries_by_id or {}).items()):
+        table.add_row("", printable(name), cpus)
+    for uid, containers in sorted((checkpoint.entries or {}).items()):
+        for name, cpus in sorted(containers.items()):
+            table.add_row(printable(uid), printable(name), cpus)
+    for uid, cpus in sorted((checkpoint.pod_entries or {}).items()):
+        table.add_row(printable(uid), "(whole pod)", cpus)
+    return table
+
+
+def _device_table(checkpoint: DeviceCheckpoint) -> Table:
+    table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "~DEVICES")
+    for entry in checkpoint.entries or ():
+        for where, ids in _devices(entry):
+            names = (entry.pod_uid, entry.container_name, entry.resource_name)
+            table.add_row(*map(printable, names), where, printable(" ".join(ids)))
+    for resource, healthy in sorted((checkpoint.registered or {}).items()):
+        table.add_row("(registered)", "", printable(resource), "", printable(" ".join(healthy or ())))
+    return table
+
+
+def _devices(entry: PodDevices) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not isinstance(entry.device_ids, Mapping):
+        yield "?", entry.device_ids or ()
+        return
+    for node, ids in entry.device_ids.items():
+        yield "none" if node == NO_NODE else str(node), ids or ()
+
+
+def _nodes(ids: tuple[int, ...] | None) -> str:
+    return "?" if ids is None else str(NodeSet.from_ids(ids)) or "none"
+
+
+def _value(value: object) -> str:
+    return "absent" if value is None else printable(msgspec.json.encode(value).decode())
+
+
+def _line(out: Console, *parts: Text) -> None:
+    out.print(Text.assemble(*parts), soft_wrap=True)

@@ -1,0 +1,75 @@
+"""`numaudit config` and `numaudit metrics`, and the pages generated from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from numaudit.cli.config import reference_text as config_text
+from numaudit.cli.main import call
+from numaudit.cli.metrics import reference_text as metrics_text
+from numaudit.config.settings import KEYS
+from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
+
+MatchesGolden = Callable[[str, str], None]
+Captured = pytest.CaptureFixture[str]
+
+
+def test_the_generated_page_of_settings_is_the_code(matches_golden: MatchesGolden) -> None:
+    matches_golden("docs/config.md", config_text())
+
+
+def test_the_generated_page_of_metrics_is_the_catalogue(matches_golden: MatchesGolden) -> None:
+    matches_golden("docs/metrics.md", metrics_text())
+
+
+def test_every_label_is_described_and_every_description_is_used() -> None:
+    assert {label for metric in METRICS for label in labels_of(metric)} == set(LABELS)
+    assert len({label.attribute for label in LABELS.values()}) == len(LABELS)
+
+
+def test_config_show_says_where_each_value_came_from(monkeypatch: pytest.MonkeyPatch, capfd: Captured) -> None:
+    monkeypatch.setenv("NUMAUDIT_LOG_FORMAT", "json")
+    assert call(["config", "show", "--interval", "30s", "--set", "otlp.headers=token=abc", "-o", "json"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["apiVersion"], shown["kind"]) == ("numaudit/v1", "Config")
+    rows = {row["key"]: (row["value"], row["origin"]) for row in shown["settings"]}
+    assert rows["interval"] == ("30s", "flag --interval")
+    assert rows["log.format"] == ("json", "environment NUMAUDIT_LOG_FORMAT")
+    assert rows["listen"] == ("127.0.0.1:9746", "default")
+    assert rows["otlp.headers"] == ("(hidden)", "flag --set")
+
+
+def test_config_show_is_a_table_of_all_settings(capfd: Captured) -> None:
+    assert call(["config", "show"]) == 0
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.split() == ["SETTING", "VALUE", "FROM"]
+    assert [row.split()[0] for row in rows] == list(KEYS)
+    assert ["otlp.endpoint", "unset", "default"] in [row.split() for row in rows]
+
+
+def test_the_table_of_metrics_has_a_line_for_each(capfd: Captured) -> None:
+    assert call(["metrics"]) == 0
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.split() == ["METRIC", "WHAT"]
+    assert [row.split(maxsplit=1) for row in rows] == [[f"numaudit_{one.name}", one.help] for one in METRICS]
+
+
+def test_a_wrong_setting_is_a_usage_error(capfd: Captured) -> None:
+    assert call(["config", "show", "--set", "interval"]) == 2
+    assert "give KEY=VALUE" in capfd.readouterr().err
+
+
+def test_metrics_lists_the_catalogue(capfd: Captured) -> None:
+    assert call(["metrics", "-o", "json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)["metrics"]}
+    assert rows["numaudit_container_resident_bytes"] == {
+        "name": "numaudit_container_resident_bytes",
+        "type": "gauge",
+        "unit": "bytes",
+        "help": "Where the bytes are, each in one type.",
+        "labels": ["namespace", "pod", "container", "numa_node", "type"],
+        "instrument": "numaudit.container.resident",
+    }

@@ -1,0 +1,462 @@
+"""`numaudit state`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from numaudit.cli.main import call
+from numaudit.memorymanager.checkpoint import device as device_checkpoint
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
+from numaudit.memorymanager.cpu.state import CPUState
+from numaudit.memorymanager.restart.findings import MEANINGS
+from numaudit.topology.nodeset import CpuSet
+from numaudit.views.document import schema
+
+TESTS = Path(__file__).parents[2]
+NODE = TESTS / "fixtures/kubernetes-four-nodes"
+ONE_NODE = TESTS / "fixtures/single-node-hybrid"
+KUBELET = TESTS / "fixtures/kubelet-1.36"
+CROSS = KUBELET / "standalone-restricted/1-cross/memory_manager_state"
+MORE = KUBELET / "standalone-restricted/2-more/memory_manager_state"
+POD_LEVEL = KUBELET / "standalone-pod-level-resources/1/memory_manager_state"
+OVERLAP = TESTS / "fixtures/memory-manager-state/groups-overlap/memory_manager_state"
+
+Capture = pytest.CaptureFixture[str]
+
+
+def run(capsys: Capture, *arguments: object, code: int = 0) -> str:
+    """The standard output; the standard error is empty."""
+    assert call(["state", *map(str, arguments)]) == code
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def document(capsys: Capture, *arguments: object, code: int = 0) -> dict[str, Any]:
+    """The JSON document, which fits the schema of its kind."""
+    found = json.loads(run(capsys, *arguments, "-o", "json", code=code))
+    jsonschema.validate(found, schema(found["kind"]))
+    assert isinstance(found, dict)
+    return found
+
+
+def copy_of_the_node(folder: Path) -> Path:
+    """A tree with a machine and the kubelet's files, to be changed."""
+    shutil.copytree(NODE / "sys/devices/system", folder / "sys/devices/system", symlinks=True)
+    shutil.copytree(NODE / "var/lib/kubelet", folder / "var/lib/kubelet")
+    (folder / "proc").mkdir()
+    return folder
+
+
+def test_all_files_of_a_host_are_verified_against_its_machine(capsys: Capture) -> None:
+    found = document(capsys, "verify", "--root", NODE)
+    assert (found["apiVersion"], found["kind"], found["valid"]) == ("numaudit/v1", "StateVerificationList", True)
+    memory, cpu = found["items"]
+    assert (memory["checkpoint"], memory["format"], memory["replayed_on"]) == ("memory_manager_state", "V1", "machine")
+    assert memory["stored_checksum"] == memory["computed_checksum"] == 935026745
+    assert (memory["starts_now"], memory["starts_after_reboot"]) == ("yes", "at risk")
+    assert (cpu["checkpoint"], cpu["format"], cpu["starts_now"]) == ("cpu_manager_state", "V2", "yes")
+
+
+def test_a_lone_file_is_verified_without_a_machine(capsys: Capture) -> None:
+    found = document(capsys, "verify", CROSS)
+    assert found == {
+        "apiVersion": "numaudit/v1",
+        "kind": "StateVerification",
+        "file": str(CROSS),
+        "checkpoint": "memory_manager_state",
+        "format": "V1",
+        "policy_name": "Static",
+        "stored_checksum": 3462717663,
+        "computed_checksum": 3462717663,
+        "valid": True,
+        "replayed_on": "file",
+        "machine_problem": None,
+        "refusal": None,
+        "first_difference": None,
+        "starts_now": "unknown",
+        "starts_after_reboot": "unknown",
+        "findings": [],
+    }
+
+
+def test_a_file_that_is_not_valid_has_findings_with_remedies_and_exit_code_1(capsys: Capture) -> None:
+    found = document(capsys, "verify", OVERLAP, code=1)
+    assert found["findings"] == [
+        {
+            "name": "groups-overlap",
+            "severity": "error",
+            "message": "node 1 is in group [0, 1], but node 0 in [0]",
+            "remedy": MEANINGS["groups-overlap"].remedy,
+            "where": "machineState.1.cells",
+        }
+    ]
+
+
+def test_the_first_difference_to_the_machine_is_told(capsys: Capture) -> None:
+    found = document(capsys, "verify", CROSS, "--root", NODE, code=1)
+    assert found["replayed_on"] == "machine"
+    assert found["refusal"] == "[memorymanager] the expected machine state is different from the real one"
+    assert found["first_difference"] == "node 0: memory total is 1016623104 in the file, 1055182848 by replay"
+    assert [one["name"] for one in found["findings"]] == ["memory-total-drift"] * 3 + ["reboot-may-change-totals"]
+
+
+def restore_error(why: str, file: str = "memory_manager_state") -> str:
+    manager = file.split("_", maxsplit=1)[0].replace("cpu", "CPU")
+    return (
+        f"could not restore state from checkpoint: {why}, please drain this node and delete the {manager} manager "
+        f'checkpoint file "/var/lib/kubelet/{file}" before restarting Kubelet'
+    )
+
+
+def test_the_kubelets_words_for_what_stops_it_are_shown(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "memory_manager_state"
+    for data, why in (
+        (CROSS.read_bytes()[:-1], "unexpected end of JSON input"),
+        (CROSS.read_bytes().replace(b'"size":1', b'"size":2'), "checkpoint is corrupted"),
+    ):
+        path.write_bytes(data)
+        assert document(capsys, "verify", path, code=1)["refusal"] == restore_error(why)
+        assert restore_error(why) in run(capsys, "verify", path, code=1)
+    path.write_bytes(b'{"policyName":"\xff"}')
+    assert document(capsys, "verify", path, code=1)["refusal"] is None
+
+
+def test_a_file_of_another_policy_than_the_given_one_stops_the_kubelet(capsys: Capture) -> None:
+    found = document(capsys, "verify", CROSS, "--policy", "None", code=1)
+    why = '[memorymanager] configured policy "None" differs from state checkpoint policy "Static"'
+    assert (found["refusal"], found["starts_now"]) == (restore_error(why), "no")
+    assert [one["name"] for one in found["findings"]] == ["policy-changed"]
+    assert found["replayed_on"] == "file"
+    assert found["first_difference"] is None
+    assert document(capsys, "verify", CROSS, "--policy", "Static")["valid"]
+    cpu = CROSS.parent / "cpu_manager_state"
+    found = document(capsys, "verify", cpu, "--policy", "none", code=1)
+    why = 'configured policy "none" differs from state checkpoint policy "static"'
+    assert found["refusal"] == restore_error(why, "cpu_manager_state")
+
+
+def test_the_policies_of_a_host_are_those_of_its_configuration_unless_given(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "var/lib/kubelet/config.yaml").write_text("memoryManagerPolicy: Static\ncpuManagerPolicy: none\n")
+    memory, cpu = document(capsys, "verify", "--root", root, code=1)["items"]
+    assert (memory["valid"], cpu["valid"]) == (True, False)
+    file = root / "var/lib/kubelet/cpu_manager_state"
+    assert document(capsys, "verify", file, "--root", root, code=1)["findings"][0]["name"] == "policy-changed"
+    memory, cpu = document(capsys, "verify", "--root", root, "--policy", "static", code=0)["items"]
+    assert (memory["valid"], cpu["valid"]) == (True, True)
+    memory, cpu = document(capsys, "verify", "--root", root, "--policy", "None", "--policy", "static", code=1)["items"]
+    assert (memory["valid"], cpu["valid"]) == (False, True)
+
+
+def test_what_the_cpu_manager_says_is_shown(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    file = root / "var/lib/kubelet/cpu_manager_state"
+    file.write_bytes(checkpoints.write(CpuCheckpoint.of("static", CPUState(CpuSet.parse("0-8")))))
+    found = document(capsys, "verify", file, "--root", root, code=1)
+    assert found["refusal"] == 'current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-8"'
+
+
+def test_huge_pages_changed_under_the_kubelet_are_seen(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages").write_text("12\n")
+    found = document(capsys, "verify", "--root", root, code=1)
+    memory = found["items"][0]
+    assert (found["valid"], memory["valid"], memory["starts_now"]) == (False, False, "no")
+    assert memory["first_difference"] == "node 2: hugepages-2Mi total is 33554432 in the file, 25165824 by replay"
+    assert memory["findings"][0]["name"] == "huge-pages-changed"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (b"", "not JSON: Expecting value at character 0 of 0"),
+        (b'{"checksum":-1}', "checksum: expected a whole number from 0 to 18446744073709551615, found -1"),
+        (b"\xff", "byte 0 is not UTF-8"),
+        (b"[" * 100_000, "not a checkpoint: nested too deep"),
+        (b"x" * 10_000_000, "not JSON: Expecting value at character 0 of 10000000"),
+    ],
+)
+def test_a_damaged_file_is_reported_and_left_alone(
+    capsys: Capture, tmp_path: Path, damage: bytes, message: str
+) -> None:
+    path = tmp_path / "memory_manager_state"
+    path.write_bytes(damage)
+    for verb in ("verify", "show"):
+        found = document(capsys, verb, path, code=1)
+        found = found.get("verification", found)
+        assert (found["valid"], found["starts_now"]) == (False, "no")
+        assert [(one["name"], one["message"]) for one in found["findings"]] == [("unreadable", message)]
+        assert "unreadable" in run(capsys, verb, path, code=1)
+    assert path.read_bytes() == damage
+
+
+def test_a_file_too_large_to_be_a_checkpoint_is_not_read(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "memory_manager_state"
+    with path.open("wb") as file:
+        file.truncate(17 << 20)
+    assert call(["state", "verify", str(path)]) == 3
+    assert "is larger than 16777216 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+@pytest.mark.parametrize(("verb", "code"), [("verify", 0), ("show", 0), ("diff", 1)])
+def test_a_checkpoint_may_come_out_of_a_slow_pipe(verb: str, code: int, name: str) -> None:
+    program = "from numaudit.cli.main import run; run()"
+    other = [str(MORE)] if verb == "diff" else []
+    command = [sys.executable, "-c", program, "state", verb, name, *other, "-o", "json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        data = CROSS.read_bytes()
+        for part in (data[:100], data[100:]):
+            time.sleep(0.4)
+            process.stdin.write(part)
+            process.stdin.flush()
+        process.stdin.close()
+        found = json.loads(process.stdout.read())
+    assert process.returncode == code
+    assert found.get("verification", found).get("valid", True)
+
+
+def test_a_closed_standard_input_is_said_as_such(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert call(["state", "verify", "-"]) == 3
+    assert capsys.readouterr().err == "numaudit: cannot read the standard input: it is closed\n"
+
+
+def test_a_pipe_without_an_end_is_given_up(capsys: Capture, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["/bin/sh", "-c", f"exec cat /dev/zero > {tmp_path}/pipe"], stderr=subprocess.DEVNULL):
+        assert call(["state", "verify", str(tmp_path / "pipe")]) == 3
+    assert "more than 16777216 bytes come out of it" in capsys.readouterr().err
+
+
+def test_a_file_of_another_name_is_known_by_its_keys(capsys: Capture, tmp_path: Path) -> None:
+    for name in ("memory_manager_state", "cpu_manager_state"):
+        copy = tmp_path / f"{name}.bak"
+        shutil.copy(CROSS.parent / name, copy)
+        assert document(capsys, "verify", copy)["checkpoint"] == name
+    other = tmp_path / "other"
+    other.write_text("{}")
+    found = document(capsys, "verify", other, code=1)
+    assert found["findings"][0]["message"].startswith("not a checkpoint: it has none of the keys")
+
+
+def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
+    found = document(capsys, "verify", POD_LEVEL)
+    assert (found["valid"], found["replayed_on"], found["first_difference"]) == (True, "file", None)
+    assert document(capsys, "verify", POD_LEVEL, "--feature-gates", "PodLevelResourceManagers=true")["valid"]
+    for arguments in (
+        ["--feature-gates", "A=true,PodLevelResourceManagers=false"],
+        ["--kubernetes-version", "v1.32.1"],
+    ):
+        found = document(capsys, "verify", POD_LEVEL, *arguments, code=1)
+        assert [one["name"] for one in found["findings"]] == ["format-not-accepted"]
+
+
+@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.36"), ("1.5", "1.23")])
+def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
+    capsys: Capture, version: str, taken_for: str
+) -> None:
+    assert call(["state", "verify", str(CROSS), "--kubernetes-version", version]) == 0
+    notice = f"numaudit: Kubernetes {version} is taken for {taken_for}, whose kubelet is known exactly\n"
+    assert capsys.readouterr().err == notice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "/no/such/file"], "does not exist"),
+        (["verify", "--root", NODE, "--policy", "Strict"], "the Memory Manager has None and Static"),
+        (["verify", CROSS, "--kubernetes-version", "new"], "not a Kubernetes version such as 1.36"),
+        (["verify", CROSS, "--feature-gates", "PodLevelResourceManagers"], "write it as PodLevelResourceManagers=true"),
+        (["diff", CROSS, CROSS.parent / "cpu_manager_state"], "give two of a kind"),
+        (["diff", CROSS.parent / "cpu_manager_state", "--root", NODE], "can only be compared with a second file"),
+        (["diff", OVERLAP, "--root", ONE_NODE], "the assignments do not fit this machine"),
+    ],
+)
+def test_wrong_usage_is_said_with_exit_code_2(capsys: Capture, arguments: list[object], message: str) -> None:
+    assert call(["state", *map(str, arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    shutil.rmtree(root / "var")
+    assert call(["state", "verify", "--root", str(root)]) == 3
+    assert "no checkpoint under" in capsys.readouterr().err
+
+
+def test_a_node_whose_memory_cannot_be_read_is_not_compared(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "sys/devices/system/node/node1/meminfo").unlink()
+    assert call(["state", "verify", "--root", str(root)]) == 3
+    assert "cannot read MemTotal of nodes [1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"), [("node/node1/meminfo", "cannot read MemTotal of nodes [1]"), ("node", "shows no node")]
+)
+def test_what_a_file_says_is_shown_although_the_machine_cannot_be_read(
+    capsys: Capture, tmp_path: Path, gone: str, why: str
+) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    missing = root / "sys/devices/system" / gone
+    shutil.rmtree(missing) if missing.is_dir() else missing.unlink()
+    memory, cpu = document(capsys, "show", "--root", root)["items"]
+    assert memory["content"] == json.loads((root / "var/lib/kubelet/memory_manager_state").read_bytes())
+    found = memory["verification"]
+    assert why in found["machine_problem"]
+    assert (found["valid"], found["replayed_on"], found["starts_now"]) == (True, "file", "unknown")
+    assert why in cpu["verification"]["machine_problem"]
+    assert f"  machine               not compared: {found['machine_problem']}" in run(capsys, "show", "--root", root)
+
+
+def test_show_judges_as_verify_does(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "var/lib/kubelet/config.yaml").write_text("memoryManagerPolicy: None\ncpuManagerPolicy: static\n")
+    shown = [one["verification"] for one in document(capsys, "show", "--root", root)["items"]]
+    assert shown == document(capsys, "verify", "--root", root, code=1)["items"]
+    assert [one["starts_now"] for one in shown] == ["no", "yes"]
+
+
+def test_the_files_are_found_in_the_folder_that_the_kubelet_was_started_with(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    (root / "data").mkdir()
+    (root / "var/lib/kubelet").rename(root / "data/kubelet")
+    (root / "proc/7").mkdir()
+    (root / "proc/7/comm").write_text("kubelet\n")
+    (root / "proc/7/cmdline").write_bytes(b"kubelet\0--root-dir=/data/kubelet\0--memory-manager-policy=Static\0")
+    for verb in ("show", "verify"):
+        items = document(capsys, verb, "--root", root, code=0 if verb == "show" else 1)["items"]
+        found = items[0].get("verification", items[0])
+        assert found["file"] == str(root / "data/kubelet/memory_manager_state")
+    assert '"/data/kubelet/cpu_manager_state"' in str(items[1]["refusal"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
+@pytest.mark.parametrize("verb", ["show", "verify", "diff"])
+def test_a_file_that_may_not_be_read_cannot_be_answered_for(verb: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        file = Path(folder) / "memory_manager_state"
+        file.write_bytes(CROSS.read_bytes())
+        file.chmod(0o600)
+        program = "from numaudit.cli.main import run; run()"
+        done = subprocess.run(
+            [sys.executable, "-c", program, "state", verb, str(file)],
+            capture_output=True,
+            text=True,
+            user=65534,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"numaudit: cannot read {file}: the kubelet keeps it for root alone; run as root\n"
+
+
+def test_show_prints_the_whole_file_in_its_own_words(capsys: Capture) -> None:
+    found = document(capsys, "show", CROSS)
+    assert found["content"] == json.loads(CROSS.read_bytes())
+    assert found["verification"]["valid"]
+    assert [one["content"]["policyName"] for one in document(capsys, "show", "--root", NODE)["items"]] == [
+        "Static",
+        "static",
+    ]
+
+
+def test_show_has_a_table_of_nodes_and_one_of_assignments(capsys: Capture) -> None:
+    lines = run(capsys, "show", CROSS).splitlines()
+    assert lines[0] == str(CROSS)
+    assert "  checksum              3462717663, as computed" in lines
+    assert "0     0-1              1  memory          970M    200M         738M      738M     0" in lines
+    assert "d3c641155287298d49d5b4d96d7ddab9  app        memory  0-1    1.4G" in lines
+
+
+def test_show_has_whole_pods_shared_cpus_and_devices(capsys: Capture, tmp_path: Path) -> None:
+    assert "fa499850f2e2a52f13167a7b3d4a65c8  (whole pod)  memory  2      200M" in run(capsys, "show", POD_LEVEL)
+    cpus = run(capsys, "show", POD_LEVEL.parent / "cpu_manager_state")
+    assert "(shared)                                       0,6-7" in cpus
+    assert "4b2b5407482bb7e6c64357a490c8912e  (whole pod)  2-3" in cpus
+    path = tmp_path / "kubelet_internal_checkpoint"
+    held = PodDevices("uid", "app\x1b[31m", "vendor.example/nic", {-1: ("x",), 1: ("d1", "d2")}, None)
+    path.write_bytes(device_checkpoint.write(DeviceCheckpoint.of((held,), {"vendor.example/nic": ("d1",)})))
+    lines = run(capsys, "show", path).splitlines()
+    assert "uid           app\\x1b[31m  vendor.example/nic  none  x" in lines
+    assert "uid           app\\x1b[31m  vendor.example/nic  1     d1 d2" in lines
+    assert "(registered)               vendor.example/nic        d1" in lines
+
+
+def test_a_corrupt_device_file_is_an_error_that_does_not_stop_the_kubelet(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "kubelet_internal_checkpoint"
+    path.write_text("{")
+    found = document(capsys, "verify", path, code=1)
+    assert [one["name"] for one in found["findings"]] == ["devices-lost"]
+    assert (found["valid"], found["starts_now"]) == (False, "yes")
+
+
+def test_two_files_are_compared_value_by_value(capsys: Capture) -> None:
+    found = document(capsys, "diff", CROSS, MORE, code=1)
+    assert (found["kind"], found["left"], found["right"]) == ("StateDifference", str(CROSS), str(MORE))
+    changes = {one["where"]: (one["left"], one["right"]) for one in found["differences"]}
+    assert changes == {
+        "machineState.2.numberOfAssignments": (0, 2),
+        "machineState.2.memoryMap.memory.reserved": (0, 343932928),
+        "machineState.2.memoryMap.memory.free": (1022693376, 678760448),
+        "entries.11909391e6eae33a104bafa75980e9ea": (
+            None,
+            {"app": [{"numaAffinity": [2], "type": "memory", "size": 209715200}]},
+        ),
+        "entries.a9fe37c423860202d68590454b378447": (
+            None,
+            {"app": [{"numaAffinity": [2], "type": "memory", "size": 134217728}]},
+        ),
+    }
+    lines = run(capsys, "diff", CROSS, MORE, code=1).splitlines()
+    assert lines[0] == f"A: {CROSS}"
+    assert "machineState.2.numberOfAssignments        0           2" in lines
+
+
+def test_the_same_files_have_no_difference(capsys: Capture) -> None:
+    assert document(capsys, "diff", CROSS, CROSS)["differences"] == []
+    assert run(capsys, "diff", CROSS, CROSS).endswith("are the same\n")
+
+
+def test_a_file_is_compared_with_the_replay_on_the_machine(capsys: Capture) -> None:
+    own = NODE / "var/lib/kubelet/memory_manager_state"
+    assert document(capsys, "diff", own, "--root", NODE)["differences"] == []
+    found = document(capsys, "diff", CROSS, "--root", NODE, code=1)
+    changes = {one["where"]: (one["left"], one["right"]) for one in found["differences"]}
+    assert found["right"] == "this machine"
+    assert changes["machineState.0.memoryMap.memory.total"] == (1016623104, 1055182848)
+    # The same 1400 MiB, first node first, on a node 0 that has more room.
+    assert changes["machineState.1.memoryMap.memory.reserved"] == (694652928, 656093184)
+
+
+def test_a_damaged_file_is_not_compared(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "memory_manager_state"
+    path.write_text("{")
+    assert call(["state", "diff", str(path), str(CROSS)]) == 1
+    assert "not JSON" in capsys.readouterr().err
+    path.write_bytes(CROSS.read_bytes().replace(b"1468006400", b"1468006401"))
+    assert call(["state", "diff", str(path), str(CROSS)]) == 1
+    assert "the checksum is wrong; compared all the same" in capsys.readouterr().err
+
+
+def test_every_finding_is_explained_in_the_documentation() -> None:
+    page = (TESTS.parent / "docs/state.md").read_text()
+    assert [name for name in MEANINGS if f"`{name}`" not in page] == []

@@ -1,0 +1,332 @@
+"""The command itself: wrong words, closed outputs, interruption, and its exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from numaudit import __version__
+from numaudit.cli.main import call, main
+from numaudit.errors import InputError, Unavailable
+from numaudit.observer import Observer
+
+COMMAND = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
+LARGE = ("report", "-o", "json")
+SMALL = ("--version",)
+
+
+@pytest.fixture(autouse=True)
+def _without_debug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMAUDIT_DEBUG", raising=False)
+
+
+@pytest.fixture
+def root(fixtures: Path) -> tuple[str, str]:
+    return ("--root", str(fixtures / "systemd-crio"))
+
+
+def _run(
+    arguments: Sequence[str], stdout: int = subprocess.PIPE, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True, timeout=60, check=False
+    )
+
+
+# Wrong words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["--nope"], "No such option '--nope'"),
+        (["report", "--nope"], "No such option '--nope'"),
+        (["report", "one", "two"], "unexpected extra argument"),
+        (["report", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json'"),
+        (["report", "--numa-maps-budget", "-1"], "-1.0 is not in the range x>=0"),
+        (["report", "--numa-maps-budget", "soon"], "'soon' is not a valid float range"),
+        (["report", "--numa-maps-budget", "nan"], "'nan' is not a number"),
+        (["report", "--fail-below", "nan"], "'nan' is not a number"),
+        (["report", "--fail-below", "1.1"], "1.1 is not in the range 0<=x<=1"),
+        (["topology", "now"], "unexpected extra argument"),
+        (["capture"], "Missing argument 'DIR|FILE.tar.xz'"),
+        (["report", "--root"], "requires an argument"),
+        (["report", "--root", "/nonexistent/tree"], "--root /nonexistent/tree: no such folder"),
+        (["report", "--root", ""], "captured tree"),
+    ],
+)
+def test_wrong_words_are_refused_with_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert call(arguments) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_no_words_at_all_show_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([]) == 2
+    assert "Verbs:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor"])
+def test_a_root_that_is_a_file_or_no_tree_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    assert call([verb, "--root", str(tmp_path / "file")]) == 2
+    assert "file: is a file; unpack what `numaudit capture` wrote (tar -xf)" in capsys.readouterr().err
+    assert call([verb, "--root", str(tmp_path / ("x" * 300))]) == 2
+    assert "File name too long" in capsys.readouterr().err
+    assert call([verb, "--root", str(tmp_path)]) == 2
+    assert "holds neither proc nor sys" in capsys.readouterr().err
+
+
+def test_a_name_that_matches_nothing_is_refused(capsys: pytest.CaptureFixture[str], root: tuple[str, str]) -> None:
+    assert call(["report", "nobody", *root]) == 2
+    assert capsys.readouterr().err.startswith("numaudit: no container matches 'nobody'; ")
+
+
+@pytest.mark.parametrize("name", ["gu-toobig-numanode", "default/gu-toobig-numanode"])
+def test_a_pod_that_was_refused_can_be_asked_for(capsys: pytest.CaptureFixture[str], fixtures: Path, name: str) -> None:
+    assert call(["report", name, "--root", str(fixtures / "kubernetes-four-nodes")]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    refused = [line for line in out.splitlines() if line.startswith("refused: ")]
+    assert refused == [
+        "refused: default/gu-toobig-numanode: rejected-affinity: Resources cannot be allocated with Topology locality"
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["report", "--help"], ["capture", "-h"]])
+def test_help_goes_to_standard_output_and_is_fine(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert call(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Usage: numaudit")
+    assert err == ""
+
+
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor", "capture"])
+def test_the_help_of_a_verb_ends_with_examples(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert call([verb, "--help"]) == 0
+    last = capsys.readouterr().out.strip().split("Examples:")[1]
+    assert all(line.strip().startswith(f"numaudit {verb}") for line in last.strip().splitlines())
+
+
+def _commands(command: click.Command, name: str = "numaudit") -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for one in command.list_commands(context):
+            below = command.get_command(context, one)
+            assert below is not None
+            yield from _commands(below, f"{name} {one}")
+
+
+def test_every_verb_and_every_flag_of_it_is_explained_and_no_explanation_is_cut_off() -> None:
+    commands = dict(_commands(main))
+    assert len(commands) > 12
+    for name, command in commands.items():
+        for one in command.params:
+            assert not isinstance(one, click.Option) or one.help, f"{name} {one.name}"
+        with click.Context(command, info_name=name) as context:
+            text = command.get_help(context)
+        assert command.help
+        assert "..." not in text.replace("[ARGS]...", ""), name
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out == f"numaudit, version {__version__}\n"
+
+
+# Errors and interruption
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (InputError("the scenario is wrong"), 2, "numaudit: the scenario is wrong\n"),
+        (Unavailable("no PMU on this host"), 3, "numaudit: no PMU on this host\n"),
+        (
+            RuntimeError("surprise"),
+            4,
+            "numaudit: internal error: RuntimeError: surprise; NUMAUDIT_DEBUG=1 shows where\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code_and_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    root: tuple[str, str],
+    error: BaseException,
+    code: int,
+    message: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Observer, "look", fail)
+    assert call(["report", *root]) == code
+    out, err = capsys.readouterr()
+    assert (out, err.strip("\n")) == ("", message.strip("\n"))
+
+
+def test_debugging_shows_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMAUDIT_DEBUG", "1")
+    with pytest.raises(InputError):
+        call(["report", "--root", "/nonexistent"])
+
+
+def test_ctrl_c_ends_a_real_process_quietly(root: tuple[str, str]) -> None:
+    program = (
+        "import os, signal, time\n"
+        "from numaudit.observer import Observer\n"
+        "from numaudit.cli.main import run\n"
+        f"Observer.look = lambda *_, **__: (os.kill(os.getpid(), {int(signal.SIGINT)}), time.sleep(60))\n"
+        "run()"
+    )
+    done = _run([sys.executable, "-c", program, "report", *root])
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("before", "code"), [("", 130), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)])
+def test_ctrl_c_while_modules_are_imported_is_as_quiet(before: str, code: int) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from numaudit.cli.start import run\n"
+        f"{before}\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "run()"
+    )
+    done = _run([sys.executable, "-c", program, "--version"])
+    assert (done.returncode, done.stderr) == (code, "")
+    assert bool(done.stdout) == (code == 0)
+
+
+# Outputs that are closed, full or narrow
+
+
+@pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report", "-o", "wide"), ("topology",), ("--help",)])
+def test_a_reader_that_has_gone_is_no_error(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        extra = () if arguments[0].startswith("-") else root
+        done = _run([*COMMAND, *arguments, *extra], stdout=write_end)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",), ("doctor", "-o", "json")])
+def test_a_closed_standard_output_is_no_error(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    extra = () if arguments[0].startswith("-") else root
+    done = _run(["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments, *extra])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+needs_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+buffering = pytest.mark.parametrize("unbuffered", ["", "1"])
+
+
+def _environment(unbuffered: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+
+
+@needs_full_device
+@buffering
+@pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",)])
+def test_a_full_disk_is_said_as_such(root: tuple[str, str], arguments: tuple[str, ...], unbuffered: str) -> None:
+    extra = () if arguments[0].startswith("-") else root
+    with Path("/dev/full").open("w") as full:
+        done = _run([*COMMAND, *arguments, *extra], full.fileno(), _environment(unbuffered))
+    assert done.returncode == 3
+    assert done.stderr == "numaudit: cannot write the result: No space left on device\n"
+
+
+@buffering
+def test_a_disk_that_fills_up_within_a_document_is_said_as_such(
+    root: tuple[str, str], tmp_path: Path, unbuffered: str
+) -> None:
+    limited = ["/bin/sh", "-c", 'ulimit -f 2; exec "$@"', "sh"]
+    with (tmp_path / "report.json").open("w") as file:
+        done = _run([*limited, *COMMAND, *LARGE, *root], file.fileno(), _environment(unbuffered))
+    assert (done.returncode, done.stderr) == (3, "numaudit: cannot write the result: File too large\n")
+
+
+@needs_full_device
+@buffering
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("report", "no-such-container"), 2), (("report", "--nope"), 2), (("report",), 0)]
+)
+def test_messages_that_cannot_be_written_leave_the_exit_code_as_it_is(
+    root: tuple[str, str], arguments: tuple[str, ...], code: int, unbuffered: str
+) -> None:
+    command = ["/bin/sh", "-c", 'exec "$@" 2>/dev/full', "sh", *COMMAND, *arguments, *root]
+    assert _run(command, environment=_environment(unbuffered)).returncode == code
+
+
+@needs_full_device
+@buffering
+def test_a_result_that_cannot_be_written_before_an_error_is_said_as_such(unbuffered: str) -> None:
+    program = (
+        "from numaudit.cli import main\n"
+        "from numaudit.errors import Unavailable\n"
+        "def fail(**_):\n"
+        "    print('result')\n"
+        "    raise Unavailable('nothing')\n"
+        "main.main.main = fail\n"
+        "main.run()"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = _run([sys.executable, "-c", program], full.fileno(), _environment(unbuffered))
+    assert (done.returncode, done.stderr) == (3, "numaudit: cannot write the result: No space left on device\n")
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "7", "-5", "many"])
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor"])
+def test_a_terminal_of_no_width_loses_no_figure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fixtures: Path, columns: str, verb: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert call([verb, "--root", str(fixtures / "kubernetes-four-nodes")]) == 0
+    text = capsys.readouterr().out
+    assert {"report": "26.3M", "topology": "1006M", "doctor": "numa_maps"}[verb] in text
+
+
+def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, str]) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = _run([*COMMAND, "report", "-o", "wide", *root], environment=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/name with spaces \\xe9" in done.stdout
+
+
+# A quick start
+
+
+def test_help_imports_neither_tables_nor_documents() -> None:
+    program = (
+        "import sys\nfrom numaudit.cli.main import call\nassert call(['--help']) == 0\n"
+        "heavy = {'rich', 'grpc', 'google', 'msgspec', 'psutil', 'yaml', 'bcc', 'asyncio', 'numaudit.observer'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,220 @@
+"""Collectors: what each answers, what it skips, and how a failure is told."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numaudit.collectors.allowed import AllowedNodes
+from numaudit.collectors.base import Run, Skipped
+from numaudit.collectors.mappings import ProcessMappings
+from numaudit.collectors.residency import Residency
+from numaudit.containers.inventory import Census, Inventory
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel.cgroup import Reader, find_hierarchies
+from numaudit.kernel.host import Host, explain, read_bytes, read_text
+from numaudit.snapshot import Allowed, ContainerId, Mappings, Outcome, Resident
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+CapturedHost = Callable[[str], Host]
+MIB = 1 << 20
+DPDK, KVM = "/docker/" + "d1" * 32, "/docker/" + "e1" * 32
+
+
+def _look(host: Host) -> tuple[Reader, Census]:
+    hierarchies = find_hierarchies(host)
+    return Reader(hierarchies, (2 * MIB, 1 << 30)), Inventory(host, hierarchies).take()
+
+
+def _allowed(host: Host) -> dict[str, Allowed]:
+    reader, census = _look(host)
+    found = AllowedNodes(host, reader).collect(census, Skipped())
+    return {container.path: found[container.id] for container in census.containers if container.id in found}
+
+
+def _set(nodes: str, cpus: str) -> Allowed:
+    return Allowed(NodeSet.parse(nodes), CpuSet.parse(cpus))
+
+
+# What a container may use
+
+
+def test_a_containers_own_cpuset_decides_and_else_that_of_its_parents(captured: CapturedHost) -> None:
+    allowed = _allowed(captured("huge-pages"))
+    assert allowed[DPDK] == _set("0", "0-3")
+    assert allowed[KVM] == _set("0-1", "4-7")
+
+
+def test_without_the_controller_that_far_down_the_nearest_group_above_decides(fixtures: Path, tmp_path: Path) -> None:
+    tree = shutil.copytree(fixtures / "systemd-crio", tmp_path / "tree")
+    cgroups = tree / "sys/fs/cgroup"
+    (cgroups / "system.slice/cpuset.mems.effective").write_text("1\n")
+    for group in ("system.slice/crio.service", "machine.slice"):
+        for file in (cgroups / group).glob("cpuset.*"):
+            file.unlink()
+    allowed = _allowed(Host.under(tree))
+    assert allowed["/system.slice/crio.service"] == _set("1", "0-15")
+    assert allowed["/machine.slice"] == _set("0-1", "0-15")
+    for file in cgroups.rglob("cpuset.*"):
+        file.unlink()
+    assert set(_allowed(Host.under(tree)).values()) == {Allowed(None, None)}
+
+
+def test_a_v1_group_that_the_cpuset_hierarchy_lacks_is_found_by_its_process(captured: CapturedHost) -> None:
+    allowed = _allowed(captured("cgroup-v1"))
+    assert allowed["/docker/" + "9" * 64] == _set("0", "0-1")
+    assert allowed["/system.slice/cron.service"] == _set("0-1", "0-3")
+    assert allowed["/system.slice/idle.service"] == Allowed(None, None)
+
+
+def test_a_process_outside_of_every_visible_cpuset_is_counted(fixtures: Path, tmp_path: Path) -> None:
+    tree = shutil.copytree(fixtures / "cgroup-v1", tmp_path / "tree")
+    (tree / "proc/702/cgroup").write_text("3:cpuset:/../elsewhere\n")
+    reader, census = _look(Host.under(tree))
+    skipped = Skipped()
+    found = AllowedNodes(Host.under(tree), reader).collect(census, skipped)
+    (cron,) = [container.id for container in census.containers if container.path.endswith("cron.service")]
+    assert cron not in found
+    assert (skipped.gone, skipped.failed) == (1, 0)
+
+
+# numa_maps
+
+
+def _mappings(host: Host, budget: float) -> tuple[dict[ContainerId, Mappings], dict[str, ContainerId], Skipped]:
+    reader, census = _look(host)
+    skipped = Skipped()
+    order = [container.id for container in census.containers]
+    found = ProcessMappings(host, reader, budget).collect(census, order, skipped)
+    return found, {container.path: container.id for container in census.containers}, skipped
+
+
+def test_huge_pages_of_both_sizes_are_seen_in_the_mappings(captured: CapturedHost) -> None:
+    found, ids, skipped = _mappings(captured("huge-pages"), 60)
+    assert found[ids[DPDK]].by_page_size[1 << 30] == {0: 1 << 30}
+    assert found[ids[DPDK]].by_page_size[2 * MIB] == {0: 128 * MIB}
+    assert found[ids[DPDK]].by_policy["bind=static:0"] == {0: 1 << 30}
+    assert found[ids[KVM]].by_policy["weighted interleave:0-1"] == {0: MIB, 1: MIB}
+    assert (skipped.gone, skipped.failed) == (0, 0)
+
+
+def test_without_time_nothing_is_read_and_that_is_said(captured: CapturedHost) -> None:
+    found, ids, skipped = _mappings(captured("huge-pages"), -1)
+    assert {(one.processes_read, dict(one.by_kind) == {}) for one in found.values()} == {(0, True)}
+    assert found[ids[DPDK]].processes == 1
+    assert skipped.failed == 2
+    assert skipped.reason == "the time budget of -1 s ran out"
+
+
+def test_no_process_is_counted_as_lost_twice(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
+    (tree / f"sys/fs/cgroup{DPDK}/cgroup.procs").write_text("301\n302\n303\n")
+    (tree / "proc/301/numa_maps").write_text("nonsense")
+    clock = iter([0.0, 1.0, 99.0, 99.0, 99.0, 99.0])
+    monkeypatch.setattr("numaudit.collectors.mappings.monotonic", lambda: next(clock))
+    reader, census = _look(Host.under(tree))
+    skipped = Skipped()
+    (dpdk,) = [container.id for container in census.containers if container.path == DPDK]
+    found = ProcessMappings(Host.under(tree), reader, 10).collect(census, [dpdk], skipped)
+    assert (found[dpdk].processes_read, found[dpdk].processes, skipped.failed) == (0, 3, 3)
+
+
+# Residency
+
+
+def test_a_container_that_cannot_be_read_takes_nothing_from_the_others(fixtures: Path, tmp_path: Path) -> None:
+    tree = shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
+    whole = {path: resident.anon for path, resident in _resident(Host.under(tree)).items()}
+    (tree / f"sys/fs/cgroup{DPDK}/memory.numa_stat").unlink()
+    less = {path: resident.anon for path, resident in _resident(Host.under(tree)).items()}
+    assert DPDK not in less
+    assert less[KVM] == whole[KVM]
+    # What nobody could tell of the container stays with its parent, so no byte is lost.
+    assert less["/docker"] == {0: MIB, 1: 0}
+
+
+def _resident(host: Host) -> dict[str, Resident]:
+    reader, census = _look(host)
+    found, _ = Residency(reader).collect(census, Skipped())
+    return {container.path: found[container.id] for container in census.containers if container.id in found}
+
+
+# How a failure is told
+
+
+def test_a_collector_that_works_is_ok_and_timed() -> None:
+    run = Run()
+    assert run("answer", lambda _: 42, 0) == 42
+    (outcome,) = run.outcomes
+    assert (outcome.source, outcome.state, outcome.reason, outcome.skipped) == ("answer", "ok", None, 0)
+    assert outcome.seconds is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (Unavailable("no PMU on this host"), "unavailable", "no PMU on this host"),
+        (ParseError("not a list"), "failed", "not a list"),
+        (OSError(errno.EIO, os.strerror(errno.EIO), "/sys/x"), "failed", "cannot read /sys/x: Input/output error"),
+    ],
+)
+def test_a_collector_that_fails_gives_its_default_and_its_reason(error: Exception, state: str, reason: str) -> None:
+    def fail(_: Skipped) -> int:
+        raise error
+
+    run = Run()
+    assert run("broken", fail, -1) == -1
+    assert run("next", lambda _: 1, 0) == 1
+    assert (run.outcomes[0].state, run.outcomes[0].reason) == (state, reason)
+    assert run.outcomes[1].state == "ok"
+
+
+def test_a_mistake_of_our_own_stops_no_other_collector_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run()
+    assert run("bug", lambda _: len(None), 7) == 7  # type: ignore[arg-type]
+    assert run.outcomes[0].state == "failed"
+    assert (run.outcomes[0].reason or "").startswith("internal error: TypeError: ")
+    assert "internal error in the collector bug" in caplog.text
+
+
+def test_what_vanished_is_normal_and_what_failed_has_its_first_reason() -> None:
+    def skip(skipped: Skipped) -> int:
+        for code in (errno.ENOENT, errno.ENODEV, errno.ESRCH):
+            skipped.count(OSError(code, os.strerror(code)))
+        skipped.count(ParseError("first"))
+        skipped.count(ParseError("second"))
+        return 0
+
+    run = Run()
+    run("groups", skip, 0)
+    assert run.outcomes == [Outcome("groups", "partial", "first", run.outcomes[0].seconds, 5)]
+
+
+def test_a_missing_right_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/proc/1/numa_maps")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert explain(error) == "cannot read /proc/1/numa_maps: Permission denied; run as root"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert explain(error).endswith("; refused even to root (a container, or a security module)")
+
+
+# Reading files
+
+
+def test_a_file_up_to_the_limit_is_read_whole(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    for size in (0, 1, 16383, 16384, 16385, 3 << 20):
+        file.write_bytes(b"x" * size)
+        assert read_bytes(file, limit=3 << 20) == b"x" * size
+    with pytest.raises(OSError, match=r"file is larger than 4096 bytes"):
+        read_bytes(file, limit=4096)
+
+
+def test_bytes_that_are_no_utf8_become_the_replacement_character(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a\xffb\xc3\xa9")
+    assert read_text(tmp_path / "file") == "a\ufffdb\u00e9"

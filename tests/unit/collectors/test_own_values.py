@@ -1,0 +1,91 @@
+"""Rows about the Memory Manager's memory map and about the probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaudit.collectors.base import Skipped
+from numaudit.collectors.probe_accounts import ProbeAccounts
+from numaudit.exporters.catalogue import TICK_METRICS
+from numaudit.exporters.facts import Tick
+from numaudit.exporters.metric import Number
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.probes.first_touch import FirstTouchByNode
+from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.report.build import build
+from numaudit.report.probes import ProbeReport
+from reports import container, report, tick
+
+CapturedHost = Callable[[str], Host]
+
+
+def _values(name: str, of: Tick) -> dict[tuple[str, ...], Number]:
+    (row,) = [one for one in TICK_METRICS if one.name == name]
+    return dict(row.values(of))
+
+
+def test_the_memory_map_of_the_checkpoint_is_exported(captured: CapturedHost) -> None:
+    of = tick(build(Observer.of(captured("kubernetes-four-nodes")).look()))
+    sizes = _values("memory_manager_bytes", of)
+    assert sizes["0", "memory", "total"] == 1055182848
+    assert sizes["0", "memory", "free"] == 535089152
+    assert sizes["2", "hugepages-2Mi", "reserved"] == 33554432
+    assert _values("memory_manager_group", of) == {(node, node): 1 for node in "0123"}
+    assert _values("memory_manager_admissible_bytes", of) == {("1",): 785899520, ("2",): 0, ("3",): 0, ("4",): 0}
+    assert _values("memory_manager_stranded_bytes", of) == {(node,): 0 for node in "0123"}
+
+
+def test_without_a_checkpoint_there_is_no_memory_map() -> None:
+    of = tick(report(container()))
+    for name in ("bytes", "group", "admissible_bytes", "stranded_bytes"):
+        assert _values(f"memory_manager_{name}", of) == {}
+
+
+def test_the_room_is_worked_out_again_only_for_another_checkpoint(
+    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer = Observer.of(captured("kubernetes-four-nodes"))
+    first = observer.look().intent
+    monkeypatch.setattr("numaudit.kubelet.poller.room_of", None)
+    second = observer.look().intent
+    assert first is not None
+    assert second is not None
+    assert second.room is first.room
+
+
+def test_what_a_probe_lost_is_told_by_reason(tmp_path: Path) -> None:
+    session = Session.refused(Refusal(Reason.SWITCHED_OFF, "not asked for"))
+    session.last_reads["hint_faults"] = HintFaultsByNode(dropped=3, missed=2)
+    session.last_reads["first_touch"] = FirstTouchByNode(lost=7, without_address=1)
+    accounts = ProbeAccounts(Host(tmp_path), session).collect(Skipped())
+    assert accounts["hint_faults"].lost == {"map-full": 3, "busy": 2}
+    assert accounts["first_touch"].lost == {"ring-full": 7, "no-address": 1}
+    assert accounts["hint_faults"].runs is None
+
+
+@pytest.mark.parametrize(("setting", "is_counted"), [("1\n", True), ("0\n", False)])
+def test_runs_are_told_only_while_the_kernel_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, is_counted: bool
+) -> None:
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/bpf_stats_enabled").write_text(setting)
+    session = Session.refused(Refusal(Reason.SWITCHED_OFF, "not asked for"))
+    session.last_reads["hint_faults"] = HintFaultsByNode()
+    monkeypatch.setattr(Session, "read_runs", lambda _: {"hint_faults": (20, 0.5)})
+    account = ProbeAccounts(Host(tmp_path), session).collect(Skipped())["hint_faults"]
+    assert (account.runs, account.run_seconds) == ((20, 0.5) if is_counted else (None, None))
+
+
+def test_each_probe_has_its_rows() -> None:
+    probes = (ProbeReport("page_alloc", {"map-full": 3, "busy": 0}, 20, 0.5), ProbeReport("cpu_time", {}, None, None))
+    of = tick(replace(report(container()), probes=probes))
+    assert _values("lost_events_total", of) == {("page_alloc", "map-full"): 3, ("page_alloc", "busy"): 0}
+    assert _values("bpf_runs_total", of) == {("page_alloc",): 20}
+    assert _values("bpf_run_seconds_total", of) == {("page_alloc",): 0.5}

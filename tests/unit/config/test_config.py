@@ -1,0 +1,164 @@
+"""Settings: where they come from, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.config.settings import KEYS, Settings, load
+from numaudit.errors import InputError
+
+
+def _file(folder: Path, body: str) -> Path:
+    path = folder / "agent.yaml"
+    path.write_text(body)
+    return path
+
+
+def test_without_any_source_all_is_default() -> None:
+    loaded = load(None, {}, [])
+    assert loaded.settings == Settings()
+    assert set(loaded.origins.values()) == {"default"}
+
+
+def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Path) -> None:
+    path = _file(tmp_path, "interval: 10s\nlisten: ':1'\nweb:\n  timeout: 250ms\n")
+    loaded = load(path, {"NUMAUDIT_INTERVAL": "20s", "NUMAUDIT_LISTEN": "[::1]:2"}, [("--interval", "interval", "1m")])
+    assert loaded.settings.interval == 60
+    assert loaded.settings.listen == ("::1", 2)
+    assert loaded.settings.web.timeout == 0.25
+    assert loaded.origins["interval"] == "flag --interval"
+    assert loaded.origins["listen"] == "environment NUMAUDIT_LISTEN"
+    assert loaded.origins["web.timeout"] == f"{path}:4"
+    assert loaded.origins["otlp.interval"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("interval: fast\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not 'fast'"),
+        ("\nweb:\n  max_connections: 1\n", "agent.yaml:3: web.max_connections must be a whole number from 4 to 4096"),
+        ("web: 5\n", "agent.yaml:1: web must hold keys and values"),
+        ("- a\n", "agent.yaml:1: the file must hold keys and values"),
+        ("interval: 5s\ninterval: 6s\n", "agent.yaml:2: interval is there twice, first in line 1"),
+        ("interval: [\n", "agent.yaml:2: not YAML"),
+        ("interval: true\n", "interval must be a duration"),
+        ("listen: 9746\n", "listen must be HOST:PORT with a port up to 65535, not 9746"),
+        ("listen: '::1:80'\n", "listen must be HOST:PORT"),
+        ("listen: 'a:70000'\n", "listen must be HOST:PORT"),
+        ("metrics: {labels: [node]}\n", "metrics.labels must be a list of namespace, pod, container, not ['node']"),
+        ("metrics: {created: 2}\n", "metrics.created must be true or false"),
+        ("otlp: {headers: [a]}\n", "otlp.headers must be names and texts"),
+        ("otlp: {endpoint: collector:4318}\n", "otlp.endpoint must be an http:// or https:// URL"),
+        ("otlp: {endpoint: 'ftp://collector'}\n", "otlp.endpoint must be an http:// or https:// URL"),
+        ("otlp: {endpoint: 'http://'}\n", "otlp.endpoint must be an http:// or https:// URL"),
+        ("otlp: {endpoint: 'http://[::1'}\n", "otlp.endpoint must be an http:// or https:// URL"),
+        ("otlp: {endpoint: 'http://a:99999'}\n", "otlp.endpoint must be an http:// or https:// URL"),
+        ("log: {level: loud}\n", "log.level must be one of debug, info, warning, error"),
+        ("interval: !!python/object:os.system x\n", "not YAML"),
+        ("interval: &a [*a]\n", "agent.yaml:1: *a: write the value out"),
+        ("interval: 2001-13-45\n", "agent.yaml: not YAML: month must be in 1..12"),
+    ],
+)
+def test_a_wrong_value_is_named_with_file_line_and_path(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        load(_file(tmp_path, body), {}, [])
+    assert message in str(raised.value)
+
+
+def test_a_wrong_variable_or_flag_is_named() -> None:
+    with pytest.raises(InputError, match=r"environment NUMAUDIT_LOG_FORMAT: log.format must be one of text, json"):
+        load(None, {"NUMAUDIT_LOG_FORMAT": "xml"}, [])
+    with pytest.raises(InputError, match=r"--set: there is no setting web.time_out; did you mean web.timeout\?"):
+        load(None, {}, [("--set", "web.time_out", "1s")])
+
+
+@pytest.mark.parametrize(
+    ("body", "warning"),
+    [
+        ("intervall: 5s\n", "agent.yaml:1: there is no setting intervall; did you mean interval?; it is ignored"),
+        ("web:\n  timeot: 5s\n", "agent.yaml:2: there is no setting web.timeot; did you mean web.timeout?"),
+        ("max_series: 5\n", "there is no setting max_series; did you mean metrics.max_series?"),
+        ("qqqq:\n  x: 1\n", "agent.yaml:1: there is no setting qqqq; it is ignored"),
+    ],
+)
+def test_an_unknown_key_is_a_warning_with_a_suggestion(tmp_path: Path, body: str, warning: str) -> None:
+    loaded = load(_file(tmp_path, body), {}, [])
+    assert loaded.settings == Settings()
+    (found,) = loaded.warnings
+    assert warning in found
+
+
+@pytest.mark.parametrize("body", ["", "# nothing\n", "interval:\nweb:\n"])
+def test_an_empty_file_section_or_value_changes_nothing(tmp_path: Path, body: str) -> None:
+    loaded = load(_file(tmp_path, body), {}, [])
+    assert loaded.settings == Settings()
+    assert loaded.warnings == ()
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read the settings .*none.yaml: No such file"):
+        load(tmp_path / "none.yaml", {}, [])
+
+
+def test_every_setting_can_be_given_as_text_as_it_is_shown() -> None:
+    for key in KEYS.values():
+        shown = key.kind.show(key.default)
+        loaded = load(None, {key.variable: shown}, [])
+        assert loaded.values[key.path] == key.default, key.path
+
+
+def test_a_mapping_is_read_from_one_line_and_from_yaml(tmp_path: Path) -> None:
+    path = _file(tmp_path, "otlp:\n  headers: {Authorization: Bearer x, n: 5}\n")
+    assert load(path, {}, []).settings.otlp.headers == (("Authorization", "Bearer x"), ("n", "5"))
+    variables = {"NUMAUDIT_OTLP_HEADERS": "Authorization=Bearer x=, n=5"}
+    assert load(None, variables, []).settings.otlp.headers == (("Authorization", "Bearer x="), ("n", "5"))
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=80))
+def test_any_text_is_settings_or_an_input_error(tmp_path_factory: pytest.TempPathFactory, body: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(body, encoding="utf-8")
+    try:
+        load(path, {}, [])
+    except InputError as error:
+        assert str(path) in str(error)
+
+
+@given(st.sampled_from(sorted(KEYS)), st.text(max_size=20))
+def test_any_text_for_a_setting_is_a_value_or_an_input_error(path: str, given_text: str) -> None:
+    try:
+        value = load(None, {}, [("--set", path, given_text)]).values[path]
+    except InputError as error:
+        assert path in str(error)
+    else:
+        kind = KEYS[path].kind
+        assert kind.parse(kind.show(value)) == value
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(sorted(KEYS)), _values)
+def test_any_value_for_a_setting_is_taken_or_refused(path: str, value: object) -> None:
+    with contextlib.suppress(ValueError):
+        KEYS[path].kind.show(KEYS[path].kind.parse(value))
+
+
+@pytest.mark.parametrize(("text", "value"), [("2", 2.0), ("0.5%", 0.5), ("100", 100.0)])
+def test_the_overhead_is_a_percentage(text: str, value: float) -> None:
+    assert KEYS["overhead.max_cpu_percent"].kind.parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "101", "-1", "much", "nan", True])
+def test_any_other_overhead_is_wrong(text: object) -> None:
+    with pytest.raises(ValueError):
+        KEYS["overhead.max_cpu_percent"].kind.parse(text)

@@ -1,0 +1,144 @@
+"""The parts of the daemon that need no host: the beat, logs, notifications, rejections."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up
+from numaudit.daemon.notify import Notifier
+from numaudit.daemon.ticks import Beat
+from numaudit.exporters.rejections import PAIRS, Rejections
+from numaudit.memorymanager.outcome import Outcome
+from numaudit.report.values import HintOutcomeReport
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Setting up the agent's logs changes the whole process."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    complaining = logging.raiseExceptions
+    yield
+    logging.raiseExceptions = complaining
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate, logger.level = handlers, propagate, level
+
+
+def test_ticks_are_due_on_the_beat_however_long_each_takes() -> None:
+    beat = Beat(interval=10, begun=100)
+    assert [beat.next_due(now) for now in (100.5, 119.9, 121)] == [110, 120, 130]
+    assert beat.missed == 0
+
+
+def test_a_tick_that_takes_longer_than_the_interval_is_followed_at_once_and_the_missed_ones_are_counted() -> None:
+    beat = Beat(interval=10, begun=100)
+    assert beat.next_due(135) == 130
+    assert beat.missed == 2
+    assert beat.next_due(136) == 140
+
+
+@given(st.lists(st.floats(0.001, 100), min_size=1, max_size=50))
+def test_any_ticks_stay_on_the_beat_and_every_beat_is_a_tick_or_missed(durations: list[float]) -> None:
+    beat, now = Beat(10, 0.0), 0.0
+    for number, duration in enumerate(durations, 1):
+        due = beat.next_due(now + duration)
+        assert due % 10 == 0
+        assert due == (number + beat.missed) * 10
+        now = max(due, now + duration)
+
+
+def test_the_same_message_is_written_a_few_times_and_the_rest_is_counted() -> None:
+    clock = [0.0]
+    limit = RateLimit(lambda: clock[0])
+
+    def write(message: str, value: int) -> str | None:
+        record = logging.LogRecord("numaudit", logging.INFO, "", 0, message, (value,), None)
+        return record.getMessage() if limit.filter(record) else None
+
+    written = [write("push %d failed", number) for number in range(20)]
+    assert written[:SAME_MESSAGE] == [f"push {number} failed" for number in range(SAME_MESSAGE)]
+    assert set(written[SAME_MESSAGE:]) == {None}
+    assert limit.suppressed == 20 - SAME_MESSAGE
+    assert write("another %d", 1) == "another 1"
+    clock[0] = 61
+    assert write("push %d failed", 20) == f"push 20 failed ({20 - SAME_MESSAGE} like this were left out)"
+
+
+def test_a_log_line_can_be_a_json_object() -> None:
+    stream = io.StringIO()
+    set_up("info", "json", stream)
+    logging.getLogger("numaudit.test").warning("a\n%s", "b")
+    logging.getLogger("numaudit.test").debug("not this")
+    logging.getLogger("opentelemetry.x").info("nor this")
+    (line,) = stream.getvalue().splitlines()
+    found = json.loads(line)
+    assert (found["level"], found["logger"], found["message"]) == ("warning", "numaudit.test", "a\nb")
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_the_agent(capfd: pytest.CaptureFixture[str]) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        set_up("info", "text", full)
+        logging.getLogger("numaudit.test").warning("lost")
+        with pytest.raises(OSError, match="No space"):
+            full.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_only_a_change_is_news() -> None:
+    changes = Changes()
+    states = ["ok", "ok", "failed", "failed", "ok"]
+    assert [changes.is_news("residency", state, usual="ok") for state in states] == [False, False, True, False, True]
+
+
+def test_systemd_is_told_when_the_agent_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        notifier = Notifier.of({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())})
+        assert notifier.watchdog == 3
+        notifier.ready("looking")
+        notifier.alive()
+        notifier.stopping()
+        assert [systemd.recv(100) for _ in range(3)] == [b"READY=1\nSTATUS=looking", b"WATCHDOG=1", b"STOPPING=1"]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}],
+)
+def test_without_a_watchdog_of_ours_there_is_no_sign_of_life(environment: dict[str, str]) -> None:
+    assert Notifier.of(environment).watchdog is None
+
+
+def test_a_systemd_that_has_gone_is_no_error(tmp_path: Path) -> None:
+    Notifier(str(tmp_path / "none"), 1.0).alive()
+
+
+def _rejected(uid: str, reason: str = "TopologyAffinityError", outcome: str = "rejected-affinity") -> HintOutcomeReport:
+    return HintOutcomeReport("prod", f"pod-{uid}", uid, None, Outcome(outcome), "status", None, reason, None)
+
+
+def test_a_refused_pod_is_counted_once_however_long_it_is_listed() -> None:
+    rejections = Rejections()
+    assert set(rejections.update([]).values()) == {0}
+    rejections.update([_rejected("a")])
+    counts = rejections.update([_rejected("a"), _rejected("b")])
+    assert counts["TopologyAffinityError", "rejected-affinity"] == 2
+    assert set(PAIRS) <= set(counts)
+
+
+def test_reasons_beyond_number_are_counted_under_one_name() -> None:
+    rejections = Rejections()
+    counts = rejections.update([_rejected(str(n), f"Reason{n}", "rejected-other") for n in range(200)])
+    assert len(counts) <= 51
+    assert sum(counts.values()) == 200

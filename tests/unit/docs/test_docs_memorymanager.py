@@ -1,0 +1,96 @@
+"""The example in docs/memorymanager.md runs and prints what the page says; its tables list the stable functions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import pytest
+
+from numaudit.memorymanager import api
+
+PAGE = (Path(__file__).parents[3] / "docs" / "memorymanager.md").read_text(encoding="utf-8")
+CALLS = PAGE[PAGE.index("## What to call") : PAGE.index("## Types")]
+TYPES = PAGE[PAGE.index("## Types") : PAGE.index("## Outcomes")]
+
+
+def stable_functions() -> Iterator[tuple[str, FunctionType]]:
+    """Name as a caller writes it, function: those of the page's three modules."""
+    for name in api.__all__:
+        value = getattr(api, name)
+        if is_function(value):
+            yield name, inspect.unwrap(value)
+        elif isinstance(value, ModuleType):
+            for inner, function in vars(value).items():
+                if isinstance(function, FunctionType) and function.__module__ == value.__name__ and inner[0] != "_":
+                    yield f"{name}.{inner}", function
+
+
+def is_function(value: object) -> bool:
+    """Also one whose answers are remembered."""
+    return callable(value) and isinstance(inspect.unwrap(value), FunctionType)
+
+
+def row(name: str, function: FunctionType) -> str:
+    """The line of a function: its signature and the first line of its docstring."""
+    meaning = (inspect.getdoc(function) or "").partition("\n")[0]
+    text = f"{name}({_parameters(function)}) -> {inspect.signature(function).return_annotation}".replace("|", "\\|")
+    return f"| `{text}` | {meaning} |"
+
+
+def _parameters(function: FunctionType) -> str:
+    parts: list[str] = []
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        is_plain = one.default is None or isinstance(one.default, bool | str | int)
+        default = "" if one.default is one.empty else f" = {one.default!r}" if is_plain else " = ..."
+        parts.append(f"{one.name}: {one.annotation}{default}")
+    return ", ".join(parts)
+
+
+def _is_no_type(value: object) -> bool:
+    return is_function(value) or isinstance(value, ModuleType)
+
+
+FUNCTIONS = dict(stable_functions())
+
+
+def test_the_example_prints_what_the_page_says() -> None:
+    code, plain = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    output, plain_output = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    for one, prints in ((code, output), (plain, plain_output)):
+        done = subprocess.run([sys.executable, "-c", one], capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        assert done.stdout == prints
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_stable_function_is_listed_with_its_signature_and_meaning(name: str) -> None:
+    assert row(name, FUNCTIONS[name]) in CALLS.splitlines()
+
+
+def test_nothing_else_is_listed() -> None:
+    listed = re.findall(r"^\| `([\w.]+)\(", CALLS, re.MULTILINE)
+    assert sorted(listed) == sorted(FUNCTIONS)
+    assert len(listed) > 70
+
+
+def test_every_type_is_listed_once() -> None:
+    types = {name for name in api.__all__ if not _is_no_type(getattr(api, name))}
+    assert sorted(re.findall(r"^\| `(\w+)` \|", TYPES, re.MULTILINE)) == sorted(types)
+
+
+def test_every_outcome_is_explained() -> None:
+    table = PAGE[PAGE.index("## Outcomes") : PAGE.index("## Versions")]
+    assert set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", table)) == set(api.Outcome)
+
+
+def test_nothing_is_named_twice_or_missing() -> None:
+    assert sorted(api.__all__) == sorted(set(api.__all__))
+    assert all(hasattr(api, name) for name in api.__all__)

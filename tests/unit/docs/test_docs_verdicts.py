@@ -1,0 +1,46 @@
+"""docs/verdicts.md explains every conclusion, with the severities, remedies and limits that the program has."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+from numaudit.evaluation.alignment import VERDICTS
+from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.findings import MEANINGS
+from numaudit.evaluation.thresholds import DEFAULT
+from numaudit.memorymanager.outcome import Outcome
+
+PAGE = (Path(__file__).parents[3] / "docs/verdicts.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """The first table below a heading: first cell (without its quotes) -> the other cells."""
+    below = PAGE.partition(f"\n{heading}\n")[2].partition("\n#")[0]
+    lines = [line for line in below.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+    return {first.strip("`"): rest for first, *rest in cells}
+
+
+def test_every_verdict_is_explained() -> None:
+    assert set(rows("## Verdicts")) == set(VERDICTS)
+    assert all(len(cells) == 3 and all(cells) for cells in rows("## Verdicts").values())
+
+
+def test_every_cause_is_explained() -> None:
+    assert set(rows("## Causes")) == set(get_args(Cause))
+
+
+def test_every_finding_is_explained_with_its_severity_and_remedy() -> None:
+    shown = {name: (cells[0], cells[-1]) for name, cells in rows("## Findings").items()}
+    assert shown == {name: (meaning.severity, meaning.remedy) for name, meaning in MEANINGS.items()}
+
+
+def test_every_hint_outcome_is_explained_in_its_order_of_precedence() -> None:
+    assert list(rows("## Hint outcomes")) == [one.value for one in Outcome]
+
+
+def test_every_limit_is_shown_with_its_default() -> None:
+    shown = {name: float(cells[0]) for name, cells in rows("### Limits").items()}
+    assert shown == {one.name: float(getattr(DEFAULT, one.name)) for one in fields(DEFAULT)}

@@ -1,0 +1,160 @@
+"""The text formats, held against prometheus-client's own renderer and parsers."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.registry import Collector
+
+from numaudit.exporters.catalogue import labels_of
+from numaudit.exporters.exposition import Exposition, evaluate_live
+from numaudit.exporters.prometheus import Form, Format, Pages, Rendered, end_of, negotiate, render
+from reports import LIVE, STARTED, container, exposition, report
+
+TWO = report(container(1), container(2, pod=None))
+
+
+class Oracle(Collector):
+    """The same numbers through prometheus-client's own classes."""
+
+    def __init__(self, of: Exposition) -> None:
+        self.of = of
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self.of.families:
+            row = family.metric
+            names = labels_of(row)
+            make = CounterMetricFamily if row.is_counter else GaugeMetricFamily
+            metric = make(row.family, row.help, labels=names, unit=row.unit)
+            for key, labels, value in family.points:
+                if isinstance(metric, CounterMetricFamily):
+                    metric.add_metric((*(key or ()), *labels), value, created=self.of.created_at(row, key))
+                else:
+                    metric.add_metric((*(key or ()), *labels), value)
+            yield metric
+
+
+def _parsed(text: str, format_: Format) -> list[tuple[str, str, str, str, list[object]]]:
+    families = parse_openmetrics(text) if format_ == "openmetrics" else parse_text(text)
+    return [
+        (one.name, one.type, one.unit, one.documentation, [(s.name, s.labels, s.value) for s in one.samples])
+        for one in families
+    ]
+
+
+@pytest.mark.parametrize("of", [exposition(TWO), evaluate_live(LIVE, STARTED)], ids=["tick", "live"])
+def test_both_formats_say_what_the_client_library_would(of: Exposition) -> None:
+    registry = CollectorRegistry()
+    registry.register(Oracle(of))
+    ours = render(of, "openmetrics").decode() + "# EOF\n"
+    assert _parsed(ours, "openmetrics") == _parsed(generate_openmetrics(registry).decode(), "openmetrics")
+    # In the older format the library adds `_created` as gauges of their own, which doubles every counter.
+    text = generate_latest(registry).decode()
+    theirs = [one for one in _parsed(text, "text") if not one[0].endswith("_created")]
+    assert _parsed(render(of, "text").decode(), "text") == theirs
+
+
+def test_label_values_come_back_as_they_were() -> None:
+    (family,) = [
+        one
+        for one in parse_text(render(exposition(TWO), "text").decode())
+        if one.name == "numaudit_feature_problem_info"
+    ]
+    assert family.samples[0].labels == {"feature": "pmu", "reason": 'no "PMU"\nhere\\'}
+
+
+def test_a_percent_sign_in_a_label_is_a_percent_sign() -> None:
+    odd = exposition(report(container(1, pod="100%s", name="50%")))
+    for _ in range(2):
+        assert b'pod="100%s",container="50%"' in render(odd, "text", before={})
+
+
+def test_created_series_can_be_switched_off() -> None:
+    assert b"_created" in render(exposition(TWO), "openmetrics")
+    assert b"_created" not in render(exposition(TWO), "openmetrics", created=False)
+
+
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "encoding", "form", "content_type"),
+    [
+        (PROMETHEUS_3, "gzip", Form("openmetrics", True), "application/openmetrics-text; version=1.0.0"),
+        ("", "", Form("text", False), "text/plain; version=0.0.4"),
+        ("*/*", "gzip;q=0, identity", Form("text", False), "text/plain; version=0.0.4"),
+        ("text/html", "deflate, *;q=0.5", Form("text", True), "text/plain; version=0.0.4"),
+    ],
+)
+def test_the_scraper_gets_the_form_it_asks_for(accept: str, encoding: str, form: Form, content_type: str) -> None:
+    found, found_type = negotiate(accept, encoding)
+    assert found == form
+    assert found_type.startswith(content_type)
+
+
+@pytest.mark.parametrize("format_", ["text", "openmetrics"])
+def test_a_packed_answer_is_one_gzip_stream_with_the_same_bytes(format_: Format) -> None:
+    pages = Pages(lambda: evaluate_live(LIVE, STARTED))
+    pages.publish(exposition(TWO))
+    packed = pages.get(Form(format_, True))
+    plain = pages.get(Form(format_, False))
+    assert packed is not None
+    assert gzip.decompress(packed) == plain
+    assert plain is not None
+    assert plain.endswith(end_of(format_))
+
+
+def test_what_changes_between_ticks_is_fresh_in_every_answer_while_the_tick_is_rendered_once() -> None:
+    ages = iter([1.5, 7.25])
+    rendered: list[object] = []
+
+    def live() -> Exposition:
+        rendered.append(pages._rendered[Form("text", False)])
+        return evaluate_live(replace(LIVE, snapshot_age=next(ages)), STARTED)
+
+    pages = Pages(live)
+    pages.publish(exposition(TWO))
+    assert b"numaudit_snapshot_age_seconds 1.5\n" in (pages.get(Form("text", False)) or b"")
+    assert b"numaudit_snapshot_age_seconds 7.25\n" in (pages.get(Form("text", False)) or b"")
+    assert rendered[0] is rendered[1]
+
+
+def test_a_family_that_is_as_before_keeps_its_text_and_a_changed_one_does_not() -> None:
+    before: Rendered = {}
+    first = render(exposition(TWO), "text", before=before)
+    kept = dict(before)
+    assert render(exposition(TWO), "text", before=before) == first
+    more = exposition(report(container(1), container(2, pod=None), anon={0: 1, 1: 2}))
+    assert render(more, "text", before=before) == render(more, "text")
+    assert before["container_info"][1] is kept["container_info"][1]
+    assert before["container_judged_bytes"][1] != kept["container_judged_bytes"][1]
+
+
+def test_before_the_first_tick_there_is_no_page() -> None:
+    pages = Pages(Exposition)
+    assert pages.get(Form("text", False)) is None
+    assert pages.scrapes == 0
+
+
+def test_a_form_that_nobody_asked_for_lately_is_not_rendered_ahead() -> None:
+    clock = [0.0]
+    pages = Pages(Exposition, now=lambda: clock[0])
+    pages.publish(exposition(TWO))
+    assert not pages._rendered
+    pages.get(Form("text", True))
+    pages.publish(exposition(TWO))
+    assert set(pages._rendered) == {Form("text", True)}
+    clock[0] = 301
+    pages.publish(exposition(TWO))
+    assert not pages._rendered

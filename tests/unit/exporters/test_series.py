@@ -1,0 +1,167 @@
+"""One series per container name, whatever restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from numaudit.exporters.metric import Metric
+from numaudit.exporters.series import ENDED_FOR_TICKS, Ledger, Series, key_of
+from numaudit.report.values import ContainerReport
+from numaudit.snapshot import Container
+from reports import container, report
+
+KEY = ("prod", "db-0", "db")
+
+
+class Source:
+    """A counter source: what each cgroup has counted, by its id."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, dict[str, int]] = {}
+
+    def row(self) -> Metric[ContainerReport]:
+        return Metric(
+            "container_test_total", "", "A test's counter.", ("event",),
+            lambda one: [((event,), count) for event, count in self.counts.get(one.id, {}).items()],
+            since="container",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def ledger(source: Source) -> Ledger:
+    return Ledger((source.row(),))
+
+
+def _update(
+    ledger: Ledger, *containers: Container, scrapes: int = 0, pushes: int = 0, at: float = 100.0
+) -> list[Series]:
+    return ledger.update(report(*containers).containers, at, (scrapes, pushes))
+
+
+def _total(series: list[Series], event: str = "fault") -> float:
+    (one,) = series
+    totals: Mapping[tuple[str, ...], float] = one.totals["container_test_total"]
+    return totals[event,]
+
+
+def test_a_plain_cgroup_goes_by_its_path() -> None:
+    (one,) = report(container(9, pod=None)).containers
+    assert key_of(one) == ("", "", "/system.slice/unit-9.service")
+
+
+def test_a_container_whose_name_is_not_known_goes_by_its_path() -> None:
+    (one,) = report(container(9, name=None)).containers
+    assert key_of(one) == ("", "", "/kubepods.slice/db-0/None-9.scope")
+
+
+def test_a_counter_is_carried_on_over_a_restart(ledger: Ledger, source: Source) -> None:
+    source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
+    assert _total(_update(ledger, container(1))) == 10
+    restarted = _update(ledger, container(2))
+    assert _total(restarted) == 13
+    assert restarted[0].report.id == 2
+    assert restarted[0].created == 100.0
+
+
+def test_a_counter_is_carried_on_when_nobody_saw_the_old_one_end(ledger: Ledger, source: Source) -> None:
+    source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
+    _update(ledger, container(1))
+    assert _total(_update(ledger, container(1), container(2))) == 13
+    source.counts[2]["fault"] = 5
+    assert _total(_update(ledger, container(2))) == 15
+
+
+def test_what_a_container_counted_last_is_in_its_series_and_in_its_successors(ledger: Ledger, source: Source) -> None:
+    source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
+    _update(ledger, container(1))
+    source.counts[1] = {"fault": 14, "scan": 1}
+    last = report(container(1)).containers
+    ended = ledger.update((), 110.0, (0, 0), last)
+    assert (ended[0].ended, _total(ended), _total(ended, "scan")) == (True, 14, 1)
+    assert _total(_update(ledger, container(2))) == 17
+
+
+def test_the_newest_of_two_instances_is_shown(ledger: Ledger) -> None:
+    _update(ledger, container(9))
+    (both,) = _update(ledger, container(9), container(4))
+    assert both.report.id == 4
+
+
+def test_a_counter_never_falls_when_its_source_begins_anew(ledger: Ledger, source: Source) -> None:
+    source.counts = {1: {"fault": 10, "scan": 1}}
+    _update(ledger, container(1))
+    source.counts = {1: {"fault": 2}}
+    series = _update(ledger, container(1))
+    assert _total(series) == 12
+    assert _total(series, "scan") == 1
+    source.counts = {1: {"fault": 4}}
+    assert _total(_update(ledger, container(1))) == 14
+
+
+def test_an_ended_container_stays_until_two_scrapes_saw_it(ledger: Ledger) -> None:
+    _update(ledger, container(1), scrapes=5)
+    assert [(one.key, one.ended) for one in _update(ledger, scrapes=5)] == [(KEY, True)]
+    assert len(_update(ledger, scrapes=6)) == 1
+    assert _update(ledger, scrapes=7) == []
+
+
+def test_an_ended_container_stays_until_every_output_in_use_had_it_twice(ledger: Ledger) -> None:
+    _update(ledger, container(1), scrapes=1, pushes=1)
+    _update(ledger, scrapes=1, pushes=1)
+    assert len(_update(ledger, scrapes=9, pushes=2)) == 1
+    assert _update(ledger, scrapes=9, pushes=3) == []
+
+
+def test_an_ended_container_is_forgotten_when_nobody_scrapes(ledger: Ledger) -> None:
+    _update(ledger, container(1))
+    for _ in range(ENDED_FOR_TICKS):
+        assert len(_update(ledger)) == 1
+    assert _update(ledger) == []
+
+
+def test_a_successor_takes_over_the_series_of_an_ended_container(ledger: Ledger, source: Source) -> None:
+    source.counts = {1: {"fault": 10}, 2: {"fault": 1}}
+    _update(ledger, container(1))
+    _update(ledger)
+    (one,) = _update(ledger, container(2))
+    assert (one.key, one.ended, one.report.id) == (KEY, False, 2)
+    assert _total([one]) == 11
+
+
+def test_a_container_that_got_its_name_late_leaves_no_second_series(ledger: Ledger) -> None:
+    nameless = Container(container(1).id, container(1).path, "container", pod_uid="uid-of-db-0")
+    assert _update(ledger, nameless)[0].key == ("", "", container(1).path)
+    assert [(one.key, one.ended) for one in _update(ledger, container(1))] == [(KEY, False)]
+
+
+def test_no_more_ended_containers_are_kept_than_allowed_and_the_rest_is_counted(source: Source) -> None:
+    ledger = Ledger((source.row(),), most_ended=2)
+    for number in range(5):
+        _update(ledger, container(number, pod=f"db-{number}"))
+    kept = _update(ledger)
+    assert [one.key[1] for one in kept] == ["db-3", "db-4"]
+    assert ledger.forgotten == 3
+
+
+def test_those_that_every_output_has_had_give_way_first_and_are_no_loss(source: Source) -> None:
+    ledger = Ledger((source.row(),), most_ended=1)
+    _update(ledger, container(1, pod="db-1"), container(2, pod="db-2"), scrapes=1, pushes=1)
+    _update(ledger, container(2, pod="db-2"), scrapes=1, pushes=1)
+    assert [one.key[1] for one in _update(ledger, scrapes=2, pushes=2)] == ["db-2"]
+    assert ledger.forgotten == 0
+    assert [one.key[1] for one in _update(ledger, container(3, pod="db-3"), scrapes=3, pushes=2)] == ["db-3", "db-2"]
+    assert [one.key[1] for one in _update(ledger, scrapes=3, pushes=2)] == ["db-3"]
+    assert ledger.forgotten == 1
+
+
+def test_nothing_is_remembered_of_containers_that_were_scraped_after_their_end(ledger: Ledger) -> None:
+    for number in range(300):
+        series = _update(ledger, container(number, pod=f"job-{number}"), scrapes=number)
+        assert len(series) <= 3

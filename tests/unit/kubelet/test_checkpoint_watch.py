@@ -1,0 +1,138 @@
+"""The kubelet's checkpoints, watched over changes and faults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kubelet_steps import Step
+from numaudit.kubelet import state_files
+from numaudit.kubelet.checkpoints import WatchedCheckpoint
+from numaudit.memorymanager.checkpoint.file import MEMORY
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+
+ONE = Step("standalone-restricted/1-cross").read("memory_manager_state")
+TWO = Step("standalone-restricted/2-more").read("memory_manager_state")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory_manager_state"
+
+
+def watched(path: Path) -> WatchedCheckpoint:
+    return WatchedCheckpoint(MEMORY, path, "/var/lib/kubelet/memory_manager_state")
+
+
+def replace(path: Path, data: bytes, at: float = 100.0) -> None:
+    """As the kubelet does: a temporary file with a dot, renamed over the old one."""
+    temporary = path.with_name(f".{path.name}.123")
+    temporary.write_bytes(data)
+    os.utime(temporary, (at, at))
+    temporary.rename(path)
+
+
+def pods(file: WatchedCheckpoint) -> int:
+    assert isinstance(file.good, MemoryCheckpoint)
+    return len(file.good.state.entries)
+
+
+def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = 0
+    real = state_files.read
+
+    def counted(file: Path) -> bytes | None:
+        nonlocal reads
+        reads += 1
+        return real(file)
+
+    monkeypatch.setattr(state_files, "read", counted)
+    file = watched(path)
+    replace(path, ONE)
+    for now in (1.0, 2.0, 3.0):
+        file.look(now)
+    assert reads == 1
+    assert file.is_current
+    assert pods(file) == 1
+    assert (file.health.form, file.health.policy, file.health.written_at) == ("V1", "Static", 100.0)
+    assert file.health.last_good_at == 3.0
+    # The same size and time, another file.
+    replace(path, ONE)
+    file.look(4.0)
+    assert reads == 2
+    replace(path, TWO)
+    file.look(5.0)
+    assert (reads, pods(file)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem", "words"),
+    [
+        (b"", "not understood", "not JSON"),
+        (ONE[: len(ONE) // 2], "not understood", "not JSON"),
+        (ONE.replace(b'"size":', b'"sice":'), "checksum", "keys unknown here"),
+        (ONE.replace(b"773353472", b"773353473"), "checksum", "the checksum is"),
+        (b"\x00" * 4096, "not understood", "not JSON"),
+        (b'{"policyName":5}', "not understood", "policyName"),
+    ],
+)
+def test_a_bad_file_leaves_the_last_good_one_in_use(path: Path, data: bytes, problem: str, words: str) -> None:
+    file = watched(path)
+    replace(path, data)
+    file.look(1.0)
+    assert file.good is None
+    assert (file.health.problem, file.health.last_good_at) == (problem, None)
+    assert words in (file.health.detail or "")
+    replace(path, ONE)
+    file.look(2.0)
+    assert file.is_current
+    replace(path, data, at=200.0)
+    file.look(3.0)
+    assert not file.is_current
+    assert pods(file) == 1
+    assert (file.health.problem, file.health.last_good_at, file.health.written_at) == (problem, 2.0, 200.0)
+
+
+def test_a_missing_file_is_named_and_read_when_it_comes(path: Path) -> None:
+    file = watched(path)
+    path.with_name(".memory_manager_state.1").write_bytes(ONE)
+    file.look(1.0)
+    assert (file.health.problem, file.health.detail) == ("absent", "no file /var/lib/kubelet/memory_manager_state")
+    replace(path, ONE)
+    file.look(2.0)
+    assert file.is_current
+    path.unlink()
+    file.look(3.0)
+    assert (file.health.problem, pods(file)) == ("absent", 1)
+
+
+def test_a_file_that_may_not_be_read_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = watched(path)
+    replace(path, ONE)
+    real = os.open
+
+    def refuse(name: str | Path, *arguments: int, **_: object) -> int:
+        if Path(name) == path:
+            raise PermissionError(13, "Permission denied", str(name))
+        return real(name, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        file.look(1.0)
+    assert file.health.problem == "unreadable"
+    assert "run as root" in (file.health.detail or "")
+    file.look(2.0)
+    assert file.is_current
+
+
+def test_a_file_from_the_future_is_read_and_keeps_its_time(path: Path) -> None:
+    file = watched(path)
+    replace(path, ONE, at=4e9)
+    file.look(1000.0)
+    assert file.is_current
+    assert (file.health.written_at, file.health.last_good_at) == (4e9, 1000.0)
+    # The clock was set back.
+    file.look(500.0)
+    assert file.health.last_good_at == 500.0

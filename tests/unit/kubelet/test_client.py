@@ -1,0 +1,230 @@
+"""Asking the kubelet over HTTP: a server that replays recorded answers, and one that misbehaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from kubelet_http import replies, serving
+from kubelet_steps import Step
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kubelet.client import Access, Endpoint, Live, Recorded, find_endpoint
+from numaudit.kubelet.podresources import Client
+
+PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
+ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def live(endpoint: Endpoint, **limits: float) -> Live:
+    one = Live(Host(), Client(Path("/nowhere")), endpoint=endpoint)
+    one.deadline = limits.get("deadline", one.deadline)
+    one.largest = int(limits.get("largest", one.largest))
+    return one
+
+
+def test_pods_are_read_from_the_read_only_port() -> None:
+    asked: list[str] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        assert request.headers["Authorization"] is None
+        replies(PODS)(request)
+
+    with serving(answer) as url:
+        kubelet = live(Endpoint(url))
+        assert kubelet.pods() == PODS
+        assert kubelet.configz() == PODS
+        assert kubelet.metrics() == PODS
+        kubelet.close()
+    assert asked == ["/pods", "/configz", "/metrics"]
+
+
+def test_a_proxy_for_the_rest_of_the_world_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with serving(replies(PODS)) as url:
+        kubelet = live(Endpoint(url))
+        assert kubelet.pods() == PODS
+        kubelet.close()
+
+
+def test_the_token_is_read_anew_for_every_request(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        seen.append(request.headers["Authorization"])
+        replies(b"")(request)
+
+    token = tmp_path / "token"
+    with serving(answer) as url:
+        kubelet = live(Endpoint(url, token))
+        for text in ("one\n", "two\n"):
+            token.write_text(text)
+            kubelet.pods()
+        kubelet.close()
+    assert seen == ["Bearer one", "Bearer two"]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, "does not accept the token"),
+        (403, "may not get nodes/pods"),
+        (404, "status 404"),
+        (503, "status 503"),
+        (302, "status 302"),
+    ],
+)
+def test_a_refusal_says_what_is_missing(status: int, words: str) -> None:
+    with serving(replies(b"", status)) as url:
+        kubelet = live(Endpoint(url))
+        with pytest.raises(Unavailable, match=words):
+            kubelet.pods()
+        kubelet.close()
+
+
+def test_a_kubelet_that_is_gone_is_unavailable_and_is_found_again() -> None:
+    with serving(replies(PODS)) as url:
+        kubelet = live(Endpoint(url))
+        kubelet.pods()
+    port = int(url.rpartition(":")[2])
+    with pytest.raises(Unavailable, match=url):
+        kubelet.pods()
+    with serving(replies(b"back"), port):
+        assert kubelet.pods() == b"back"
+    kubelet.close()
+
+
+def test_a_silent_kubelet_costs_no_more_than_the_deadline() -> None:
+    done = threading.Event()
+    with serving(lambda _: (done.wait(10) and None) or None) as url:
+        kubelet = live(Endpoint(url), deadline=0.3)
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match=r"no answer within 0\.3 s"):
+            kubelet.pods()
+        assert time.monotonic() - start < 2
+        done.set()
+        kubelet.close()
+
+
+def test_an_answer_that_drips_in_is_given_up_after_the_deadline() -> None:
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        try:
+            for _ in range(100):
+                request.wfile.write(b"x")
+                request.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            request.close_connection = True
+
+    with serving(drip) as url:
+        kubelet = live(Endpoint(url), deadline=0.4)
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match=r"not complete after 0\.4 s"):
+            kubelet.pods()
+        assert time.monotonic() - start < 2
+        kubelet.close()
+
+
+def test_an_endless_answer_is_given_up_at_the_limit() -> None:
+    with serving(replies(b"x" * 100_000)) as url:
+        kubelet = live(Endpoint(url), largest=50_000)
+        with pytest.raises(Unavailable, match="larger than 50000 bytes"):
+            kubelet.pods()
+        kubelet.close()
+
+
+def test_an_answer_that_breaks_off_is_unavailable() -> None:
+    def cut(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        request.wfile.write(b"half")
+        request.close_connection = True
+
+    with serving(cut) as url:
+        kubelet = live(Endpoint(url))
+        with pytest.raises(Unavailable, match="/pods"):
+            kubelet.pods()
+        kubelet.close()
+
+
+def test_garbage_instead_of_http_is_unavailable() -> None:
+    def garbage(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"\x00\x01\x02 no http at all\r\n\r\n")
+        request.close_connection = True
+
+    with serving(garbage) as url:
+        kubelet = live(Endpoint(url))
+        with pytest.raises(Unavailable):
+            kubelet.pods()
+        kubelet.close()
+
+
+def test_a_token_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    kubelet = live(Endpoint("http://127.0.0.1:1", tmp_path / "token"))
+    with pytest.raises(Unavailable, match="token"):
+        kubelet.pods()
+
+
+def test_the_secure_port_is_read_when_the_kubelets_own_certificate_is_known(fixtures: Path) -> None:
+    with serving(replies(PODS), certificate=fixtures / "kubelet-tls") as url:
+        kubelet = live(Endpoint(url, ca_file=fixtures / "kubelet-tls/kubelet.crt", check_name=False))
+        assert kubelet.pods() == PODS
+        kubelet.close()
+
+
+def test_a_certificate_of_another_name_or_of_nobody_known_is_not_accepted(fixtures: Path) -> None:
+    with serving(replies(PODS), certificate=fixtures / "kubelet-tls") as url:
+        for endpoint in (Endpoint(url, ca_file=fixtures / "kubelet-tls/kubelet.crt"), Endpoint(url)):
+            kubelet = live(endpoint)
+            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+                kubelet.pods()
+
+
+def test_the_read_only_port_comes_first(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    assert find_endpoint(host, {"readOnlyPort": 10255}) == Endpoint("http://127.0.0.1:10255")
+    assert find_endpoint(host, {"readOnlyPort": 1, "address": "fd00::1"}) == Endpoint("http://[fd00::1]:1")
+    assert find_endpoint(host, {"readOnlyPort": 1, "address": "0.0.0.0"}).url == "http://127.0.0.1:1"
+
+
+def test_the_secure_port_needs_a_token(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    with pytest.raises(Unavailable, match="no token"):
+        find_endpoint(host, None)
+    token = tmp_path / ACCOUNT / "token"
+    token.parent.mkdir(parents=True)
+    token.write_text("t")
+    assert find_endpoint(host, {"port": 10999}) == Endpoint("https://127.0.0.1:10999", token, token.parent / "ca.crt")
+    own = tmp_path / "var/lib/kubelet/pki/kubelet.crt"
+    own.parent.mkdir(parents=True)
+    own.write_text("c")
+    assert find_endpoint(host, None) == Endpoint("https://127.0.0.1:10250", token, own, check_name=False)
+
+
+def test_an_address_that_was_given_is_used_as_it_is(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    assert Access().endpoint(host) is None
+    assert Access("http://10.0.0.1:10255/").endpoint(host) == Endpoint("http://10.0.0.1:10255")
+    account = tmp_path / ACCOUNT
+    expected = Endpoint("https://10.0.0.1:10250", account / "token", account / "ca.crt")
+    assert Access("https://10.0.0.1:10250").endpoint(host) == expected
+    token, authority = tmp_path / "t", tmp_path / "c"
+    expected = Endpoint("https://10.0.0.1:10250", token, authority)
+    assert Access("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
+
+
+def test_what_a_captured_tree_lacks_is_named(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "numaudit")
+    for ask in (recorded.pods, recorded.configz, recorded.metrics, recorded.podresources):
+        with pytest.raises(Unavailable, match="the captured tree has no numaudit/"):
+            ask()

@@ -1,0 +1,396 @@
+"""What the kubelet promised, by recorded moments of a real one, and with sources taken away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from kubelet_steps import STEPS, Step
+from numaudit.errors import Unavailable
+from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
+from numaudit.kernel.host import Host
+from numaudit.kubelet import polled
+from numaudit.kubelet import poller as intent
+from numaudit.kubelet.client import Access, Recorded
+from numaudit.kubelet.log_follow import FileLog, JournalLog
+from numaudit.kubelet.poller import KubeletIntent
+from numaudit.memorymanager.memory.state import Block
+from numaudit.observer import Observer
+from numaudit.snapshot import Container
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+SINGLE = "standalone-single-numa-node"
+
+
+@dataclass
+class Look:
+    intent: Intent
+    containers: tuple[Container, ...]
+
+    def of(self, pod: str, container: str = "app") -> ContainerIntent:
+        (one,) = [one for one in self.intent.containers if (one.pod, one.name) == (f"{pod}-numanode", container)]
+        return one
+
+    def source(self, name: SourceName) -> SourceState:
+        (one,) = [one for one in self.intent.sources if one.name == name]
+        return one
+
+
+def look(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> Look:
+    found = kubelet.collect(containers)
+    return Look(found.intent, found.containers)
+
+
+def at(step: str, tmp_path: Path, without: str = "") -> Look:
+    """A first look at a moment, with one file of the tree taken away."""
+    host = Step(step).tree(tmp_path / "tree")
+    for path in host.root.rglob(without) if without else ():
+        path.unlink()
+    return look(KubeletIntent.of(host), Step(step).containers())
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_was_promised_is_what_the_kubelet_wrote_to_each_cpuset(step: str, tmp_path: Path) -> None:
+    found = at(step, tmp_path)
+    assert found.intent.conflicts == ()
+    cpusets = Step(step).cpusets()
+    joined = found.intent.by_cgroup
+    for id_, cpuset in cpusets.items():
+        intent = joined.get(id_)
+        if intent is None:
+            # The sandbox of a pod: no status names it, nothing is written to its cpuset.
+            assert (cpuset.mems, cpuset.cpus) == (NodeSet(), CpuSet())
+            continue
+        assert intent.promise.memory_nodes == cpuset.mems
+        if intent.promise.cpus:
+            assert intent.promise.cpus == cpuset.cpus
+        assert intent.is_stale is False
+        assert intent.has_ended is False
+        assert intent.hints is not None
+        # Null in the log = not pinned.
+        assert intent.hints.memory_nodes in (None, cpuset.mems) or intent.hints.memory_nodes == NodeSet()
+    assert len(joined) * 2 >= len(cpusets)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_podresources_alone_tells_the_same_as_the_checkpoints(step: str, tmp_path: Path) -> None:
+    whole = at(step, tmp_path / "a")
+    alone = at(step, tmp_path / "b", without="*_manager_state")
+    assert alone.source("memory checkpoint").state == "missing"
+    compared = 0
+    for key, one in alone.intent.by_cgroup.items():
+        other = whole.intent.by_cgroup[key].promise
+        assert one.promise.cpus == other.cpus
+        assert set(one.promise.memory or ()) == set(other.memory or ())
+        compared += 1
+    assert compared >= 1
+
+
+def test_every_pod_of_a_node_is_told_with_its_promise(tmp_path: Path) -> None:
+    found = at(f"{SINGLE}/2-rejected", tmp_path)
+    huge = found.of("gu-huge")
+    assert {one.type: one.bytes for one in huge.promise.memory or ()} == {
+        "memory": 67108864,
+        "hugepages-2Mi": 33554432,
+    }
+    # A fraction of a CPU: memory is pinned, CPUs are not.
+    frac = found.of("gu-frac").promise
+    assert (frac.memory_nodes, frac.cpus) == (NodeSet.of(0), CpuSet())
+    assert found.of("bu").promise.memory == ()
+    assert found.intent.shared_cpus == CpuSet.of(0)
+    assert found.intent.machine is not None
+    assert found.intent.machine[0].memory_map["memory"].system_reserved == 209715200
+    assert [one.reason for one in found.intent.rejections] == ["TopologyAffinityError"] * 4
+
+
+def test_a_pod_refused_again_after_a_restart_counts_once_with_the_newer_reason(tmp_path: Path) -> None:
+    rejections = at(f"{SINGLE}/4-kubelet-restarted", tmp_path).intent.rejections
+    assert sorted((one.pod.removesuffix("-numanode"), one.reason) for one in rejections) == [
+        ("gu-cross", "UnexpectedAdmissionError"),
+        ("gu-manycpu", "TopologyAffinityError"),
+        ("gu-nomem", "UnexpectedAdmissionError"),
+        ("gu-toobig", "TopologyAffinityError"),
+    ]
+
+
+def test_an_init_container_that_handed_its_memory_over_keeps_its_cpu(tmp_path: Path) -> None:
+    running = at(f"{SINGLE}/1-running", tmp_path / "a").of("gu-init", "init")
+    assert (running.promise.memory, running.promise.cpus, running.has_ended) == ((), CpuSet.of(5), True)
+    # After a restart of the kubelet the memory of the ended container is back in its checkpoint.
+    restarted = at(f"{SINGLE}/4-kubelet-restarted", tmp_path / "b").of("gu-init", "init")
+    assert restarted.promise.memory_nodes == NodeSet.of(2)
+    assert (restarted.has_ended, restarted.is_stale) == (True, False)
+
+
+def test_the_entry_of_a_removed_pod_is_stale(tmp_path: Path) -> None:
+    found = at(f"{SINGLE}/3-removed-gu-two", tmp_path)
+    stale = [one for one in found.intent.containers if one.is_stale]
+    assert {one.name for one in stale} == {"a", "b"}
+    assert {one.pod_uid for one in stale} == {"d3e03ed6e8ea78355e1d1b3a6bdbf5f3"}
+    assert all(one.promise.memory_nodes == NodeSet.of(1) for one in stale)
+
+
+def test_what_a_pod_got_as_a_whole_is_beside_its_containers(tmp_path: Path) -> None:
+    found = at("standalone-pod-level-resources/1", tmp_path)
+    (mixed,) = [uid for uid, pod in (found.intent.pods or {}).items() if pod.name == "pl-mixed-numanode"]
+    whole = found.intent.pod_promises[mixed]
+    assert (whole.cpus, whole.memory_nodes) == (CpuSet.of(2, 3), NodeSet.of(1))
+    assert found.of("pl-mixed", "pinned").promise.cpus == CpuSet.of(2)
+    assert found.of("pl-mixed", "shared").promise.cpus == CpuSet.of(3)
+    assert found.intent.checkpoints[0].form == "V2"
+
+
+def test_names_found_by_the_pods_status_complete_the_containers(tmp_path: Path) -> None:
+    found = at(f"{SINGLE}/1-running", tmp_path)
+    named = {f"{one.namespace}/{one.pod}/{one.name}" for one in found.containers if one.name is not None}
+    assert "default/gu-two-numanode/a" in named
+    assert len(named) == 10
+    assert all(one.pod is not None for one in found.containers)
+
+
+def test_a_node_without_device_plugins_lacks_nothing(tmp_path: Path) -> None:
+    state = at(f"{SINGLE}/1-running", tmp_path).source("device checkpoint")
+    assert state.state == "ok"
+    path = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    assert state.reason == f"no file {path}: no device plugin has registered"
+
+
+def test_where_no_checkpoint_can_be_seen_the_devices_one_is_missing_too(tmp_path: Path) -> None:
+    found = at(f"{SINGLE}/1-running", tmp_path, "*_manager_state")
+    assert found.source("device checkpoint").state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("without", "source", "words"),
+    [
+        ("memory_manager_state", "memory checkpoint", "no file /var/lib/kubelet/memory_manager_state"),
+        ("cpu_manager_state", "cpu checkpoint", "no file /var/lib/kubelet/cpu_manager_state"),
+        ("pods.json", "pods", "the captured tree has no numaudit/pods.json"),
+        ("podresources-list.pb", "podresources", "the captured tree has no numaudit/podresources-list.pb"),
+        ("kubelet.log", "kubelet log", "cannot read numaudit/kubelet.log"),
+        ("kubelet.yaml", "kubelet configuration", "no configuration file in a usual place"),
+        ("kubelet-metrics.txt", "kubelet metrics", "the captured tree has no numaudit/kubelet-metrics.txt"),
+    ],
+)
+def test_each_source_that_is_missing_is_named_with_its_reason(
+    without: str, source: SourceName, words: str, tmp_path: Path
+) -> None:
+    found = at(f"{SINGLE}/1-running", tmp_path, without)
+    state = found.source(source)
+    assert state.state == "missing"
+    assert words in (state.reason or "")
+    missing = {one.name for one in found.intent.sources if one.state == "missing"}
+    assert missing == {source}
+    # By the checkpoint, PodResources, the log and what pods there are: all that were promised something.
+    promised = {one.pod for one in found.intent.containers if one.promise.memory}
+    assert promised == {f"gu-{name}-numanode" for name in ("small", "two", "huge", "init", "sidecar", "frac")}
+
+
+def test_the_checkpoint_alone_still_tells_promises(tmp_path: Path) -> None:
+    host = Step("standalone-restricted/1-cross").tree(tmp_path / "tree")
+    shutil.rmtree(host.answers)
+    shutil.rmtree(host.root / "etc")
+    (host.kubelet / "cpu_manager_state").unlink()
+    found = look(KubeletIntent.of(host), ())
+    (one,) = found.intent.containers
+    assert one.promise.memory_nodes == NodeSet.of(0, 1)
+    assert one.promise.cpus is None
+    assert one.is_stale is None
+    assert found.intent.pods is None
+    config = found.intent.config
+    assert (config.memory_manager_policy, config.origins) == ("Static", {"memory_manager_policy": "checkpoint"})
+    assert config.topology_manager_policy is None
+
+
+def test_the_log_tells_the_topology_policy_where_no_configuration_does(tmp_path: Path) -> None:
+    config = at(f"{SINGLE}/1-running", tmp_path, without="kubelet.yaml").intent.config
+    assert (config.topology_manager_policy, config.topology_manager_scope) == ("single-numa-node", "container")
+    assert config.origins["topology_manager_policy"] == "log"
+    assert config.origins["cpu_manager_policy"] == "checkpoint"
+
+
+def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_said(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    with pytest.raises(Unavailable, match="no kubelet"):
+        KubeletIntent.of(Host.under(tmp_path)).collect(())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every source is asked at every look."""
+    monkeypatch.setattr(polled, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(intent, "SELDOM", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_kubelet_that_goes_away_leaves_its_last_answers_and_comes_back(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/1-running")
+    host = step.tree(tmp_path / "tree")
+    kubelet = KubeletIntent.of(host)
+    before = look(kubelet, step.containers())
+    pods = (host.answers / "pods.json").read_bytes()
+    (host.answers / "pods.json").unlink()
+    (host.answers / "podresources-list.pb").write_bytes(b"\xff\xff")
+    gone = look(kubelet, step.containers())
+    assert gone.source("pods").state == "old"
+    assert gone.source("podresources").state == "old"
+    assert gone.source("pods").read_at == before.source("pods").read_at
+    assert gone.of("gu-small").promise.memory == before.of("gu-small").promise.memory
+    # Without a current answer nobody tells of devices.
+    assert (before.of("gu-small").promise.devices, gone.of("gu-small").promise.devices) == ((), None)
+    (host.answers / "pods.json").write_bytes(pods)
+    assert look(kubelet, step.containers()).source("pods").state == "ok"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_entry_that_came_after_the_last_pods_is_not_called_stale(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/3-removed-gu-two")
+    host = step.tree(tmp_path / "tree")
+    kubelet = KubeletIntent.of(host)
+    # The pod is not listed any more; its name is still in the log.
+    first = look(kubelet, ())
+    assert [first.of("gu-two", name).is_stale for name in ("a", "b")] == [True, True]
+    (host.answers / "pods.json").unlink()
+    second = look(kubelet, ())
+    assert [second.of("gu-two", name).is_stale for name in ("a", "b")] == [None, None]
+
+
+def test_a_silent_source_is_not_asked_at_every_look(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/1-running")
+    host = step.tree(tmp_path / "tree")
+    asked = 0
+
+    class Silent(Recorded):
+        def pods(self) -> bytes:
+            nonlocal asked
+            asked += 1
+            raise Unavailable("no answer within 3 s")
+
+    kubelet = KubeletIntent(host, Silent(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    for _ in range(5):
+        assert look(kubelet, step.containers()).source("pods").reason == "no answer within 3 s"
+    assert asked == 1
+
+
+def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_seldom(tmp_path: Path) -> None:
+    step = Step("standalone-restricted/2-more")
+    host = step.tree(tmp_path / "tree")
+    asked = 0
+
+    class Counting(Recorded):
+        def pods(self) -> bytes:
+            nonlocal asked
+            asked += 1
+            return super().pods()
+
+    kubelet = KubeletIntent(host, Counting(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
+    assert len(named) == 3
+    first = look(kubelet, named)
+    assert asked == 2
+    for _ in range(3):
+        assert look(kubelet, named).intent.containers == first.intent.containers
+    assert asked == 2
+    fewer = look(kubelet, named[1:])
+    assert asked == 3
+    assert len(fewer.intent.by_cgroup) == 2
+    shutil.copy(Step("standalone-restricted/1-cross").folder / "memory_manager_state", host.kubelet)
+    changed = look(kubelet, named[1:])
+    assert asked == 4
+    assert changed.of("gu-small").promise.memory == ()
+    # A container that nobody named yet: its pod's status may name it by now.
+    look(kubelet, step.containers())
+    look(kubelet, step.containers())
+    assert asked == 6
+
+
+def test_a_renamed_container_is_joined_anew_though_no_source_changed(tmp_path: Path) -> None:
+    step = Step("standalone-restricted/2-more")
+    kubelet = KubeletIntent.of(step.tree(tmp_path / "tree"))
+    named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
+    assert len(look(kubelet, named).intent.by_cgroup) == 3
+    wrong = tuple(replace(one, name="other") for one in named)
+    assert look(kubelet, wrong).intent.by_cgroup == {}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_torn_checkpoint_leaves_the_promises_of_the_last_good_one(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/1-running")
+    host = step.tree(tmp_path / "tree")
+    kubelet = KubeletIntent.of(host)
+    look(kubelet, step.containers())
+    state = host.kubelet / "memory_manager_state"
+    state.write_bytes(state.read_bytes()[:500])
+    torn = look(kubelet, step.containers())
+    assert torn.source("memory checkpoint").state == "old"
+    assert torn.of("gu-small").promise.memory_nodes == NodeSet.of(0)
+    # Nothing in the old file: that is no longer known to be nothing.
+    (burstable,) = [one for one in torn.intent.containers if one.pod == "bu-numanode"]
+    assert burstable.promise.memory == ()  # PodResources knows it
+    health = torn.intent.checkpoints[0]
+    assert (health.problem, health.form) == ("not understood", None)
+    assert health.last_good_at is not None
+
+
+def test_a_log_of_another_kubelet_is_named_as_not_understood(tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+    line = 'I1120 22:38:22.3287{:02d} 341 scope_container.go:93] "TopologyHints" hints=map[cpu:[]] pod="a/b"\n'
+    (host.answers / "kubelet.log").write_text("".join(line.format(number) for number in range(7)))
+    found = look(KubeletIntent.of(host), ())
+    assert found.source("kubelet log").reason == "7 lines of a known kind were not understood"
+    assert found.intent.hints == ()
+
+
+def test_the_configuration_in_force_by_configz_comes_before_files(tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+    in_force = {"kubeletconfig": {"memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort"}}
+    (host.answers / "configz.json").write_text(json.dumps(in_force))
+    config = look(KubeletIntent.of(host), ()).intent.config
+    assert config.topology_manager_policy == "best-effort"
+    assert config.origins["topology_manager_policy"] == "configz"
+
+
+def test_a_kubelet_with_another_root_is_found_by_its_flags(tmp_path: Path) -> None:
+    host = Step("standalone-restricted/1-cross").tree(tmp_path / "tree")
+    (host.root / "data").mkdir()
+    host.kubelet.rename(host.root / "data/kubelet")
+    process = host.proc / "55"
+    process.mkdir()
+    (process / "comm").write_text("kubelet\n")
+    (process / "cmdline").write_bytes(b"kubelet\0--config=/etc/kubernetes/kubelet.yaml\0--root-dir=/data/kubelet\0")
+    found = look(KubeletIntent.of(host), ())
+    assert found.source("memory checkpoint").state == "ok"
+    assert found.source("kubelet configuration").reason is None
+    (one,) = [one for one in found.intent.containers if one.promise.memory]
+    assert one.promise.memory_nodes == NodeSet.of(0, 1)
+
+
+def test_a_look_at_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path) -> None:
+    snapshot = Observer.of(Host.under(fixtures / "kubernetes-four-nodes")).look()
+    assert snapshot.intent is not None
+    small = next(one for one in snapshot.containers if (one.pod, one.name) == ("gu-small-numanode", "app"))
+    allowed = snapshot.allowed[small.id].nodes
+    assert snapshot.intent.by_cgroup[small.id].promise.memory_nodes == allowed == NodeSet.of(0)
+    assert Observer.of(Host.under(fixtures / "huge-pages")).look().intent is None
+
+
+def test_a_live_kubelet_is_followed_by_journal_or_by_the_file_that_was_given(tmp_path: Path) -> None:
+    assert isinstance(KubeletIntent.of(Host()).log, JournalLog)
+    path = tmp_path / "kubelet.log"
+    path.write_text("one\n")
+    kubelet = KubeletIntent.of(Host(), Access(url="http://127.0.0.1:1", log_file=path))
+    assert [line.text for line in kubelet.log.read()] == ["one"]
+    kubelet.close()
+
+
+def test_the_memory_map_is_the_checkpoints(tmp_path: Path) -> None:
+    found = at("standalone-restricted/1-cross", tmp_path)
+    assert found.intent.machine is not None
+    assert [node.cells for node in found.intent.machine.values()] == [(0, 1), (0, 1), (2,), (3,)]
+    assert Block((0, 1), "memory", 1468006400).size == sum(
+        block.bytes for block in found.of("gu-cross3").promise.memory or ()
+    )

@@ -1,0 +1,201 @@
+"""The kubelet's log: which lines are understood, and what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubelet_steps import RUNS
+from numaudit.errors import ParseError
+from numaudit.kubelet import log
+from numaudit.kubelet.log import parse
+from numaudit.memorymanager.topologymanager.hints import TopologyHint
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+HEAD = "I1120 22:38:22.328746     341 scope_container.go:93] "
+WHO = 'pod="default/db-0" containerName="app"'
+APP = log.Subject("default", "db-0", "app", None)
+
+
+def read(rest: str) -> log.Event | None:
+    return parse(HEAD + rest, until=NOW, at=1.0)
+
+
+def test_a_hint_is_a_bit_mask_of_nodes_or_null_for_any_node() -> None:
+    hints = '{"memory":[{"NUMANodeAffinity":1,"Preferred":true},{"NUMANodeAffinity":10,"Preferred":false}]}'
+    expected = {"memory": (TopologyHint(NodeSet.of(0), True), TopologyHint(NodeSet.of(1, 3), False))}
+    assert read(f'"TopologyHints" hints={hints} {WHO}') == log.Hints(1.0, APP, expected)
+    best = f'"ContainerTopologyHint" bestHint={{"NUMANodeAffinity":null,"Preferred":false}} {WHO}'
+    assert read(best) == log.Best(1.0, APP, TopologyHint(None, False))
+
+
+@pytest.mark.parametrize(
+    ("text", "hints"),
+    [("null", None), ("{}", {}), ('{"cpu":null}', {"cpu": None}), ('{"cpu":[]}', {"cpu": ()})],
+)
+def test_the_four_shapes_of_an_answer_without_candidates_stay_apart(text: str, hints: object) -> None:
+    event = read(f'"TopologyHints" hints={text} {WHO}')
+    assert isinstance(event, log.Hints)
+    assert event.hints == hints
+
+
+def test_a_pod_scope_line_has_no_container() -> None:
+    event = read('"PodTopologyHint" bestHint={"NUMANodeAffinity":4,"Preferred":true} pod="prod/db-0"')
+    assert event == log.Best(1.0, log.Subject("prod", "db-0", None, None), TopologyHint(NodeSet.of(2), True))
+
+
+def test_the_same_message_of_the_cpu_manager_is_told_apart_by_its_fields() -> None:
+    hint = '{"NUMANodeAffinity":1,"Preferred":true}'
+    assert isinstance(read(f'"Topology Affinity" bestHint={hint} {WHO}'), log.Admitted)
+    event = read(f'"Topology Affinity" pod="default/db-0" podUID="u1" containerName="app" affinity={hint}')
+    assert event == log.Allocating(1.0, log.Subject("default", "db-0", "app", "u1"))
+
+
+def test_the_cpus_given_are_in_the_second_of_two_lines_of_one_message() -> None:
+    assert isinstance(read(f'"AllocateCPUs" {WHO} numCPUs=3 socket="11"'), log.Allocating)
+    assert read(f'"AllocateCPUs" {WHO} result="1-3 aligned=<uncore:true>"') == log.Cpus(1.0, APP, CpuSet.of(1, 2, 3))
+
+
+def test_the_nodes_for_the_cpuset_are_the_keys_of_a_set_and_null_is_no_node() -> None:
+    assert read(f'"Memory affinity" {WHO} numaNodes={{"0":{{}},"1":{{}}}}') == log.MemoryNodes(
+        1.0, APP, NodeSet.of(0, 1)
+    )
+    assert read(f'"Memory affinity" {WHO} numaNodes=null') == log.MemoryNodes(1.0, APP, NodeSet())
+
+
+def test_a_denial_has_the_pods_uid_reason_and_message() -> None:
+    event = read(
+        '"Pod admission denied" podUID="u1" pod="default/db-0" reason="UnexpectedAdmissionError" '
+        'message="Allocate failed due to [memorymanager] \\"x\\", which is unexpected" operation="add"'
+    )
+    message = 'Allocate failed due to [memorymanager] "x", which is unexpected'
+    who = log.Subject("default", "db-0", None, "u1")
+    assert event == log.Denied(1.0, who, "u1", "UnexpectedAdmissionError", message)
+
+
+def test_json_lines_say_the_same_as_text() -> None:
+    line = (
+        '{"ts":1795214302328.746,"caller":"topologymanager/scope_container.go:93","msg":"TopologyHints","v":0,'
+        '"hints":{"cpu":[{"NUMANodeAffinity":8,"Preferred":true}]},"pod":{"name":"db-0","namespace":"default"},'
+        '"containerName":"app"}'
+    )
+    expected = log.Hints(1795214302.328746, APP, {"cpu": (TopologyHint(NodeSet.of(3), True),)})
+    assert parse(line, until=NOW) == expected
+
+
+def test_a_line_may_stand_behind_a_syslog_prefix() -> None:
+    line = f"Nov 20 22:38:22 node-a kubelet[341]: {HEAD}" + '"Kubelet version" kubeletVersion="v1.36.2"'
+    assert parse(line, until=NOW, at=2.0) == log.Version(2.0, "v1.36.2")
+
+
+@pytest.mark.parametrize(
+    ("until", "year"),
+    [
+        (datetime(2026, 11, 21, tzinfo=UTC), 2026),
+        (datetime(2027, 1, 1, tzinfo=UTC), 2026),
+        (datetime(2026, 11, 20, 12, tzinfo=UTC), 2026),
+        (datetime(2026, 11, 1, tzinfo=UTC), 2025),
+    ],
+)
+def test_a_line_without_a_year_is_of_the_newest_that_does_not_lie_ahead(until: datetime, year: int) -> None:
+    event = parse(HEAD + '"Kubelet version" kubeletVersion="v1.36.2"', until=until)
+    assert event == log.Version(datetime(year, 11, 20, 22, 38, 22, 328746, UTC).timestamp(), "v1.36.2")
+
+
+def test_a_line_of_leap_day_is_of_a_leap_year() -> None:
+    line = 'I0229 00:00:00.000000 1 a.go:1] "Kubelet version" kubeletVersion="v1.36.2"'
+    for until, leap_year in ((2027, 2024), (2029, 2028)):
+        event = parse(line, until=datetime(until, 5, 1, tzinfo=UTC))
+        assert event == log.Version(datetime(leap_year, 2, 29, tzinfo=UTC).timestamp(), "v1.36.2")
+
+
+def test_a_captured_line_has_its_time_in_utc() -> None:
+    tokyo = datetime(2026, 11, 21, tzinfo=timezone(timedelta(hours=9)))
+    line = HEAD + '"Kubelet version" kubeletVersion="v1.36.2"'
+    event = parse(line, until=tokyo)
+    assert event is not None
+    assert log.in_utc(line, event).startswith("I1120 13:38:22.328746     341 ")
+    assert parse(log.in_utc(line, event), until=NOW) == event
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":"01","Preferred":true}}]}} {WHO}',
+        f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":1}}]}} {WHO}',
+        f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":-1,"Preferred":true}}]}} {WHO}',
+        f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":36893488147419103232,"Preferred":true}}]}} {WHO}',
+        f'"TopologyHints" hints=map[cpu:[{{01 true}}]] {WHO}',
+        '"TopologyHints" hints={} containerName="app"',
+        '"TopologyHints" hints={} pod="no-namespace" containerName="app"',
+        f'"Memory affinity" {WHO} numaNodes={{"a":{{}}}}',
+        f'"AllocateCPUs" {WHO} result="one"',
+        '"Pod admission denied" pod="default/db-0" reason="x" message="y"',
+    ],
+)
+def test_a_known_message_with_other_fields_is_refused_not_guessed(rest: str) -> None:
+    with pytest.raises(ParseError):
+        read(rest)
+
+
+def test_other_lines_say_nothing() -> None:
+    for line in (
+        "",
+        "panic: runtime error",
+        HEAD,
+        HEAD + '"Some other message" pod="a/b"',
+        "{}",
+        '{"msg":5}',
+        "[1]",
+        "{",
+    ):
+        assert parse(line, until=NOW) is None
+
+
+def test_every_line_of_the_recorded_logs_is_understood_or_of_no_concern() -> None:
+    kinds: dict[str, int] = {}
+    for path in sorted(RUNS.glob("*/*.log")):
+        for line in path.read_text().splitlines():
+            event = parse(line, until=NOW)
+            if event is not None:
+                kinds[type(event).__name__] = kinds.get(type(event).__name__, 0) + 1
+    # Counted with grep in the same files.
+    assert kinds["Hints"] == 117
+    assert kinds["Best"] == 39
+    assert kinds["Denied"] == 10
+    assert kinds["MemoryNodes"] == 19
+    assert kinds["Regenerating"] == 13
+    assert kinds["StartRefused"] == 2
+
+
+@given(st.text(max_size=300))
+def test_any_line_is_read_or_refused(text: str) -> None:
+    for line in (text, HEAD + text, HEAD + '"TopologyHints" ' + text, '{"msg":"TopologyHints",' + text):
+        try:
+            parse(line, until=NOW)
+        except ParseError:
+            continue
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(sorted(log._EVENTS)),
+    st.dictionaries(
+        st.sampled_from(["hints", "pod", "containerName", "bestHint", "podUID", "result", "numaNodes"]), VALUES
+    ),
+)
+def test_any_json_fields_are_read_or_refused(message: str, fields: dict[str, object]) -> None:
+    with contextlib.suppress(ParseError):
+        parse(json.dumps({"msg": message, **fields}), until=NOW)

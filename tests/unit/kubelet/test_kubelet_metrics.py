@@ -1,0 +1,37 @@
+"""The kubelet's own counters."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubelet_steps import Step
+from numaudit.kubelet.metrics import parse
+
+
+def test_the_counters_of_a_recorded_kubelet_are_read() -> None:
+    found = parse(Step("standalone-restricted/2-more").read("metrics.txt").decode())
+    assert found.counters['kubelet_admission_rejections_total{reason="UnexpectedAdmissionError"}'] == 1
+    assert found.counters["kubelet_topology_manager_admission_errors_total"] == 1
+    assert found.counters["kubelet_memory_manager_pinning_errors_total"] == 1
+    assert found.counters["kubelet_memory_manager_pinning_requests_total"] == 4
+    assert not any(name.startswith("kubelet_topology_manager_admission_duration") for name in found.counters)
+
+
+def test_the_version_is_that_of_the_build() -> None:
+    text = 'kubernetes_build_info{build_date="x",git_version="v1.36.2",go_version="go1.26"} 1\n'
+    assert parse(text).version == "v1.36.2"
+    assert parse("").version is None
+
+
+def test_values_that_are_no_numbers_and_other_lines_are_passed_over() -> None:
+    name = "kubelet_memory_manager_pinning_errors_total"
+    assert parse(f"# HELP {name} x\n{name} NaN\n{name} \n{name}\n{name} +Inf\n{name}{{").counters == {}
+    assert parse(f"{name} 3 1795214302000").counters == {name: 3}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    parse(text)
+    for value in parse("kubelet_memory_manager_pinning_errors_total" + text).counters.values():
+        assert value == value

@@ -1,0 +1,221 @@
+"""The kubelet's /pods."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubelet_steps import STEPS, Step
+from numaudit.errors import ParseError
+from numaudit.intent import PodFacts
+from numaudit.kubelet.pods import PodReader, parse_pod, without_secrets
+
+ID = "b" * 64
+RUNNING = "standalone-single-numa-node/1-running"
+
+
+def pod(**changes: object) -> dict[str, object]:
+    base: dict[str, object] = {
+        "metadata": {
+            "name": "db-0",
+            "namespace": "prod",
+            "uid": "11111111-2222-3333-4444-555555555555",
+            "creationTimestamp": "2026-11-20T22:00:32Z",
+        },
+        "spec": {
+            "containers": [{"name": "db", "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}}}]
+        },
+        "status": {"phase": "Running", "qosClass": "Burstable"},
+    }
+    return {**base, **changes}
+
+
+def listed(*pods: object) -> bytes:
+    return json.dumps({"kind": "PodList", "apiVersion": "v1", "items": pods}).encode()
+
+
+def by_name(step: str) -> dict[str, PodFacts]:
+    found = PodReader().read(Step(step).read("pods.json"))
+    assert found.problems == ()
+    return {one.name.removesuffix("-numanode"): one for one in found.pods.values()}
+
+
+def test_a_recorded_list_gives_qos_containers_and_their_ids() -> None:
+    pods = by_name(RUNNING)
+    assert {name: one.qos for name, one in pods.items() if one.qos != "Guaranteed"} == {
+        "bu": "Burstable",
+        "be": "BestEffort",
+    }
+    small = pods["gu-small"]
+    assert small.uid == "11909391e6eae33a104bafa75980e9ea"
+    assert small.is_static
+    assert small.phase == "Running"
+    (app,) = small.containers
+    assert (app.name, app.kind, app.state, app.restarts) == ("app", "app", "running", 0)
+    assert app.container_id is not None
+    assert len(app.container_id) == 64
+
+
+def test_init_containers_and_sidecars_are_told_apart() -> None:
+    pods = by_name(RUNNING)
+    kinds = [(one.name, one.kind, one.state) for one in pods["gu-init"].containers + pods["gu-sidecar"].containers]
+    assert kinds == [
+        ("init", "init", "terminated"),
+        ("app", "app", "running"),
+        ("side", "sidecar", "running"),
+        ("app", "app", "running"),
+    ]
+
+
+def test_a_rejected_pod_has_reason_and_message_without_the_words_before_it() -> None:
+    pods = by_name("standalone-single-numa-node/4-kubelet-restarted")
+    rejections = {name: one.rejection for name, one in pods.items() if one.rejection is not None}
+    assert {name: one.reason for name, one in rejections.items()} == {
+        "gu-toobig": "TopologyAffinityError",
+        "gu-manycpu": "TopologyAffinityError",
+        "gu-cross": "UnexpectedAdmissionError",
+        "gu-nomem": "UnexpectedAdmissionError",
+    }
+    assert rejections["gu-toobig"].message == "Resources cannot be allocated with Topology locality"
+    assert all(pods[name].has_ended for name in rejections)
+
+
+def test_pod_level_resources_are_seen() -> None:
+    pods = by_name("standalone-pod-level-resources/1")
+    assert {name: one.has_pod_level_resources for name, one in pods.items()} == {
+        "pl-mixed": True,
+        "pl-only": True,
+        "gu-small": False,
+    }
+
+
+def test_a_pod_that_was_evicted_while_it_ran_was_not_rejected() -> None:
+    evicted = pod(
+        status={
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": "The node was low on resource: memory.",
+            "containerStatuses": [{"name": "db", "containerID": f"containerd://{ID}"}],
+        }
+    )
+    assert parse_pod(evicted).rejection is None
+    # A kubelet that lists the containers of a pod it refused, too, says so in the message.
+    refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: too little"}
+    statuses = [{"name": "db", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    newer = parse_pod(pod(status={**refused, "containerStatuses": statuses})).rejection
+    assert newer is not None
+    assert newer.message == "too little"
+    old = pod(status={"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod Resources cannot be x"})
+    rejection = parse_pod(old).rejection
+    assert rejection is not None
+    assert rejection.message == "Resources cannot be x"
+
+
+def test_a_mirror_pod_has_the_uid_of_the_static_pod_it_mirrors() -> None:
+    mirror = pod(
+        metadata={
+            "name": "db-0",
+            "namespace": "prod",
+            "uid": "api-uid",
+            "annotations": {"kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef"},
+        }
+    )
+    found = parse_pod(mirror)
+    assert found.uid == "0123456789abcdef0123456789abcdef"
+    assert found.is_static
+
+
+def test_a_restarted_container_has_its_newest_id_and_the_one_before() -> None:
+    status = {
+        "name": "db",
+        "containerID": f"cri-o://{ID}",
+        "restartCount": 3,
+        "state": {"running": {}},
+        "lastState": {"terminated": {"containerID": "cri-o://" + "a" * 64}},
+    }
+    (container,) = parse_pod(pod(status={"phase": "Running", "containerStatuses": [status]})).containers
+    assert (container.container_id, container.previous_container_id, container.restarts) == (ID, "a" * 64, 3)
+
+
+def test_a_pod_that_is_not_understood_is_left_out_and_named_and_the_others_stay() -> None:
+    found = PodReader().read(listed(pod(), {"metadata": {}}, "text"))
+    assert [one.name for one in found.pods.values()] == ["db-0"]
+    assert len(found.problems) == 2
+    assert "items[1]: metadata.uid" in found.problems[0]
+
+
+def test_a_pod_with_resources_of_another_form_keeps_its_other_facts() -> None:
+    odd = pod(spec={"containers": [{"name": "db", "resources": {"requests": {"memory": "lots"}}}]})
+    found = PodReader().read(listed(odd))
+    (facts,) = found.pods.values()
+    assert facts.spec is None
+    assert facts.has_pod_level_resources is None
+    assert facts.containers[0].name == "db"
+    assert found.problems == ("pod prod/db-0: its resources are not understood",)
+
+
+def test_unknown_fields_of_a_newer_kubelet_are_passed_over() -> None:
+    newer = pod()
+    newer["spec"] = {"containers": [{"name": "db", "newField": {"a": 1}}], "evenNewer": []}
+    newer["status"] = {"phase": "Running", "qosClass": "SuperGuaranteed", "observedGeneration": 4}
+    (facts,) = PodReader().read(listed(newer)).pods.values()
+    assert facts.qos is None
+    assert facts.phase == "Running"
+
+
+def test_unchanged_pods_are_the_same_objects_at_the_next_read() -> None:
+    reader = PodReader()
+    first = reader.read(listed(pod()))
+    second = reader.read(listed(pod()))
+    changed = reader.read(listed(pod(status={"phase": "Failed"})))
+    (uid,) = first.pods
+    assert second.pods[uid] is first.pods[uid]
+    assert changed.pods[uid].phase == "Failed"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"kind":"Pod"}', b'{"kind":5}', b"\xff", b"[" * 100_000])
+def test_what_is_no_list_of_pods_is_refused(body: bytes) -> None:
+    with pytest.raises(ParseError):
+        PodReader().read(body)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_list_without_secrets_reads_the_same(step: str) -> None:
+    body = Step(step).read("pods.json")
+    assert b"memhog" in body
+    kept = without_secrets(body)
+    assert b"memhog" not in kept
+    assert PodReader().read(kept) == PodReader().read(body)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    for data in (body, b'{"kind":"PodList","items":[' + body + b"]}"):
+        with contextlib.suppress(ParseError):
+            PodReader().read(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+PARTS = st.sampled_from(["metadata", "spec", "status"])
+KEYS = st.sampled_from(
+    ["containers", "initContainers", "annotations", "containerStatuses", "phase", "reason", "resources", "uid"]
+)
+
+
+@given(PARTS, KEYS, JSON)
+def test_any_field_of_any_shape_is_read_or_refused(part: str, key: str, value: object) -> None:
+    whole = pod()
+    inner = whole[part]
+    assert isinstance(inner, dict)
+    found = PodReader().read(listed({**whole, part: {**inner, key: value}}))
+    assert len(found.pods) + len(found.problems) >= 1

@@ -1,0 +1,172 @@
+"""Packed CPUs: whole nodes and sockets, uncore caches, cores, single CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular, regular_machines, topologies
+from numaudit.memorymanager.cpu.assignment import Accumulator, take_packed
+from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology, Group
+from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.topology.nodeset import CpuSet
+
+FREE = EIGHT_CORES.cpus - CpuSet.of(0, 8)
+
+
+@pytest.mark.parametrize(
+    ("count", "packed", "across_cores", "by_uncore"),
+    [
+        (1, "1", "1", "1"),
+        (2, "1,9", "1-2", "1,9"),
+        (3, "1-2,9", "1-3", "1-2,9"),
+        (4, "2-3,10-11", "2-3,10-11", "2-3,10-11"),
+        (5, "1-3,10-11", "1-3,10-11", "1-3,10-11"),
+        (6, "1-3,9-11", "1-3,9-11", "1-3,9-11"),
+        (8, "4-7,12-15", "4-7,12-15", "4-7,12-15"),
+        (10, "1,4-7,9,12-15", "1-2,4-7,12-15", "1,4-7,9,12-15"),
+    ],
+)
+def test_the_fullest_part_of_the_machine_is_filled_up_first(
+    count: int, packed: str, across_cores: str, by_uncore: str
+) -> None:
+    assert str(take_packed(EIGHT_CORES, FREE, count)) == packed
+    assert str(take_packed(EIGHT_CORES, FREE, count, across_cores=True)) == across_cores
+    assert str(take_packed(EIGHT_CORES, FREE, count, by_uncore=True)) == by_uncore
+
+
+def test_nothing_asked_is_nothing_taken() -> None:
+    assert take_packed(GUEST, CpuSet(), 0) == CpuSet()
+    assert take_packed(GUEST, GUEST.cpus, -1) == CpuSet()
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ((1, 28), "not enough cpus available to satisfy request"),
+        ((1, 32), "not enough cpus available to satisfy request: requested=9, available=8"),
+        ((1, 36), "not enough cpus available to satisfy request: requested=9, available=8"),
+    ],
+)
+def test_too_few_cpus_are_counted_out_since_1_32(version: tuple[int, int], message: str) -> None:
+    with pytest.raises(AdmissionError) as caught:
+        take_packed(GUEST, GUEST.cpus, 9, version=version)
+    assert str(caught.value) == message
+
+
+def test_cpus_that_the_machine_lacks_are_not_taken() -> None:
+    with pytest.raises(AdmissionError, match="requested=2, available=3"):
+        take_packed(GUEST, CpuSet.of(1, 40, 41), 2)
+
+
+def test_a_core_is_called_whole_by_the_average_number_of_threads() -> None:
+    """Hybrid machine, as measured on the compiled kubelet: CPU 0 is not available and is taken all the same."""
+    hybrid = CPUTopology({cpu: CPUInfo(0, 0, cpu // 2 * 2 if cpu < 4 else cpu, 0) for cpu in range(8)})
+    assert str(take_packed(hybrid, CpuSet.parse("1-7"), 2)) == "0-1"
+
+
+def test_a_socket_is_called_whole_by_the_average_number_of_cpus() -> None:
+    """Sockets of four and two CPUs, three on average: with three of its four free the first is taken, CPU 0 too."""
+    uneven = CPUTopology({cpu: CPUInfo(cpu // 4, cpu // 4, cpu, cpu // 4) for cpu in range(6)})
+    assert str(take_packed(uneven, CpuSet.parse("1-4"), 4)) == "0-3"
+
+
+def test_sockets_come_before_nodes_when_they_hold_several() -> None:
+    machine = regular(sockets=2, nodes=2, cores=2, threads=1)
+    assert str(take_packed(machine, machine.cpus - CpuSet.of(0), 4)) == "4-7"
+    assert str(take_packed(machine, machine.cpus - CpuSet.of(0), 2)) == "2-3"
+
+
+def test_nodes_come_before_sockets_when_they_hold_several() -> None:
+    # Four sockets of two CPUs, two sockets in a node.
+    machine = CPUTopology({cpu: CPUInfo(cpu // 4, cpu // 2, cpu, cpu // 2) for cpu in range(8)})
+    work = Accumulator(machine, CpuSet.parse("1-7"), 2)
+    assert work.nodes_first
+    assert work.ordered(Group.NODE) == [0, 1]
+    assert work.ordered(Group.SOCKET) == [0, 1, 2, 3]
+    assert str(take_packed(machine, CpuSet.parse("1-7"), 4)) == "4-7"
+
+
+def test_what_is_free_as_a_whole() -> None:
+    work = Accumulator(EIGHT_CORES, FREE, 1)
+    assert work.whole(Group.SOCKET) == [1]
+    assert work.whole(Group.NODE) == [1, 2, 3]
+    assert work.whole(Group.CORE) == [1, 2, 3, 4, 5, 6, 7]
+    assert work.whole(Group.UNCORE) == [1, 1]  # it lies in both nodes of its socket
+    assert work.ordered(Group.NODE) == [0, 1, 2, 3]
+    assert work.ordered(Group.SOCKET) == [0, 1]
+
+
+def test_a_socket_that_lies_in_two_nodes_is_listed_in_both() -> None:
+    machine = CPUTopology({0: CPUInfo(0, 0, 0, 0), 1: CPUInfo(1, 0, 1, 0), 2: CPUInfo(1, 1, 2, 0)})
+    assert Accumulator(machine, machine.cpus, 1).ordered(Group.SOCKET) == [0, 1, 0]
+
+
+def uncores(per_uncore: int) -> CPUTopology:
+    """One socket, one node, 16 CPUs on 8 cores (c and c+8), so many cores to an uncore cache."""
+    return CPUTopology({cpu: CPUInfo(0, 0, cpu % 8, cpu % 8 // per_uncore) for cpu in range(16)})
+
+
+def test_cpus_stay_in_one_uncore_cache_when_asked() -> None:
+    machine = uncores(4)
+    available = machine.cpus - CpuSet.of(0, 8, 1)
+    # Core by core, core 1 (one free thread) would come first.
+    assert str(take_packed(machine, available, 6)) == "2-4,10-12"
+    # The cores of cache 0 from the lowest: core 1 gives one CPU only, so three of them give five, not six.
+    assert str(take_packed(machine, available, 6, by_uncore=True)) == "4-6,12-14"
+    assert str(take_packed(machine, machine.cpus, 8, by_uncore=True)) == "0-3,8-11"
+
+
+def test_an_odd_request_leaves_the_last_thread_of_an_uncore_cache() -> None:
+    available = CpuSet.parse("0-1,8-10") | CpuSet.parse("4-7,12-15")
+    # Core 2 has one free thread only: core by core it would give the third CPU.
+    assert str(take_packed(uncores(4), available, 3)) == "0,8,10"
+    assert str(take_packed(uncores(4), available, 3, by_uncore=True)) == "0-1,8"
+
+
+def test_whole_uncore_caches_are_taken_before_a_part_of_one() -> None:
+    machine = uncores(2)
+    available = machine.cpus - CpuSet.of(0)
+    assert str(take_packed(machine, available, 8, by_uncore=True)) == "2-5,10-13"
+    assert str(take_packed(machine, available, 6, by_uncore=True)) == "2-4,10-12"
+
+
+Take = Callable[[CPUTopology, CpuSet, int], CpuSet]
+TAKES: tuple[Take, ...] = (take_packed, partial(take_packed, across_cores=True), partial(take_packed, by_uncore=True))
+
+
+@pytest.mark.parametrize("take", TAKES)
+@given(topology=regular_machines(), data=st.data())
+def test_packed_cpus_are_available_and_as_many_as_asked(topology: CPUTopology, data: st.DataObject, take: Take) -> None:
+    available = data.draw(cpus_of(topology))
+    count = data.draw(st.integers(0, topology.num_cpus + 1))
+    if count > len(available):
+        with pytest.raises(AdmissionError, match="not enough cpus"):
+            take(topology, available, count)
+        return
+    taken = take(topology, available, count)
+    assert taken <= available
+    assert len(taken) == count
+
+
+@pytest.mark.parametrize("take", TAKES)
+@given(topology=topologies(), data=st.data())
+def test_on_any_machine_cpus_are_taken_or_refused_in_the_kubelets_words(
+    topology: CPUTopology, data: st.DataObject, take: Take
+) -> None:
+    """Uneven cores and shared sockets make the kubelet miscount, but all it takes is on sockets with a free CPU."""
+    available = data.draw(cpus_of(topology))
+    count = data.draw(st.integers(1, topology.num_cpus))
+    try:
+        taken = take(topology, available, count)
+    except AdmissionError as error:
+        enough = count <= len(available)
+        assert str(error) == "failed to allocate cpus" if enough else str(error).startswith("not enough cpus")
+    else:
+        assert CpuSet() < taken <= topology.cpus
+        sockets = topology.groups_of(Group.SOCKET, available)
+        assert taken <= topology.cpus_in(Group.SOCKET, sockets)

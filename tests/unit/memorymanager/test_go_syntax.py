@@ -1,0 +1,68 @@
+"""Go's words for what is not JSON. The table was made with Go's own encoding/json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.memorymanager.go.syntax import syntax_error
+
+END = "unexpected end of JSON input"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", END),
+        (b" \n", END),
+        (b"{", END),
+        (b'{"a"', END),
+        (b'{"a":1', END),
+        (b"[1,", END),
+        (b'"abc', END),
+        (b'"abc\\', "invalid character ' ' in string escape code"),
+        (b'"\\x"', "invalid character 'x' in string escape code"),
+        (b'"\\u12"', "invalid character '\"' in \\u hexadecimal character escape"),
+        (b'"a\nb"', r"invalid character '\n' in string literal"),
+        (b"tru", "invalid character ' ' in literal true (expecting 'e')"),
+        (b"nil", "invalid character 'i' in literal null (expecting 'u')"),
+        (b"-", "invalid character ' ' in numeric literal"),
+        (b"-x", "invalid character 'x' in numeric literal"),
+        (b"1.", "invalid character ' ' after decimal point in numeric literal"),
+        (b"1e+", "invalid character ' ' in exponent of numeric literal"),
+        (b"01", "invalid character '1' after top-level value"),
+        (b"{}{}", "invalid character '{' after top-level value"),
+        (b"{a}", "invalid character 'a' looking for beginning of object key string"),
+        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        (b'{"a"1}', "invalid character '1' after object key"),
+        (b'{"a":1"b"}', "invalid character '\"' after object key:value pair"),
+        (b"[1 2]", "invalid character '2' after array element"),
+        (b"[1,]", "invalid character ']' looking for beginning of value"),
+        (b"'", r"invalid character '\'' looking for beginning of value"),
+        (b"\xef\xbb\xbf{}", "invalid character 'ï' looking for beginning of value"),
+        (b"\x80", r"invalid character '\u0080' looking for beginning of value"),
+        (b"[" * 10001, "invalid character '[' exceeded max depth"),
+        (b"[" * 10000, END),
+        (b'{"a":' * 10001, "invalid character '{' exceeded max depth"),
+    ],
+)
+def test_the_first_byte_that_does_not_fit_is_named(data: bytes, words: str) -> None:
+    assert syntax_error(data) == words
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.integers(0, 3),
+)
+def test_json_has_no_error(document: object, indent: int) -> None:
+    assert syntax_error(json.dumps(document, indent=indent or None, ensure_ascii=indent > 1).encode()) is None
+
+
+def test_text_that_is_no_utf_8_does_not_disturb_go() -> None:
+    assert syntax_error(b'"\xff\xfe"') is None

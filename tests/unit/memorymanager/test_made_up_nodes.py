@@ -1,0 +1,281 @@
+"""Whole made-up nodes, looked at with sources missing, damaged or at odds with each other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from node_tree import MIB, NodeTree, Pod
+from numaudit.cli.report import observe
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import read_machine
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
+from numaudit.memorymanager.memory.state import Block, State
+from numaudit.observer import Observer
+from numaudit.report.values import ContainerReport, Report
+
+Promises = Mapping[tuple[str, str], tuple[Block, ...]]
+ON_0 = (Block((0,), "memory", 64 * MIB),)
+ON_BOTH = (Block((0, 1), "memory", 64 * MIB),)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> NodeTree:
+    return NodeTree(tmp_path / "tree")
+
+
+def promise(tree: NodeTree, promises: Promises, policy: str = "Static") -> Path:
+    """Write the kubelet's memory checkpoint, sealed as the kubelet seals it."""
+    machine = default_machine_state(read_machine(Host.under(tree.root)), {})
+    entries: dict[str, dict[str, tuple[Block, ...]]] = {}
+    for (uid, name), blocks in promises.items():
+        entries.setdefault(uid, {})[name] = blocks
+        for block in blocks:
+            if set(block.numa_affinity or ()) <= machine.keys():
+                machine = charge(machine, block.numa_affinity or (), block.type, block.size)
+    state = State(machine, entries) if policy == "Static" else State({})
+    file = tree.root / "var/lib/kubelet/memory_manager_state"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(checkpoints.write(MemoryCheckpoint.of(policy, state)))
+    return file
+
+
+def list_pods(tree: NodeTree, *pods: tuple[Pod, Mapping[str, str]]) -> None:
+    """The kubelet's /pods: each with its containers and their ids."""
+    items = [
+        {
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "spec": {"containers": [{"name": name} for name in ids]},
+            "status": {
+                "phase": "Running",
+                "qosClass": "Guaranteed",
+                "containerStatuses": [
+                    {"name": name, "containerID": f"containerd://{id_}", "state": {"running": {}}}
+                    for name, id_ in ids.items()
+                ],
+            },
+        }
+        for pod, ids in pods
+    ]
+    folder = tree.root / "numaudit"
+    folder.mkdir(exist_ok=True)
+    (folder / "pods.json").write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": items}))
+
+
+def look(tree: NodeTree) -> Report:
+    return observe(Observer.of(Host.under(tree.root)), None, None)
+
+
+def judged(report: Report) -> dict[str, str]:
+    """Container name (or id, where it has none) -> verdict."""
+    return {
+        one.container or (one.container_id or "")[:8]: one.verdict.name
+        for one in report.containers
+        if one.pod_uid is not None and one.verdict is not None
+    }
+
+
+def only(report: Report) -> ContainerReport:
+    (one,) = [one for one in report.containers if one.kind == "container"]
+    return one
+
+
+def source(report: Report, name: str) -> str:
+    (one,) = [one for one in report.sources if one.source == name]
+    return one.state
+
+
+def write(tree: NodeTree, path: str, file: str, text: str) -> None:
+    (tree.root / f"sys/fs/cgroup{path}" / file).write_text(text)
+
+
+def id_of(path: str) -> str:
+    return path.rpartition("-")[2].removesuffix(".scope")
+
+
+def test_the_checkpoint_alone_is_enough_for_verdicts_and_outcomes(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    tree.container(pod, "db", anon=(30 * MIB, 0))
+    far = tree.container(pod, "spilling", anon=(20 * MIB, 20 * MIB))
+    drifting = tree.container(pod, "drifting", anon=(0, 30 * MIB))
+    write(tree, drifting, "cpuset.mems.effective", "1\n")
+    tree.container(pod, "new", anon=(30 * MIB, 0))
+    promise(tree, {(pod.uid, name): ON_0 for name in ("db", "spilling", "drifting")})
+    report = look(tree)
+    assert judged(report) == {"db": "aligned", "spilling": "spilled", "drifting": "drifted", "new": "unmanaged"}
+    outcomes = {one.container: one.hint_outcome for one in report.containers if one.hint_outcome}
+    assert {name: (one.outcome, one.source) for name, one in outcomes.items()} == {
+        "db": ("aligned-single", "re-derived"),
+        "spilling": ("aligned-single", "re-derived"),
+        "drifting": ("aligned-single", "re-derived"),
+        "new": ("not-managed", "re-derived"),
+    }
+    for name in ("pods", "podresources", "kubelet log", "kubelet configuration", "cpu checkpoint"):
+        assert source(report, name) == "unavailable"
+    assert far in {one.path for one in report.containers}
+
+
+def test_a_promise_over_two_nodes_is_split(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "wide", anon=(30 * MIB, 30 * MIB))
+    write(tree, path, "cpuset.mems.effective", "0-1\n")
+    promise(tree, {(pod.uid, "wide"): ON_BOTH})
+    assert judged(look(tree)) == {"wide": "split"}
+
+
+def test_cri_o_containers_are_judged_and_their_monitors_and_sandboxes_are_not(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "db", anon=(30 * MIB, 0))
+    cgroups = tree.root / "sys/fs/cgroup"
+    id_ = id_of(path)
+    (cgroups / path[1:]).rename(cgroups / pod.slice[1:] / f"crio-{id_}.scope")
+    for name in (f"crio-conmon-{id_}.scope", f"crio-{'b' * 64}.scope"):
+        shutil.copytree(cgroups / pod.slice[1:] / f"crio-{id_}.scope", cgroups / pod.slice[1:] / name)
+        (cgroups / pod.slice[1:] / name / "cgroup.procs").write_text("")
+    promise(tree, {(pod.uid, "db"): ON_0})
+    list_pods(tree, (pod, {"db": id_}))
+    report = look(tree)
+    assert judged(report) == {"db": "aligned"}
+    assert {one.kind for one in report.containers if one.pod_uid} == {"container", "scope", "sandbox", "pod"}
+
+
+def test_names_that_only_the_pods_status_has_are_enough(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "db", anon=(30 * MIB, 0))
+    for file in (tree.root / "proc").glob("*/mountinfo"):
+        file.unlink()
+    promise(tree, {(pod.uid, "db"): ON_0})
+    assert judged(look(tree)) == {id_of(path)[:8]: "unknown"}
+    list_pods(tree, (pod, {"db": id_of(path)}))
+    assert judged(look(tree)) == {"db": "aligned"}
+
+
+def test_two_instances_of_one_container_are_judged_each_on_its_own(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    tree.container(pod, "db", anon=(30 * MIB, 0))
+    tree.container(pod, "db", incarnation=1, anon=(1 * MIB, 30 * MIB))
+    promise(tree, {(pod.uid, "db"): ON_0})
+    found = [one.verdict.name for one in look(tree).containers if one.container == "db" and one.verdict]
+    assert sorted(found) == ["aligned", "spilled"]
+
+
+def test_containers_of_one_name_in_two_pods_have_their_own_promises(tree: NodeTree) -> None:
+    near, far = tree.pod("shop", "near"), tree.pod("shop", "far")
+    tree.container(near, "db", anon=(30 * MIB, 0))
+    tree.container(far, "db", anon=(30 * MIB, 0))
+    promise(tree, {(near.uid, "db"): ON_0, (far.uid, "db"): (Block((1,), "memory", 64 * MIB),)})
+    found = {one.pod: one.verdict.name for one in look(tree).containers if one.container and one.verdict}
+    assert found == {"near": "aligned", "far": "drifted"}
+
+
+def test_without_any_source_of_promises_the_verdict_is_unknown_and_says_what_is_missing(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "db", anon=(30 * MIB, 0))
+    list_pods(tree, (pod, {"db": id_of(path)}))
+    report = look(tree)
+    one = only(report)
+    assert one.verdict is not None
+    assert (one.verdict.name, one.hint_outcome) == ("unknown", None)
+    assert "what was promised is not known" in one.verdict.reason
+    assert source(report, "memory checkpoint") == "unavailable"
+
+
+def test_under_policy_none_nothing_is_managed(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    tree.container(pod, "db", anon=(0, 30 * MIB))
+    promise(tree, {}, policy="None")
+    one = only(look(tree))
+    assert one.verdict is not None
+    assert one.verdict.reason == "the kubelet's memory manager policy is None"
+    assert (one.verdict.name, one.intended and one.intended.memory_nodes) == ("unmanaged", "")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\x00" * 100])
+def test_a_torn_checkpoint_at_the_first_look_is_named_and_nothing_is_guessed(tree: NodeTree, damage: bytes) -> None:
+    pod = tree.pod("shop", "web")
+    tree.container(pod, "db", anon=(30 * MIB, 0))
+    promise(tree, {(pod.uid, "db"): ON_0}).write_bytes(damage)
+    report = look(tree)
+    assert judged(report) == {"db": "unknown"}
+    assert {"checkpoint-damaged", "restart-unsafe"} <= {one.name for one in report.findings}
+
+
+def test_a_promise_of_a_node_that_is_not_there_is_drift_and_stops_the_next_start(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    tree.container(pod, "db", anon=(30 * MIB, 0))
+    promise(tree, {(pod.uid, "db"): (Block((9,), "memory", 64 * MIB),)})
+    report = look(tree)
+    assert judged(report) == {"db": "drifted"}
+    (unsafe,) = [one for one in report.findings if one.name == "restart-unsafe"]
+    assert "assignment-to-missing-node" in unsafe.message
+
+
+def test_a_cpuset_that_the_container_does_not_have_is_its_pods(tree: NodeTree) -> None:
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "db", anon=(30 * MIB, 0))
+    promise(tree, {(pod.uid, "db"): ON_0})
+    for file in ("cpuset.mems.effective", "cpuset.cpus.effective"):
+        (tree.root / f"sys/fs/cgroup{path}" / file).unlink()
+        write(tree, pod.slice, file, "0-1\n")
+    one = only(look(tree))
+    assert one.allowed_memory_nodes == "0-1"
+    assert one.verdict is not None
+    assert one.verdict.name == "drifted"
+
+
+def test_a_pod_that_comes_and_goes_between_two_looks_leaves_a_stale_entry_behind(tree: NodeTree) -> None:
+    stays, goes = tree.pod("shop", "stays"), tree.pod("shop", "goes")
+    tree.container(stays, "db", anon=(30 * MIB, 0))
+    gone = tree.container(goes, "db", anon=(30 * MIB, 0))
+    promise(tree, {(stays.uid, "db"): ON_0, (goes.uid, "db"): ON_0})
+    observer = Observer.of(Host.under(tree.root))
+    assert [one.name for one in observe(observer, None, None).findings] == []
+    tree.kill(gone)
+    tree.remove(goes)
+    (stale,) = observe(observer, None, None).findings
+    assert (stale.name, stale.pod_uid, stale.id) == ("stale", goes.uid, None)
+
+
+def test_library_pages_on_another_node_are_shown_and_are_no_misalignment(tree: NodeTree) -> None:
+    """kubernetes/kubernetes#138523: shared libraries stay where they were read first, whatever cpuset.mems says."""
+    pod = tree.pod("shop", "web")
+    path = tree.container(pod, "db", anon=(30 * MIB, 0))
+    stat = tree.root / f"sys/fs/cgroup{path}/memory.numa_stat"
+    lines = [line for line in stat.read_text().splitlines() if not line.startswith(("file", "shmem"))]
+    stat.write_text("\n".join([*lines, "shmem N0=0 N1=0", f"file N0=0 N1={900 * MIB}"]) + "\n")
+    promise(tree, {(pod.uid, "db"): ON_0})
+    report = look(tree)
+    one = only(report)
+    assert one.verdict is not None
+    assert (one.verdict.name, one.verdict.causes, one.findings) == ("aligned", (), ())
+    assert (one.aligned_ratio, one.remote_bytes) == (1.0, 0)
+    assert one.resident is not None
+    assert [node.file for node in one.resident] == [0, 900 * MIB]
+
+
+@pytest.mark.parametrize(
+    ("version", "starts", "findings"), [("v1.32.4", "yes", []), ("v1.31.9", "no", ["restart-unsafe"])]
+)
+def test_a_split_that_drifted_on_release_stops_a_kubelet_before_1_32_only(
+    tree: NodeTree, version: str, starts: str, findings: list[str], fixtures: Path
+) -> None:
+    """kubernetes/kubernetes#113130, with the version that the kubelet itself tells."""
+    for node in (0, 1):
+        meminfo = tree.root / f"sys/devices/system/node/node{node}/meminfo"
+        meminfo.write_text(f"Node {node} MemTotal: {237296943104 // 1024} kB\nNode {node} MemFree: 1024 kB\n")
+    kubelet, answers = tree.root / "var/lib/kubelet", tree.root / "numaudit"
+    kubelet.mkdir(parents=True)
+    answers.mkdir()
+    shutil.copy(fixtures / "memory-manager-state/cross-node-release/memory_manager_state", kubelet)
+    (answers / "kubelet-metrics.txt").write_text(f'kubernetes_build_info{{git_version="{version}"}} 1\n')
+    report = look(tree)
+    (memory,) = [one for one in report.checkpoints if one.file == "memory_manager_state"]
+    assert memory.starts_now == starts
+    assert "cross-node-release-drift" in [one.name for one in memory.findings]
+    assert [one.name for one in report.findings] == findings

@@ -1,0 +1,130 @@
+"""The watch list's driver: whose hint faults are counted while not all can be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from numaudit.evaluation.alignment import Judgements, Verdict, VerdictName
+from numaudit.overhead import limiter as overhead
+from numaudit.overhead.budget import Budget
+from numaudit.overhead.limiter import Keeper
+from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import Container, ContainerId, HintFault, Snapshot
+from numaudit.topology.machine import Machine
+
+OVER_BUDGET = Budget(taken=2)
+"""page_alloc rests and the watch list is in use."""
+FAULT = HintFault(0, 1, 0)
+
+
+@dataclass(slots=True)
+class Probe:
+    """A probe of hint faults that remembers what was asked of it."""
+
+    watched: frozenset[int] | None = None
+    kept: list[frozenset[int]] = field(default_factory=list)
+    is_suspended: bool = False
+
+    def watch(self, cgroups: frozenset[int] | None) -> None:
+        self.watched = cgroups
+
+    def forget_all_but(self, cgroups: Collection[int]) -> int:
+        self.kept.append(frozenset(cgroups))
+        return 0
+
+
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
+def keeper_of(probe: Probe | Refusal, groups: Mapping[int, Sequence[int]], budget: Budget | None = None) -> Keeper:
+    """`groups` are the cgroups of each container. Its own id is not among them, to be told from them."""
+    off = Refusal(Reason.SWITCHED_OFF, "not asked for")
+    session = Session(off, off, cast("Any", probe), off, off)
+    census = {ContainerId(id_): tuple(SimpleNamespace(id=one) for one in ids) for id_, ids in groups.items()}
+    inventory = cast("Any", SimpleNamespace(take=lambda: SimpleNamespace(groups=census)))
+    return Keeper(session, 0.01, {}, inventory, budget or Budget())
+
+
+def snapshot_of(ids: Collection[int], promised: Collection[int] = ()) -> Snapshot:
+    containers = tuple(Container(ContainerId(id_), f"/{id_}", "container") for id_ in ids)
+    promises = {id_: SimpleNamespace(promise=SimpleNamespace(memory=("some",))) for id_ in promised}
+    nothing = {id_: SimpleNamespace(promise=SimpleNamespace(memory=None)) for id_ in set(ids) - set(promised)}
+    intent = cast("Any", SimpleNamespace(by_cgroup=promises | nothing))
+    return Snapshot(0.0, Machine(()), "v2", containers, intent=intent)
+
+
+def judged(**verdicts: VerdictName) -> Judgements:
+    return Judgements({ContainerId(int(id_[1:])): Verdict(name, "as made up") for id_, name in verdicts.items()})
+
+
+def look(keeper: Keeper, snapshot: Snapshot, judgements: Judgements | None = None, dropped: int = 0) -> float | None:
+    """The coverage after one look, in which so many faults had found the map full."""
+    keeper.session.last_reads["hint_faults"] = HintFaultsByNode({1: {FAULT: 1}}, dropped=dropped)
+    return keeper.after_look(snapshot, judgements or Judgements()).coverage
+
+
+def test_within_the_budget_all_are_watched(probe: Probe) -> None:
+    probe.watched = frozenset({5})
+    assert look(keeper_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2])) is None
+    assert probe.watched is None
+    assert probe.kept == []
+
+
+def test_over_the_budget_all_cgroups_of_the_chosen_containers_are_watched(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 2)
+    keeper = keeper_of(probe, {1: [11], 2: [21, 22], 3: [31], 4: [41, 42, 43]}, OVER_BUDGET)
+    snapshot = snapshot_of([1, 2, 3, 4], promised=[2])
+    assert look(keeper, snapshot, judged(c1="aligned", c4="drifted")) == pytest.approx(2 / 4)
+    assert probe.watched == frozenset({21, 22, 41, 42, 43})
+    assert probe.kept == []
+
+
+def test_the_others_take_turns_from_look_to_look(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 2)
+    keeper = keeper_of(probe, {id_: [10 * id_] for id_ in range(1, 5)}, OVER_BUDGET)
+    snapshot = snapshot_of([1, 2, 3, 4], promised=[1])
+    turns = []
+    for _ in range(4):
+        look(keeper, snapshot)
+        turns.append(probe.watched)
+    assert turns == [frozenset(pair) for pair in ([10, 20], [10, 30], [10, 40], [10, 20])]
+
+
+def test_a_verdict_that_is_no_reason_for_suspicion_puts_nobody_ahead(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 1)
+    keeper = keeper_of(probe, {1: [11], 2: [22]}, OVER_BUDGET)
+    look(keeper, snapshot_of([1, 2]), judged(c2="aligned"))
+    assert probe.watched == frozenset({11})
+
+
+def test_a_container_that_ended_meanwhile_has_nothing_to_watch(probe: Probe) -> None:
+    assert look(keeper_of(probe, {2: [22]}, OVER_BUDGET), snapshot_of([1, 2])) == 1.0
+    assert probe.watched == frozenset({22})
+
+
+def test_a_full_map_makes_room_by_forgetting_who_is_not_watched(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 1)
+    keeper, snapshot = keeper_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2], promised=[2])
+    assert look(keeper, snapshot, dropped=3) == pytest.approx(1 / 2)
+    assert (probe.watched, probe.kept) == (frozenset({22}), [frozenset({22})])
+    assert look(keeper, snapshot, dropped=3) is None
+    assert probe.watched is None
+    assert len(probe.kept) == 1
+
+
+def test_a_probe_that_does_not_run_has_no_watch_list() -> None:
+    keeper = keeper_of(Refusal(Reason.NO_KPROBES, "no kprobes"), {1: [11]}, OVER_BUDGET)
+    assert look(keeper, snapshot_of([1])) is None

@@ -1,0 +1,106 @@
+"""Why a probe does not run: bcc's and the kernel's words into ours."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from numaudit.probes import loader, reasons
+from numaudit.probes.reasons import Reason, Refusal
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/bcc"
+UNPRIVILEGED = "Name:\tnumaudit\nCapEff:\t0000000000000000\n"
+PRIVILEGED = "Name:\tnumaudit\nCapEff:\t000000c000000000\n"
+
+
+@pytest.fixture(autouse=True)
+def _unprivileged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "_own_status", lambda: UNPRIVILEGED)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_a_hint(reason: Reason) -> None:
+    assert len(reason.hint) > 20
+
+
+@pytest.mark.parametrize(
+    ("log", "reason", "words"),
+    [
+        ("compile-error", Reason.COMPILE_ERROR, "main.c:1:27: error: use of undeclared identifier 'nonsense'"),
+        ("no-kconfig", Reason.NO_HEADERS, "no kernel headers"),
+        ("no-headers", Reason.NO_HEADERS, "no kernel headers"),
+        ("no-tracepoint", Reason.NO_TRACEPOINT, "kmem:mm_page_alloc"),
+        ("map-not-permitted", Reason.NO_PERMISSION, "the map x: Operation not permitted"),
+        ("map-too-large", Reason.NO_MEMORY, "the map x: Argument list too long"),
+    ],
+)
+def test_what_bcc_says_of_a_text_becomes_a_reason(log: str, reason: Reason, words: str) -> None:
+    refusal = reasons.of_compile((FIXTURES / f"{log}.txt").read_text())
+    assert refusal.reason is reason
+    assert words in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "reason", "words"),
+    [
+        ("verifier", errno.EACCES, Reason.REFUSED_BY_VERIFIER, "R0 invalid mem access 'map_value_or_null'"),
+        ("program-too-large", errno.E2BIG, Reason.REFUSED_BY_VERIFIER, "Argument list too long"),
+        ("program-not-permitted", errno.EPERM, Reason.NO_PERMISSION, "Operation not permitted"),
+        ("program-not-permitted", errno.EINVAL, Reason.UNSUPPORTED, "Invalid argument"),
+    ],
+)
+def test_what_the_kernel_says_of_a_program_becomes_a_reason(log: str, code: int, reason: Reason, words: str) -> None:
+    refusal = reasons.of_load("f", code, (FIXTURES / f"{log}.txt").read_text())
+    assert refusal.reason is reason
+    assert words in refusal.text
+
+
+def test_a_refusal_despite_all_capabilities_is_not_called_a_lack_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "_own_status", lambda: PRIVILEGED)
+    refusal = reasons.of_load("f", errno.EPERM, "")
+    assert refusal.reason is Reason.FORBIDDEN
+    assert "seccomp" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("mask", "enough"),
+    [
+        ("0000000000000000", False),
+        ("0000008000000000", False),  # BPF
+        ("0000004000000000", False),  # PERFMON
+        ("000000c000000000", True),  # both
+        ("0000000000200000", True),  # SYS_ADMIN
+    ],
+)
+def test_bpf_with_perfmon_or_sys_admin_is_enough(mask: str, enough: bool) -> None:
+    assert reasons.has_capabilities(f"CapPrm:\tffffffffffffffff\nCapEff:\t{mask}\n") is enough
+
+
+def test_a_missing_bcc_is_told_from_one_without_its_libraries() -> None:
+    assert reasons.of_import(ModuleNotFoundError("No module named 'bcc'", name="bcc")).reason is Reason.NO_BCC
+    broken = reasons.of_import(OSError("libLLVM-14.so.1: cannot open shared object file"))
+    assert broken.reason is Reason.BCC_BROKEN
+    assert "libLLVM-14" in broken.text
+
+
+def test_a_refusal_says_what_and_what_to_do() -> None:
+    refusal = Refusal(Reason.NO_TRACEFS, "tracefs is nowhere")
+    assert str(refusal) == f"tracefs is nowhere; {Reason.NO_TRACEFS.hint}"
+
+
+def test_a_diagnosis_has_a_line_for_each_probe() -> None:
+    probe = loader.LoadedProbe("page_alloc", {}, {}, {})
+    refusal = Refusal(Reason.NO_BCC, "this Python has no module bcc")
+    assert loader.diagnose({"page_alloc": probe, "cpu_time": refusal}) == (
+        loader.Diagnosis("page_alloc", None, "runs", None),
+        loader.Diagnosis("cpu_time", Reason.NO_BCC, "this Python has no module bcc", Reason.NO_BCC.hint),
+    )
+
+
+def test_a_diagnosis_tells_what_a_probe_hangs_on_where_there_is_a_choice() -> None:
+    probe = SimpleNamespace(how="fentry on task_numa_fault")
+    (found,) = loader.diagnose({"hint_faults": probe})
+    assert found.text == "runs, fentry on task_numa_fault"

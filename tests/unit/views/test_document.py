@@ -1,0 +1,63 @@
+"""JSON documents: valid by their schema, whole, and well-formed whatever names a host has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.cli.main import call
+from numaudit.doctor.checks import examine
+from numaudit.kernel.host import Host
+from numaudit.snapshot import Check
+from numaudit.views.document import API_VERSION, KINDS, Doctor, encode, schema
+
+CapturedHost = Callable[[str], Host]
+HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[2] / "fixtures").glob("*/sys"))
+
+
+def _validator(kind: str) -> jsonschema.Draft202012Validator:
+    jsonschema.Draft202012Validator.check_schema(schema(kind))
+    return jsonschema.Draft202012Validator(schema(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_schema_is_a_schema_that_demands_its_marks(kind: str) -> None:
+    validator = _validator(kind)
+    assert not validator.is_valid({})
+    properties = schema(kind)["properties"]
+    assert properties["apiVersion"] == {"const": API_VERSION}
+    assert properties["kind"] == {"const": kind}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize(("verb", "kind"), [("report", "Report"), ("topology", "Topology"), ("doctor", "Doctor")])
+def test_a_document_is_valid_by_its_schema(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, name: str, verb: str, kind: str
+) -> None:
+    assert call([verb, "--root", str(fixtures / name), "-o", "json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    _validator(kind).validate(found)
+    assert set(found) == set(schema(kind)["properties"])
+    without = {key: value for key, value in found.items() if key != "kind"}
+    assert not _validator(kind).is_valid(without)
+    assert not _validator(kind).is_valid({**found, "kind": "Other"})
+
+
+def test_a_document_ends_its_last_line(captured: CapturedHost) -> None:
+    text = encode("Doctor", Doctor(examine(captured("eight-nodes"))))
+    assert text.startswith(b'{\n  "apiVersion": "numaudit/v1",\n  "kind": "Doctor",\n')
+    assert text.endswith(b"}\n")
+
+
+@given(st.text(max_size=40) | st.text("ab é\n\x00\udcff\ud800", max_size=40))
+def test_any_name_makes_a_well_formed_document(name: str) -> None:
+    text = encode("Doctor", Doctor((Check(name, "ok", name),))).decode("utf-8")
+    (check,) = json.loads(text)["checks"]
+    assert check["name"] == check["detail"] == name.encode("utf-8", "backslashreplace").decode()

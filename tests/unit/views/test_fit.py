@@ -1,0 +1,52 @@
+"""What a terminal has no room for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from numaudit.views.fit import Filled, fit, shorten
+
+NAMES = Filled("CONTAINER", 0, ["/a", "default/a-pod-with-a-long-name/app"])
+VERDICT = Filled("VERDICT", 0, ["aligned", "unmanaged"])
+QOS = Filled("QOS", 9, ["Guaranteed", "Burstable"])
+FILE = Filled(">FILE", 8, ["1.5M", "0"])
+EMPTY = Filled("PROMISED", 1, ["", ""])
+
+
+def _titles(width: int, *columns: Filled) -> list[str]:
+    return [column.title for column in fit(columns, width)[0]]
+
+
+def test_with_enough_room_nothing_changes() -> None:
+    columns = (NAMES, QOS, FILE, VERDICT, EMPTY)
+    assert fit(columns, 200) == (list(columns), True)
+
+
+def test_an_empty_column_leaves_first_then_the_highest_rank() -> None:
+    assert _titles(60, NAMES, EMPTY, QOS, FILE, VERDICT) == ["CONTAINER", "QOS", ">FILE", "VERDICT"]
+    assert _titles(50, NAMES, EMPTY, QOS, FILE, VERDICT) == ["CONTAINER", ">FILE", "VERDICT"]
+    assert _titles(40, NAMES, EMPTY, QOS, FILE, VERDICT) == ["CONTAINER", "VERDICT"]
+
+
+def test_columns_of_rank_0_stay_and_are_said_to_have_no_room() -> None:
+    kept, has_room = fit((NAMES, QOS, VERDICT), 20)
+    assert [column.title for column in kept] == ["CONTAINER", "VERDICT"]
+    assert not has_room
+
+
+def test_a_column_that_can_be_folded_takes_no_more_than_its_least_width() -> None:
+    folded = Filled("~BY NODE", 0, ["N0:1M " * 20, ""], least=10)
+    assert fit((NAMES, folded), 50)[1]
+    assert not fit((NAMES, Filled("BY NODE", 0, folded.cells)), 50)[1]
+
+
+def test_a_name_loses_its_middle_and_keeps_both_ends() -> None:
+    assert shorten("default/gu-sidecar-numanode/side", 20) == "default/gu-si…e/side"
+    assert shorten("short", 20) == "short"
+
+
+@given(st.text("ab/é数", max_size=60), st.integers(12, 60))
+def test_any_name_is_short_enough(name: str, width: int) -> None:
+    assert cell_len(shorten(name, width)) <= width

@@ -1,0 +1,257 @@
+"""The tables: sizes, names from outside, unknown against zero, many nodes."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.restart.outlook import StartingKubelet, examine
+from numaudit.report.build import build
+from numaudit.report.values import Report
+from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views import terminal
+from numaudit.views.machine_tables import print_doctor
+from numaudit.views.report_tables import print_report
+from numaudit.views.state_document import verification
+from numaudit.views.state_tables import print_verification
+from numaudit.views.terminal import printable, size
+
+MIB = 1 << 20
+
+
+def _report(path: str = "/a", nodes: int = 2, resident: Resident | None = None) -> Report:
+    """One group that holds 3 MiB on node 1, unless told otherwise."""
+    id_ = ContainerId(1)
+    return build(
+        Snapshot(
+            taken_at=0,
+            machine=Machine(tuple(Node(node, CpuSet.of(node)) for node in range(nodes))),
+            cgroup_mode="v2",
+            containers=(Container(id_, path, "group"),),
+            allowed={id_: Allowed(NodeSet.of(0, 1), CpuSet.of(0))},
+            resident={id_: Resident(anon={0: 0, 1: 3 * MIB}) if resident is None else resident},
+            nodes=tuple(NodeMemory(node, 1 << 30, 0, Resident()) for node in range(nodes)),
+            unattributed=Resident(anon={0: 0}),
+        )
+    )
+
+
+def _printed(report: Report, wide: bool = False) -> str:
+    """As a pipe gets it."""
+    file = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", file)
+        print_report(report, terminal.console(), wide=wide)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "?"),
+        (0, "0"),
+        (1, "1"),
+        (1023, "1023"),
+        (1024, "1K"),
+        (1536, "1.5K"),
+        (99 * 1024 + 1000, "100K"),
+        (100 * 1024, "100K"),
+        (4 * MIB, "4M"),
+        ((1 << 30) - 1, "1024M"),
+        (52 * MIB + MIB // 10, "52.1M"),
+        (3 << 40, "3T"),
+        (5000 << 40, "5000T"),
+        (-1536, "-1.5K"),
+        (-(4 << 30), "-4G"),
+    ],
+)
+def test_a_size_is_short(value: int | None, text: str) -> None:
+    assert size(value) == text
+
+
+@given(st.integers(-(1 << 50), 1 << 50))
+def test_any_size_is_within_five_percent_and_short(value: int) -> None:
+    match = re.fullmatch(r"(-?\d{1,4}(?:\.\d)?)([KMGT]?)", size(value))
+    assert match is not None
+    shown = float(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
+    assert abs(shown - value) <= abs(value) * 0.05
+    assert len(match[1].lstrip("-")) <= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain name", "plain name"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x7f\x9b\u2028\u202e", "\\x7f\\x9b\\u2028\\u202e"),
+        ("über/数", "über/数"),
+        ("\udcff", "\\udcff"),
+        ("\xa0", "\\xa0"),
+    ],
+)
+def test_control_characters_and_broken_utf8_are_shown_as_escapes(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text(max_size=60) | st.text("ab é\n\x00\udcff\ud800", max_size=60))
+def test_any_name_is_one_printable_line(text: str) -> None:
+    assert printable(text).isprintable()
+    printable(text).encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["[red]x[/red]", "[/nothing]", "[b]", ":smile:", "a[link=http://x]y", "\x1b]0;title\x07", "x" * 1500, "two\nlines"],
+)
+def test_a_name_is_shown_as_it_is_whatever_it_holds(name: str) -> None:
+    report = _report(f"/{name}")
+    for wide in (False, True):
+        text = _printed(report, wide)
+        assert printable(f"/{name}") in text
+        assert text.splitlines()[1].startswith(printable(f"/{name}"))
+        assert "\x1b" not in text
+
+
+def test_a_hint_is_shown_as_it_is() -> None:
+    file = io.StringIO()
+    check = Check("cgroup", "missing", "no [memory] controller", "add [/etc/x]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", file)
+        print_doctor([check], terminal.console())
+    assert "no [memory] controller" in file.getvalue()
+    assert "-> add [/etc/x]" in file.getvalue()
+
+
+def test_a_terminal_gets_colour_and_a_pipe_does_not() -> None:
+    colour = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=200)
+    print_report(_report(), colour)
+    assert isinstance(colour.file, io.StringIO)
+    assert "\x1b[31m" in colour.file.getvalue()
+    assert "\x1b" not in _printed(_report())
+
+
+@pytest.mark.parametrize("nodes", [2, 8, 9, 12])
+def test_bytes_by_node_are_shown_for_any_number_of_nodes(nodes: int) -> None:
+    row = _printed(_report(nodes=nodes)).splitlines()[1]
+    assert ("N1:3M" in row) == (nodes > 8)
+    assert "3M" in row.split()
+
+
+@pytest.mark.parametrize("nodes", [2, 12])
+def test_bytes_that_are_not_known_are_a_question_mark_for_any_number_of_nodes(nodes: int) -> None:
+    report = _report(nodes=nodes)
+    (container,) = report.containers
+    unread = msgspec.structs.replace(container, resident=None, judged_bytes=None, remote_bytes=None)
+    row = _printed(replace(report, containers=(unread,))).splitlines()[1].split()
+    assert "-" not in row
+    assert "0" not in row[3:]
+    assert row.count("?") == 4 + (nodes if nodes == 2 else 1)
+
+
+def test_types_that_the_kernel_does_not_show_are_a_question_mark() -> None:
+    header, row = _printed(_report(resident=Resident(anon={0: 3 * MIB, 1: 0})), wide=True).splitlines()[:2]
+    at = header.index("SHMEM") + len("SHMEM") - 1
+    assert row[at] == "?"
+
+
+def _on_terminal(report: Report, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    print_report(report, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("nodes", [1, 2, 8, 12])
+def test_a_terminal_gets_whole_figures_in_lines_that_fit(width: int, nodes: int) -> None:
+    report = _report(f"/system.slice/docker-{'d1' * 32}.scope", nodes)
+    lines = _on_terminal(report, width)
+    assert max(map(len, lines)) <= width
+    header, row = lines[:2]
+    assert "…" not in header
+    assert row.startswith("/system.slice/d")
+    assert ".scope " in row
+    assert "3M" in row or "N1:3M" in row
+
+
+def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for_all() -> None:
+    report = _report("/a", nodes=8)
+    piped = _printed(report).splitlines()
+    lines = _on_terminal(report, 60)
+    told = [line for line in lines if line.startswith("left out: ")]
+    for first, expected, note in (("CONTAINER", "FILE", told[0]), ("NODE", "LIST", told[1])):
+        (titles, kept) = (next(line.split() for line in of if line.startswith(first)) for of in (piped, lines))
+        gone = set(titles) - set(kept)
+        assert expected in gone
+        assert gone <= set(re.split(r"[, ]+", note))
+    assert "left out" not in _printed(report)
+
+
+@pytest.mark.parametrize("width", [10, 20, 30, 40, 52, 60])
+@pytest.mark.parametrize("nodes", [1, 4, 12])
+def test_no_figure_is_cut_off_however_narrow_the_terminal(width: int, nodes: int) -> None:
+    held = Resident(anon={node: (100 + node) * MIB + MIB // 10 for node in range(nodes)})
+    lines = _on_terminal(_report(f"/system.slice/docker-{'d1' * 32}.scope", nodes, held), width)
+    text = "\n".join(lines)
+    assert all(re.search(rf"\b{100 + node}M\b", text) for node in range(nodes))
+    start = next(number for number, line in enumerate(lines) if line.startswith("NODE"))
+    residuals = [row.split()[-1] for row in lines[start + 1 : start + 1 + nodes]]
+    at = _printed(_report("/a", nodes, held)).splitlines()
+    start = next(number for number, line in enumerate(at) if line.startswith("NODE"))
+    assert residuals == [row.split()[-2] for row in at[start + 1 : start + 1 + nodes]]
+    assert "…" not in re.sub(r"/sys\S*…\S*", "", text)
+
+
+def test_a_table_that_cannot_get_narrow_enough_is_printed_whole() -> None:
+    table = terminal.new_table("POD", "~WHY", ">SIZE")
+    table.add_row("11909391e6eae33a104bafa75980e9ea", "a reason /with/a/path/that/is/long/itself", "200M")
+    console = Console(file=io.StringIO(), width=20)
+    terminal.print_table(table, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert text.splitlines()[1] == "11909391e6eae33a104bafa75980e9ea  a reason          200M"
+    folded = "".join(line[34:50].rstrip() for line in text.splitlines()[1:])
+    assert folded == "a reason/with/a/path/that/is/long/itself"
+
+
+def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
+    console = Console(file=io.StringIO(), width=24)
+    terminal.print_note("  why: the node was full at that time", console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "  why: the node was\n      full at that time\n"
+
+
+def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> None:
+    path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
+    checkpoint = checkpoints.parse(checkpoints.MEMORY, path.read_bytes())
+    outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet((1, 36), None))
+    console = Console(file=io.StringIO(), width=60)
+    print_verification(verification("file", checkpoint, outlook, with_machine=False, refusal=None), console)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("  error: groups-overlap: "))
+    assert lines[start + 1].startswith("      ")
+    words = set(re.findall(r"\w+", " ".join(finding.message + finding.remedy for finding in outlook.findings)))
+    assert words <= set(re.findall(r"\w+", "\n".join(lines)))
+
+
+def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
+    report = _report(resident=Resident(anon={0: 1}, file={0: 2}))
+    (container,) = report.containers
+    parent = replace(report, containers=(msgspec.structs.replace(container, whole=False),))
+    assert "left out: 1 cgroup that holds less than 1 MiB of its own; -o wide shows all" in _printed(parent)
+    assert "/a " not in _printed(parent)
+    assert "/a " in _printed(parent, wide=True)
+    assert "/a " in _printed(report)

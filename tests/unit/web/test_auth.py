@@ -1,0 +1,146 @@
+"""Web-config files: what is wrong with them is named, and changes are taken over."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certificates import Authority
+from numaudit.errors import InputError
+from numaudit.web.auth import Access, read_rules
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def issued(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Certificate and key."""
+    return authority.issue("localhost", tmp_path_factory.mktemp("issued"))
+
+
+def _config(folder: Path, body: str) -> Path:
+    path = folder / "web.yaml"
+    path.write_text(body)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("- x\n", "the file must hold keys and values"),
+        ("a: [\n", "not YAML"),
+        ("tls_config: {}\n", "the file has tls_config, which numaudit does not support"),
+        ("rate_limit: {interval: 1s}\n", "the file has rate_limit, which numaudit does not support"),
+        ("tls_server_config: {cipher_suites: [x]}\n", "tls_server_config has cipher_suites"),
+        ("tls_server_config: {cert_file: c.pem}\n", "needs cert_file and key_file"),
+        ("tls_server_config: {cert_file: c.pem, key_file: k.pem}\n", "cannot use"),
+        ("tls_server_config: {cert_file: c, key_file: k, min_version: TLS10}\n", "choose one of TLS12, TLS13"),
+        ("tls_server_config: {cert_file: c, key_file: k, min_version: [1]}\n", "min_version must be one line of ASCII"),
+        ('tls_server_config: {cert_file: "c\\0", key_file: k}\n', "cert_file must be one line of ASCII text"),
+        ("tls_server_config: {client_allowed_sans: a.b}\n", "client_allowed_sans must be a list of names, such as"),
+        ("tls_server_config: {client_allowed_sans: [1]}\n", "client_allowed_sans must be a list of names, such as"),
+        ('http_server_config: {headers: {X-Frame-Options: "a\\nb"}}\n', "X-Frame-Options must be one line of ASCII"),
+        ("http_server_config: {headers: {X-Frame-Options: [a]}}\n", "X-Frame-Options must be one line of ASCII"),
+        ('http_server_config: {headers: {"X\\n": a}}\n', r"http_server_config.headers has X\n, which"),
+        ("http_server_config: {headers: {Server: x}}\n", "http_server_config.headers has Server"),
+        ("basic_auth_users: {ali: sesame}\n", "the password of ali is no bcrypt hash"),
+        ("basic_auth_users: [ali]\n", "basic_auth_users must hold names and bcrypt hashes"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"web\.yaml") as raised:
+        read_rules(_config(tmp_path, body))
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("client_auth_type: Maybe", "client_auth_type 'Maybe': choose one of NoClientCert"),
+        ("client_auth_type: RequireAndVerifyClientCert", "needs client_ca_file"),
+        ("client_allowed_sans: [a]", "client_allowed_sans needs client_auth_type RequireAndVerifyClientCert"),
+        ("client_ca_file: none.pem", "cannot use client_ca_file none.pem: No such file"),
+    ],
+)
+def test_what_is_wrong_about_client_certificates_is_named(
+    authority: Authority, tmp_path: Path, extra: str, message: str
+) -> None:
+    certificate, key = authority.issue("localhost", tmp_path)
+    with pytest.raises(InputError) as raised:
+        read_rules(_config(tmp_path, f"tls_server_config: {{cert_file: {certificate}, key_file: {key}, {extra}}}\n"))
+    assert message in str(raised.value)
+
+
+_odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+def test_any_values_are_rules_or_an_input_error(
+    issued: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    certificate, key = issued
+    document: dict[str, Any] = {
+        "tls_server_config": {
+            "cert_file": str(certificate),
+            "key_file": str(key),
+            "client_ca_file": str(certificate),
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_allowed_sans": ["a"],
+            "min_version": "TLS12",
+        },
+        "http_server_config": {"headers": {"X-Frame-Options": "deny"}},
+        "basic_auth_users": {"ali": f"$2b$10${'.' * 53}"},
+    }
+    section = document[data.draw(st.sampled_from(sorted(document)))]
+    section[data.draw(st.sampled_from(sorted(section)))] = data.draw(_odd)
+    path = _config(tmp_path_factory.getbasetemp(), yaml.safe_dump(document))
+    with contextlib.suppress(InputError):
+        read_rules(path)
+
+
+def test_files_are_found_beside_the_web_config_file(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = authority.issue("localhost", tmp_path)
+    body = f"tls_server_config: {{cert_file: {certificate.name}, key_file: {key.name}}}\n"
+    rules = read_rules(_config(tmp_path, body))
+    assert rules.tls is not None
+    assert rules.files[1:] == (certificate, key)
+
+
+def test_a_changed_file_is_taken_over_and_a_wrong_one_is_not(tmp_path: Path) -> None:
+    path = _config(tmp_path, "http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    access = Access.by(path)
+    assert access.headers() == (("X-Frame-Options", "deny"),)
+    path.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}\n")
+    assert access.tls() is None
+    assert access.headers() == (("X-Frame-Options", "sameorigin"),)
+    path.write_text("nonsense: 1\n")
+    access.tls()
+    assert (access.valid, access.headers()) == (False, (("X-Frame-Options", "sameorigin"),))
+    path.unlink()
+    access.tls()
+    assert access.valid is False
+    path.write_text("{}\n")
+    access.tls()
+    assert (access.valid, access.headers()) == (True, ())
+
+
+def test_a_certificate_must_have_one_of_the_allowed_names() -> None:
+    access = Access()
+    assert access.allows_certificate(None)
+    access._rules = access._rules.__class__(allowed_names=frozenset({"prometheus"}))
+    assert access.allows_certificate({"subjectAltName": (("DNS", "x"), ("DNS", "prometheus"))})
+    assert not access.allows_certificate({"subjectAltName": (("DNS", "x"),)})
+    assert not access.allows_certificate(None)
