@@ -26,7 +26,6 @@ BPF_PERCPU_HASH(cpu_time_ns, struct cpu_time_key, u64, CPU_TIME_ENTRIES);
 struct cpu_time_cpu {
 	u64 since; /* when the open interval began; 0 = not known yet */
 	u64 switches; /* cgroup-switches that ran our program: the event itself counts all */
-	u64 dropped; /* intervals that found the map full */
 };
 BPF_PERCPU_ARRAY(cpu_time_cpu, struct cpu_time_cpu, 1);
 
@@ -55,7 +54,7 @@ static __always_inline void cpu_time_charge_current(struct cpu_time_cpu *cpu)
 	if (sum)
 		*sum += elapsed;
 	else if (cpu_time_ns.update(&key, &elapsed))
-		cpu->dropped += 1;
+		probe_drop(CPU_TIME_SLOT);
 }
 
 int cpu_time_on_cgroup_switch(void *ctx)

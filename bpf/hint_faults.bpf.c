@@ -8,9 +8,6 @@
  *        their cpuset.mems is one node.
  * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load
  *        hint_faults_skipped cgroup -> scans left out since load
- *        hint_faults_dropped faults that found the map full
- *        hint_faults_narrowed, hint_faults_watched, filled by the agent: when narrowed is not 0, only faults of
- *        the cgroups in watched are counted
  * Cost:  one array and one per-CPU hash look-up for each hint fault.
  */
 #define HINT_FAULTS_TRIAL (1U << 31) /* a flag that the kernel has not */
@@ -23,26 +20,6 @@ struct hint_faults_key {
 };
 BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, u64, HINT_FAULTS_ENTRIES);
 BPF_PERCPU_HASH(hint_faults_skipped, u64, u64, HINT_FAULTS_CGROUPS);
-BPF_PERCPU_ARRAY(hint_faults_dropped, u64, 1);
-BPF_ARRAY(hint_faults_narrowed, u32, 1);
-BPF_HASH(hint_faults_watched, u64, u32, HINT_FAULTS_CGROUPS);
-
-static __always_inline void hint_faults_drop(void)
-{
-	int first = 0;
-	u64 *dropped = hint_faults_dropped.lookup(&first);
-
-	if (dropped)
-		*dropped += 1;
-}
-
-static __always_inline bool hint_faults_is_watched(u64 cgroup_id)
-{
-	int first = 0;
-	u32 *narrowed = hint_faults_narrowed.lookup(&first);
-
-	return !narrowed || !*narrowed || hint_faults_watched.lookup(&cgroup_id);
-}
 
 static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
 {
@@ -55,13 +32,13 @@ static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
 	u64 one = 1;
 	u64 *count;
 
-	if (!hint_faults_is_watched(key.cgroup_id))
+	if (!probe_is_watched(key.cgroup_id))
 		return;
 	count = hint_faults_count.lookup(&key);
 	if (count)
 		*count += 1;
 	else if (hint_faults_count.update(&key, &one))
-		hint_faults_drop();
+		probe_drop(HINT_FAULTS_SLOT);
 }
 
 int hint_faults_at_kprobe(u64 *registers)
@@ -92,6 +69,6 @@ int hint_faults_on_skip(void *ctx)
 	if (count)
 		*count += 1;
 	else if (hint_faults_skipped.update(&cgroup_id, &one))
-		hint_faults_drop();
+		probe_drop(HINT_FAULTS_SLOT);
 	return 0;
 }

@@ -13,7 +13,6 @@
  *                           balancing since load
  *        migrations_begun   thread -> the nodes of the page that it is about to move
  *        migrations_tasks   {cgroup, event, from node, to node} -> how often since load
- *        migrations_dropped events that found their map full
  * Cost:  one per-CPU hash look-up for each call of migrate_pages(), which moves many pages; for NUMA balancing, which
  *        moves one at a time, four more.
  */
@@ -53,16 +52,6 @@ struct migrations_tasks_key {
 	u16 to_node;
 };
 BPF_PERCPU_HASH(migrations_tasks, struct migrations_tasks_key, u64, MIGRATIONS_TASK_ENTRIES);
-BPF_PERCPU_ARRAY(migrations_dropped, u64, 1);
-
-static __always_inline void migrations_drop(void)
-{
-	int first = 0;
-	u64 *dropped = migrations_dropped.lookup(&first);
-
-	if (dropped)
-		*dropped += 1;
-}
 
 static __always_inline void migrations_count_pages(u64 reason, u64 succeeded, u64 failed)
 {
@@ -80,7 +69,7 @@ static __always_inline void migrations_count_pages(u64 reason, u64 succeeded, u6
 		sum->succeeded += added.succeeded;
 		sum->failed += added.failed;
 	} else if (migrations_pages.update(&key, &added)) {
-		migrations_drop();
+		probe_drop(MIGRATIONS_SLOT);
 	}
 }
 
@@ -107,7 +96,7 @@ static __always_inline void migrations_count_between(u64 succeeded, u64 failed)
 		sum->succeeded += added.succeeded;
 		sum->failed += added.failed;
 	} else if (migrations_between.update(&key, &added)) {
-		migrations_drop();
+		probe_drop(MIGRATIONS_SLOT);
 	}
 }
 
@@ -167,7 +156,7 @@ static __always_inline void migrations_count_task(u32 event, int from_node, int 
 	if (count)
 		*count += 1;
 	else if (migrations_tasks.update(&key, &one))
-		migrations_drop();
+		probe_drop(MIGRATIONS_SLOT);
 }
 
 int migrations_on_move(struct tracepoint__sched__sched_move_numa *args)

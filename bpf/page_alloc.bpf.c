@@ -4,7 +4,6 @@
  * Hook:  tracepoint kmem:mm_page_alloc, in the context of the task that asks.
  * Maps:  page_alloc_bytes   {cgroup, CPU's node, page's node, order} -> bytes since load
  *        page_alloc_failed  cgroup -> allocations that got no page (pfn -1)
- *        page_alloc_dropped events that found their map full
  *        page_alloc_node_of_block, filled by the agent: memory block -> node
  * Cost:  one array and one per-CPU hash look-up for each allocation.
  *
@@ -21,17 +20,7 @@ struct page_alloc_key {
 };
 BPF_PERCPU_HASH(page_alloc_bytes, struct page_alloc_key, u64, PAGE_ALLOC_ENTRIES);
 BPF_PERCPU_HASH(page_alloc_failed, u64, u64, PAGE_ALLOC_CGROUPS);
-BPF_PERCPU_ARRAY(page_alloc_dropped, u64, 1);
 BPF_ARRAY(page_alloc_node_of_block, u16, PAGE_ALLOC_BLOCKS);
-
-static __always_inline void page_alloc_drop(void)
-{
-	int first = 0;
-	u64 *dropped = page_alloc_dropped.lookup(&first);
-
-	if (dropped)
-		*dropped += 1;
-}
 
 static __always_inline void page_alloc_count_failure(u64 cgroup_id)
 {
@@ -41,7 +30,7 @@ static __always_inline void page_alloc_count_failure(u64 cgroup_id)
 	if (count)
 		*count += 1;
 	else if (page_alloc_failed.update(&cgroup_id, &one))
-		page_alloc_drop();
+		probe_drop(PAGE_ALLOC_SLOT);
 }
 
 static __always_inline u16 page_alloc_node(u64 pfn)
@@ -72,6 +61,6 @@ int page_alloc_on_mm_page_alloc(struct tracepoint__kmem__mm_page_alloc *args)
 	if (sum)
 		*sum += bytes;
 	else if (page_alloc_bytes.update(&key, &bytes))
-		page_alloc_drop();
+		probe_drop(PAGE_ALLOC_SLOT);
 	return 0;
 }

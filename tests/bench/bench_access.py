@@ -16,19 +16,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import numaudit
+from numaudit.collectors.table import KINDS
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.perf_ring import RECORD_SAMPLE, Records, decode
 from numaudit.overhead.calibration import assumed, calibrate
-from numaudit.overhead.limiter import count_between
 from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import PROBES, Session
+from numaudit.probes.session import Session
 
 SAMPLES = 10_000
 """About what a ring holds."""
@@ -82,8 +83,8 @@ def _touching(repetitions: int) -> bool:
     slowdowns, bare_times = [], []
     for _ in range(repetitions):
         bare = min(_cpu_time(_touch) for _ in range(5))
-        with Session.open(Host(), cgroups=500, nodes=2, probes=(*PROBES, "first_touch")) as session:
-            running = [name for name, one in session.outcomes.items() if not isinstance(one, Refusal)]
+        with Session.open(Host(), KINDS, cgroups=500, nodes=2) as session:
+            running = list(session.running())
             watched = min(_cpu_time(_touch) for _ in range(5))
         slowdowns.append(watched / bare - 1)
         bare_times.append(bare)
@@ -98,24 +99,24 @@ def _touching(repetitions: int) -> bool:
 
 def _ordinary_load() -> bool:
     """The events of each probe while a compiler and a test run are at work, x what each costs here."""
-    with Session.open(Host(), cgroups=1000, nodes=2, probes=(*PROBES, "first_touch")) as session:
+    with Session.open(Host(), KINDS, cgroups=1000, nodes=2) as session:
         costs = calibrate(session)
-        _read(session)
-        before, begin = dict(session.last_reads), time.monotonic()
+        before, begin = _read(session), time.monotonic()
         with ExitStack() as stack:
             for command in ORDINARY:
                 stack.enter_context(_repeated(command, stack.enter_context(_group(command[2]))))
             while time.monotonic() < begin + SECONDS:
                 time.sleep(1)
                 _read(session)  # a ring that nobody reads would lose samples
-        seconds = time.monotonic() - begin
+        newest, seconds = _read(session), time.monotonic() - begin
         total = 0.0
-        for name, outcome in session.outcomes.items():
-            if isinstance(outcome, Refusal):
-                print(f"{name:12} does not run here: {outcome.text}")
+        for kind in KINDS:
+            name, probe = kind.name, session.probe(kind)
+            if isinstance(probe, Refusal):
+                print(f"{name:12} does not run here: {probe.text}")
                 continue
-            events = count_between(session.last_reads[name], before[name]) or 0
-            cost = costs.get(name) or assumed(name)
+            events = newest[name].since(before[name]).events or 0
+            cost = costs.get(name) or assumed(kind)
             share = events * cost.ns / 1e9 / seconds
             total += share
             print(
@@ -125,12 +126,9 @@ def _ordinary_load() -> bool:
     return total > LARGEST_SHARE
 
 
-def _read(session: Session) -> None:
-    for probe in (session.read_page_alloc, session.read_cpu_time, session.read_migrations, session.read_first_touch):
-        with suppress(Refusal):
-            probe()
-    with suppress(Refusal):
-        session.read_hint_faults()
+def _read(session: Session) -> dict[str, Reading]:
+    """Of each probe that runs."""
+    return {name: probe.read() for name, probe in session.running().items()}
 
 
 @contextmanager

@@ -42,8 +42,8 @@ import sys, time
 begin = time.monotonic()
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
-session = Session.open(Host(), cgroups=1000, nodes=2, probes=("page_alloc", "cpu_time"))
-session.read_page_alloc(), session.read_cpu_time()
+session = Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=1000, nodes=2)
+session.read(PAGE_ALLOC), session.read(CPU_TIME)
 seconds = time.monotonic() - begin
 status = open("/proc/self/status").read()
 print(seconds, status.split("VmRSS:")[1].split()[0], status.split("VmHWM:")[1].split()[0])
@@ -103,15 +103,15 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         empty = ProbeRequest("empty", programs, (), source=Path(text.name))
         requests = [empty, *(one.request(HOST, 1000, 2) for one in (page_alloc, cpu_time, hint_faults, migrations))]
         loaded = loader.load(requests)
-    stack.callback(loaded.close)
+    stack.callback(loader.close, loaded)
     large = loader.load([page_alloc.request(HOST, 2500, 1)])
-    stack.callback(large.close)
-    return {**_all_loaded(loaded), "read": _all_loaded(large)[page_alloc.NAME]}
+    stack.callback(loader.close, large)
+    return {**_all_loaded(loaded), "read": _all_loaded(large)["page_alloc"]}
 
 
-def _all_loaded(loaded: loader.Loaded) -> dict[str, LoadedProbe]:
+def _all_loaded(loaded: Mapping[str, loader.Answer]) -> dict[str, LoadedProbe]:
     probes = {}
-    for name, outcome in loaded.outcomes.items():
+    for name, outcome in loaded.items():
         if isinstance(outcome, Refusal):
             raise outcome
         probes[name] = outcome
@@ -120,7 +120,7 @@ def _all_loaded(loaded: loader.Loaded) -> dict[str, LoadedProbe]:
 
 def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     """Each program alone at the tracepoint, while a worker touches 10 x 64 MiB page by page."""
-    probe, empty = loaded[page_alloc.NAME], loaded["empty"].programs["empty_tracepoint"]
+    probe, empty = loaded["page_alloc"], loaded["empty"].programs["empty_tracepoint"]
     with ExitStack() as stack:
         group = stack.enter_context(_group("alloc"))
         worker = _start_in(group, [sys.executable, "-I", "-S", str(TOUCH), str(64 * MIB)])
@@ -146,7 +146,7 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 
 def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     """Each program alone at the event cgroup-switches, while two processes pass a byte to and fro on one CPU."""
-    probe, empty = loaded[cpu_time.NAME], loaded["empty"].programs["empty_event"]
+    probe, empty = loaded["cpu_time"], loaded["empty"].programs["empty_event"]
     program = probe.programs["cpu_time_on_cgroup_switch"]
     with ExitStack() as stack:
         one, other = (stack.enter_context(_group(name)) for name in ("one", "other"))
@@ -175,9 +175,9 @@ def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 def _tried_out(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     """What counts one event, run on purpose on this host's CPU: its hooks need not work here, nor a second node be."""
     trials = {
-        "hint_faults at a hint fault, its hook not included": (hint_faults.NAME, "hint_faults_on_trial", 140),
-        "migrations at a migration, its hook not included": (migrations.NAME, "migrations_on_trial", 140),
-        "cpu_time at the end of an interval, its hook not included": (cpu_time.NAME, "cpu_time_charge", 200),
+        "hint_faults at a hint fault, its hook not included": ("hint_faults", "hint_faults_on_trial", 140),
+        "migrations at a migration, its hook not included": ("migrations", "migrations_on_trial", 140),
+        "cpu_time at the end of an interval, its hook not included": ("cpu_time", "cpu_time_charge", 200),
     }
     floor = _run_often(loaded["empty"].programs["empty_trial"])
     for what, (probe, function, goal) in trials.items():

@@ -40,14 +40,14 @@ def main() -> int:
     with _containers(hierarchies) as paths:
         observer = Observer.of(Host())
         began = time.process_time()
-        snapshot = observer.look()
+        snapshot = observer.observe()
         first = time.process_time() - began
         read = sum(container.path in paths for container in snapshot.containers if container.id in snapshot.resident)
         print(f"{read} of {CONTAINERS} containers read, {len(snapshot.machine.nodes)} nodes, cgroup {hierarchies.mode}")
-        look = _cpu_seconds(observer.look)
+        look = _cpu_seconds(observer.observe)
         files = _files(hierarchies, paths)
         floor = _cpu_seconds(lambda: _read_all(files))
-        steps = {one.source: one.seconds for one in observer.look().outcomes if one.seconds is not None}
+        steps = {one.source: one.seconds for one in observer.observe().outcomes if one.seconds is not None}
     print(f"one look        {look * 1000:7.1f} ms of CPU time, allowed {LOOK_SECONDS * 1000:.0f} ms")
     print(f"  of which      {', '.join(f'{name} {seconds * 1000:.1f}' for name, seconds in steps.items())}")
     print(f"first look      {first * 1000:7.1f} ms")

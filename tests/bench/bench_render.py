@@ -54,7 +54,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         tree = NodeTree(Path(folder))
         tree.fill(CONTAINERS)
-        report = build(Observer.of(Host.under(Path(folder))).look())
+        report = build(Observer.of(Host.under(Path(folder))).observe())
     ledger = Ledger()
 
     def evaluate() -> Exposition:

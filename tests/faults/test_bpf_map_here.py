@@ -24,11 +24,11 @@ NAMES = {"page_alloc_bytes": MapType.PERCPU_HASH, "page_alloc_node_of_block": Ma
 def probe() -> Iterator[LoadedProbe]:
     """The maps of a program that is loaded and not attached, so nobody else writes them."""
     loaded = loader.load([page_alloc.request(Host(), cgroups=100, nodes=4)])
-    outcome = loaded.outcomes[page_alloc.NAME]
+    outcome = loaded["page_alloc"]
     if not isinstance(outcome, LoadedProbe):
         pytest.skip(str(outcome))
     yield outcome
-    loaded.close()
+    loader.close(loaded)
 
 
 @pytest.fixture

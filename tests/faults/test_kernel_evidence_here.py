@@ -13,8 +13,9 @@ import pytest
 
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time, loader
-from numaudit.probes.cpu_time import CpuTime, Hook
+from numaudit.probes.cpu_time import CPU_TIME, CpuTime, Hook
 from numaudit.probes.loader import LoadedProbe
+from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 
@@ -33,8 +34,8 @@ SPIN = "import os,time\nwhile time.process_time() < {}: pass\nprint(time.process
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session.open(Host(), cgroups=500, nodes=4) as opened:
-        for refused in (one for one in (opened.page_alloc, opened.cpu_time) if isinstance(one, Refusal)):
+    with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=500, nodes=4) as opened:
+        for refused in (one for one in (opened.probe(PAGE_ALLOC), opened.probe(CPU_TIME)) if isinstance(one, Refusal)):
             pytest.skip(str(refused))
         yield opened
 
@@ -43,7 +44,7 @@ def session() -> Iterator[Session]:
 def cpu_time_by(request: pytest.FixtureRequest) -> Iterator[CpuTime]:
     """cpu_time on each of its hooks."""
     hook: Hook = request.param
-    outcome = loader.load([cpu_time.request(Host(), cgroups=500, nodes=4)]).outcomes[cpu_time.NAME]
+    outcome = loader.load([cpu_time.request(Host(), cgroups=500, nodes=4)])["cpu_time"]
     if isinstance(outcome, Refusal):
         pytest.skip(str(outcome))
     assert isinstance(outcome, LoadedProbe)
@@ -60,14 +61,14 @@ def test_a_known_number_of_bytes_is_counted_for_the_cgroup_that_asked(
 ) -> None:
     group = new_group("allocates")
     order = start_worker(group, SIZE)
-    before = session.read_page_alloc()
+    before = session.read(PAGE_ALLOC)
     order("refill")
-    added = session.read_page_alloc().since(before)
+    added = session.read(PAGE_ALLOC).since(before)
     total = sum(added.by_node[group.stat().st_ino].values())
     assert SIZE <= total < SIZE + SMALL
     assert sum(added.by_order[group.stat().st_ino].values()) == total
     assert added.by_order[group.stat().st_ino][0] >= SIZE
-    assert (added.dropped, added.missed) == (0, 0)
+    assert added.all_lost == 0
 
 
 def test_every_page_is_of_a_node_that_is_online(
@@ -76,7 +77,7 @@ def test_every_page_is_of_a_node_that_is_online(
     group = new_group("nodes")
     start_worker(group, SIZE)("refill")
     nodes = {int(path.name[4:]) for path in Host().nodes.glob("node[0-9]*")}
-    for cpu_node, page_node in session.read_page_alloc().by_node[group.stat().st_ino]:
+    for cpu_node, page_node in session.read(PAGE_ALLOC).by_node[group.stat().st_ino]:
         assert {cpu_node, page_node} <= nodes
 
 
@@ -85,11 +86,11 @@ def test_two_cgroups_allocations_are_not_mixed_up(
 ) -> None:
     groups = [new_group("small"), new_group("large")]
     orders = [start_worker(group, size) for group, size in zip(groups, (8 * MIB, 24 * MIB), strict=True)]
-    before = session.read_page_alloc()
+    before = session.read(PAGE_ALLOC)
     for _ in range(2):
         for order in orders:
             order("refill")
-    added = session.read_page_alloc().since(before)
+    added = session.read(PAGE_ALLOC).since(before)
     small, large = (sum(added.by_node[group.stat().st_ino].values()) for group in groups)
     assert 16 * MIB <= small < 16 * MIB + SMALL
     assert 48 * MIB <= large < 48 * MIB + SMALL
@@ -108,10 +109,10 @@ def test_two_cgroups_on_one_cpu_are_not_mixed_up(cpu_time_by: CpuTime, new_group
         truth = [float(process.communicate()[0]) for process in started]
         added = cpu_time_by.read().since(before)
         counted = [sum(added.by_node[group.stat().st_ino].values()) / 1e9 for group in groups]
-        if counted == pytest.approx(truth, rel=0.1) or added.missed == 0:
+        if counted == pytest.approx(truth, rel=0.1) or added.lost["busy"] == 0:
             break
     assert counted == pytest.approx(truth, rel=0.1)
-    assert added.dropped == 0
+    assert added.lost["map-full"] == 0
 
 
 def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
@@ -129,7 +130,7 @@ def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
         added = second.since(first)
         counted = sum(added.by_node[group.stat().st_ino].values()) / 1e9
         is_right = (end - begin) * 0.9 < counted < (latest - earliest) * 1.1
-        if is_right or added.missed == 0:
+        if is_right or added.lost["busy"] == 0:
             break
     assert end - begin > 0.2
     assert is_right, (counted, end - begin, latest - earliest)
@@ -172,7 +173,7 @@ def test_counters_of_dead_cgroups_are_forgotten_on_request_and_the_others_kept(
         run_in(group, _python(SPIN.format(0.05))).communicate()
     keep = {alive.stat().st_ino}
     assert session.forget_all_but(keep) > 0
-    for counters in (session.read_page_alloc().by_node, session.read_cpu_time().by_node):
+    for counters in (session.read(PAGE_ALLOC).by_node, session.read(CPU_TIME).by_node):
         assert dead.stat().st_ino not in counters
         assert alive.stat().st_ino in counters
 
@@ -190,14 +191,15 @@ def test_a_cgroup_made_anew_under_the_same_path_starts_at_nothing(
     first.mkdir()
     assert first.stat().st_ino != before
     start_worker(first, MIB)
-    counted = session.read_page_alloc().by_node
+    counted = session.read(PAGE_ALLOC).by_node
     assert sum(counted[before].values()) >= SIZE
     assert sum(counted[first.stat().st_ino].values()) < SIZE
 
 
 def test_memory_blocks_can_be_read_again_at_any_time(session: Session) -> None:
-    assert not isinstance(session.page_alloc, Refusal)
-    assert session.page_alloc.refresh_blocks() == 0
+    probe = session.probe(PAGE_ALLOC)
+    assert isinstance(probe, PageAlloc)
+    assert probe.refresh_blocks() == 0
 
 
 def _python(text: str) -> list[str]:

@@ -13,6 +13,8 @@ from numaudit.collectors.owners import Owners
 from numaudit.containers.inventory import Census
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
+from numaudit.probes.cpu_time import CPU_TIME
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId
@@ -32,8 +34,10 @@ def _census(*groups: Path) -> Census:
 def test_a_cgroup_that_is_gone_at_the_next_look_gives_all_that_it_counted(
     new_group: Callable[[str], Path], run_in: Callable[[Path, Sequence[str]], subprocess.Popen[str]]
 ) -> None:
-    with Session.open(Host(), cgroups=1024, nodes=4, probes=("page_alloc", "cpu_time")) as session:
-        for refused in (one for one in (session.page_alloc, session.cpu_time) if isinstance(one, Refusal)):
+    with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=1024, nodes=4) as session:
+        for refused in (
+            one for one in (session.probe(PAGE_ALLOC), session.probe(CPU_TIME)) if isinstance(one, Refusal)
+        ):
             pytest.skip(str(refused))
         owners, job, other = Owners(), new_group("job"), new_group("other")
         owners.follow(_census(job, other))
@@ -43,11 +47,11 @@ def test_a_cgroup_that_is_gone_at_the_next_look_gives_all_that_it_counted(
         for is_last_look in (True, False):
             owners.follow(_census(other))
             session.forget_all_but(owners.cgroups())
-            allocated = owners.add_up("page_alloc", session.read_page_alloc().by_node)
-            ran = owners.add_up("cpu_time", session.read_cpu_time().by_node)
+            allocated = owners.add_up("page_alloc", session.read(PAGE_ALLOC).by_node)
+            ran = owners.add_up("cpu_time", session.read(CPU_TIME).by_node)
             if is_last_look:
                 assert SIZE <= sum(allocated[id_].values()) < SIZE + SMALL
                 assert 0 < sum(ran[id_].values()) < 10e9
             else:
                 assert id_ not in allocated.keys() | ran.keys()
-                assert id_ not in session.read_page_alloc().by_node.keys() | session.read_cpu_time().by_node.keys()
+                assert id_ not in session.read(PAGE_ALLOC).by_node.keys() | session.read(CPU_TIME).by_node.keys()

@@ -20,7 +20,9 @@ from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time, loader, loader_child, page_alloc
-from numaudit.probes.loader import LoadedProbe, Outcome, ProbeRequest, Program
+from numaudit.probes.cpu_time import CPU_TIME
+from numaudit.probes.loader import Answer, LoadedProbe, ProbeRequest, Program
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 
@@ -34,15 +36,17 @@ PACKAGE_PARENT = str(Path(numaudit.__file__).parents[1])
 AGENT = """
 import json, sys
 from numaudit.kernel.host import Host
-from numaudit.probes import loader
+from numaudit.collectors.table import kinds_by_default
+from numaudit.doctor.checks import probe_checks
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
-session = Session.open(Host(), cgroups=100, nodes=4)
-for probe in session.outcomes.values():
+session = Session.open(Host(), kinds_by_default(), cgroups=100, nodes=4)
+for probe in session.probes.values():
     if not isinstance(probe, Refusal):
         probe.read()
-print(json.dumps([[one.probe, one.reason, one.text, one.hint] for one in loader.diagnose(session.outcomes)
-                  if one.probe != 'first_touch']))
+refused = {name: one for name, one in session.probes.items() if isinstance(one, Refusal)}
+print(json.dumps([[name, refused[name].reason if name in refused else None, check.detail, check.hint]
+                  for check in probe_checks(session) if (name := check.name.removeprefix("bpf "))]))
 """
 """A small agent: opens the usual probes, reads each that runs, and says how each fared."""
 
@@ -79,17 +83,17 @@ def test_the_real_thing_loads_and_closes() -> None:
 
 def test_programs_are_gone_when_their_descriptors_are_closed() -> None:
     loaded = loader.load(_requests())
-    ids = _program_ids(loaded.outcomes)
+    ids = _program_ids(loaded)
     assert len(ids) == 5
     assert ids <= set(bpf.program_ids())
-    loaded.close()
+    loader.close(loaded)
     assert _eventually_unloaded(ids)
 
 
 def test_programs_are_gone_when_the_agent_is_killed() -> None:
     text = AGENT + (
         "from numaudit.kernel import bpf\n"
-        "probes = [session.page_alloc, session.cpu_time]\n"
+        "probes = [session.probes[name] for name in ('page_alloc', 'cpu_time')]\n"
         "fds = [fd for probe in probes for fd in probe._loaded.programs.values()]\n"
         "print(json.dumps([bpf.read_program_info(fd).id for fd in fds]), flush=True)\n"
         "sys.stdin.read()\n"
@@ -117,8 +121,8 @@ def test_the_loader_ends_soon_after_an_agent_that_is_killed_while_it_loads() -> 
 
 def test_without_bcc_the_next_python_is_tried(script: Script) -> None:
     without = script(f'exec {sys.executable} -S "$@"')
-    assert _reasons(_load(pythons=[without])) == {page_alloc.NAME: Reason.NO_BCC, cpu_time.NAME: Reason.NO_BCC}
-    assert _reasons(_load(pythons=[without, sys.executable])) == {page_alloc.NAME: None, cpu_time.NAME: None}
+    assert _reasons(_load(pythons=[without])) == {"page_alloc": Reason.NO_BCC, "cpu_time": Reason.NO_BCC}
+    assert _reasons(_load(pythons=[without, sys.executable])) == {"page_alloc": None, "cpu_time": None}
 
 
 def test_without_any_python_bcc_is_missing() -> None:
@@ -133,7 +137,7 @@ def test_bcc_without_its_llvm_is_broken(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     outcomes = _load()
     assert set(_reasons(outcomes).values()) == {Reason.BCC_BROKEN}
-    assert name in str(outcomes[cpu_time.NAME])
+    assert name in str(outcomes["cpu_time"])
 
 
 def test_a_strangers_module_called_bcc_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +145,7 @@ def test_a_strangers_module_called_bcc_is_not_ours(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     outcomes = _load()
     assert set(_reasons(outcomes).values()) == {Reason.NO_BCC}
-    assert "another project" in str(outcomes[cpu_time.NAME])
+    assert "another project" in str(outcomes["cpu_time"])
 
 
 def test_kernel_headers_that_are_none_are_refused_before_bcc_looks_for_others(
@@ -150,21 +154,21 @@ def test_kernel_headers_that_are_none_are_refused_before_bcc_looks_for_others(
     monkeypatch.setenv("BCC_KERNEL_SOURCE", str(tmp_path))
     outcomes = _load()
     assert set(_reasons(outcomes).values()) == {Reason.NO_HEADERS}
-    assert str(tmp_path) in str(outcomes[cpu_time.NAME])
+    assert str(tmp_path) in str(outcomes["cpu_time"])
 
 
 def test_without_tracefs_only_the_tracepoint_is_lost() -> None:
     """And without the privilege to mount it; the other probe needs none."""
     fared = _agent(f"{NO_TRACEFS} && exec {_with('bpf,perfmon')}")
-    assert fared[page_alloc.NAME][0] == Reason.NO_TRACEFS
-    assert "mount -t tracefs" in fared[page_alloc.NAME][1]
-    assert fared[cpu_time.NAME][0] is None
+    assert fared["page_alloc"][0] == Reason.NO_TRACEFS
+    assert "mount -t tracefs" in fared["page_alloc"][1]
+    assert fared["cpu_time"][0] is None
 
 
 def test_without_tracefs_the_loader_mounts_it_for_itself_alone() -> None:
     mounts = Path("/proc/self/mounts").read_text()
     fared = _agent(f"{NO_TRACEFS} && exec")
-    assert fared[page_alloc.NAME][0] is None
+    assert fared["page_alloc"][0] is None
     assert Path("/proc/self/mounts").read_text() == mounts
 
 
@@ -190,78 +194,78 @@ def test_no_place_to_write_is_needed() -> None:
     """As in a container with a read-only root and no /tmp."""
     read_only = "mount --bind -o ro / /mnt && mount --rbind /proc /mnt/proc && mount --rbind /sys /mnt/sys"
     fared = _agent(f"{read_only} && mount --rbind -o ro /dev /mnt/dev && exec chroot /mnt")
-    assert {fared[page_alloc.NAME][0], fared[cpu_time.NAME][0]} == {None}
+    assert {fared["page_alloc"][0], fared["cpu_time"][0]} == {None}
 
 
 def test_a_host_with_cgroups_of_version_1_only_is_told_so() -> None:
     fared = _agent("umount -a -l -t cgroup2; exec")
     assert {reason for reason, _ in fared.values()} == {Reason.CGROUP_V1}
-    assert "unified_cgroup_hierarchy" in fared[cpu_time.NAME][1]
+    assert "unified_cgroup_hierarchy" in fared["cpu_time"][1]
 
 
 def test_a_captured_tree_has_no_kernel_to_ask(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    with Session.open(Host.under(tmp_path), cgroups=1, nodes=1) as session:
+    with Session.open(Host.under(tmp_path), [CPU_TIME, PAGE_ALLOC], cgroups=1, nodes=1) as session:
         with pytest.raises(Refusal, match="captured tree"):
-            session.read_cpu_time()
+            session.read(CPU_TIME)
         with pytest.raises(Refusal, match="captured tree"):
-            session.read_page_alloc()
+            session.read(PAGE_ALLOC)
 
 
 def test_one_text_that_does_not_compile_leaves_the_others_alone(tmp_path: Path) -> None:
     broken = _request(tmp_path, "broken", "int broken_run(void *ctx) { return nonsense; }")
     outcomes = _load([*_requests(), broken])
-    assert _reasons(outcomes) == {page_alloc.NAME: None, cpu_time.NAME: None, "broken": Reason.COMPILE_ERROR}
+    assert _reasons(outcomes) == {"page_alloc": None, "cpu_time": None, "broken": Reason.COMPILE_ERROR}
     assert "broken.bpf.c:1:36: error: use of undeclared identifier 'nonsense'" in str(outcomes["broken"])
 
 
 def test_one_program_that_the_verifier_refuses_leaves_the_others_alone(tmp_path: Path) -> None:
     text = "BPF_HASH(wild_map, u64, u64, 1);\nint wild_run(void *c) { u64 k = 1, *v = wild_map.lookup(&k); return *v; }"
     outcomes = _load([_request(tmp_path, "wild", text), *_requests()])
-    assert _reasons(outcomes) == {"wild": Reason.REFUSED_BY_VERIFIER, page_alloc.NAME: None, cpu_time.NAME: None}
+    assert _reasons(outcomes) == {"wild": Reason.REFUSED_BY_VERIFIER, "page_alloc": None, "cpu_time": None}
     assert "map_value_or_null" in str(outcomes["wild"])
 
 
 def test_one_map_that_is_too_large_leaves_the_others_alone(tmp_path: Path) -> None:
     text = "BPF_HASH(huge_map, u64, u64, 2000000000);\nint huge_run(void *ctx) { return 0; }"
     outcomes = _load([_request(tmp_path, "huge", text), *_requests()])
-    assert _reasons(outcomes) == {"huge": Reason.NO_MEMORY, page_alloc.NAME: None, cpu_time.NAME: None}
+    assert _reasons(outcomes) == {"huge": Reason.NO_MEMORY, "page_alloc": None, "cpu_time": None}
 
 
 def test_two_probes_on_one_tracepoint_both_run(tmp_path: Path) -> None:
     text = "int twin_run(struct tracepoint__kmem__mm_page_alloc *args) { return args->order; }"
     outcomes = _load([_request(tmp_path, "twin", text, "kmem:mm_page_alloc"), *_requests()])
-    assert _reasons(outcomes) == {"twin": None, page_alloc.NAME: None, cpu_time.NAME: None}
+    assert _reasons(outcomes) == {"twin": None, "page_alloc": None, "cpu_time": None}
 
 
 def test_a_tracepoint_that_the_kernel_lacks_is_named(tmp_path: Path) -> None:
     request = _request(tmp_path, "lost", "int lost_run(void *ctx) { return 0; }", "sched:nothing_of_the_kind")
     outcomes = _load([request, *_requests()])
-    assert _reasons(outcomes) == {"lost": Reason.NO_TRACEPOINT, page_alloc.NAME: None, cpu_time.NAME: None}
+    assert _reasons(outcomes) == {"lost": Reason.NO_TRACEPOINT, "page_alloc": None, "cpu_time": None}
     assert "sched:nothing_of_the_kind" in str(outcomes["lost"])
 
 
 def test_a_loader_that_is_killed_is_reported_with_the_signal() -> None:
-    result: dict[str, Outcome] = {}
+    result: dict[str, Answer] = {}
     thread = threading.Thread(target=lambda: result.update(_load()))
     thread.start()
     _wait_for_loader(os.getpid()).kill()
     thread.join(timeout=20)
     assert set(_reasons(result).values()) == {Reason.LOADER_DIED}
-    assert "SIGKILL" in str(result[cpu_time.NAME])
+    assert "SIGKILL" in str(result["cpu_time"])
 
 
 def test_a_loader_that_fails_is_reported_with_its_last_words(script: Script) -> None:
     outcomes = _load(pythons=[script("echo out of cheese >&2; exit 7")])
     assert set(_reasons(outcomes).values()) == {Reason.LOADER_DIED}
-    assert "exit code 7" in str(outcomes[cpu_time.NAME])
-    assert "out of cheese" in str(outcomes[cpu_time.NAME])
+    assert "exit code 7" in str(outcomes["cpu_time"])
+    assert "out of cheese" in str(outcomes["cpu_time"])
 
 
 def test_a_python_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     outcomes = _load(pythons=[tmp_path / "no-such-python"])
     assert set(_reasons(outcomes).values()) == {Reason.LOADER_DIED}
-    assert "no-such-python" in str(outcomes[cpu_time.NAME])
+    assert "no-such-python" in str(outcomes["cpu_time"])
 
 
 def test_a_loader_that_hangs_is_killed_at_the_deadline_with_all_it_started(script: Script, tmp_path: Path) -> None:
@@ -282,41 +286,41 @@ def test_answers_that_came_before_the_loader_hangs_are_kept(script: Script) -> N
     stand_in = f"""exec {sys.executable} -c '
 import json, os, socket, sys, time
 channel = socket.socket(fileno=int(sys.argv[3]))
-first = json.loads(channel.recv(1 << 20))[0]["name"]
+first = json.loads(channel.recv(1 << 20))["probes"][0]["name"]
 channel.send(json.dumps({{"name": first, "reason": "no-event", "text": "as arranged"}}).encode())
 time.sleep(300)' "$@" """
     outcomes = _load(deadline=2, pythons=[script(stand_in)])
-    assert _reasons(outcomes) == {page_alloc.NAME: Reason.NO_EVENT, cpu_time.NAME: Reason.LOADER_TIMEOUT}
+    assert _reasons(outcomes) == {"page_alloc": Reason.NO_EVENT, "cpu_time": Reason.LOADER_TIMEOUT}
 
 
 def test_a_full_map_is_counted_and_what_is_in_it_stays_right(new_group: NewGroup, run_in: RunIn) -> None:
-    with Session.open(Host(), cgroups=1, nodes=1) as session:
+    with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=1, nodes=1) as session:
         _skip_if_refused(session)
         groups = [new_group(name) for name in ("one", "two", "three", "four", "five", "six")]
         for group in groups:
             run_in(group, [sys.executable, "-I", "-S", "-c", "bytearray(1 << 20)"]).communicate()
-        assert session.read_page_alloc().dropped > 0
-        assert session.read_cpu_time().dropped > 0
-        assert len(session.read_cpu_time().by_node) == 1
-        assert sum(len(orders) for orders in session.read_page_alloc().by_order.values()) <= 4
+        assert session.read(PAGE_ALLOC).lost["map-full"] > 0
+        assert session.read(CPU_TIME).lost["map-full"] > 0
+        assert len(session.read(CPU_TIME).by_node) == 1
+        assert sum(len(orders) for orders in session.read(PAGE_ALLOC).by_order.values()) <= 4
         first = groups[0].stat().st_ino
-        counted = session.read_cpu_time().by_node.get(first)
+        counted = session.read(CPU_TIME).by_node.get(first)
         if counted:
             assert sum(counted.values()) < 2e9
         session.forget_all_but([])
         run_in(groups[5], [sys.executable, "-I", "-S", "-c", "bytearray(1 << 20)"]).communicate()
-        assert groups[5].stat().st_ino in session.read_cpu_time().by_node
+        assert groups[5].stat().st_ino in session.read(CPU_TIME).by_node
 
 
 def _load(
     requests: Sequence[ProbeRequest] | None = None,
     deadline: float = loader.DEADLINE,
     pythons: Sequence[str | Path] | None = None,
-) -> Mapping[str, Outcome]:
+) -> Mapping[str, Answer]:
     """What became of the probes; what was loaded is closed again."""
     loaded = loader.load(_requests() if requests is None else requests, deadline=deadline, pythons=pythons)
-    loaded.close()
-    return loaded.outcomes
+    loader.close(loaded)
+    return loaded
 
 
 def _requests() -> list[ProbeRequest]:
@@ -344,7 +348,7 @@ def _request(folder: Path, name: str, text: str, tracepoint: str | None = None) 
     return ProbeRequest(name, (Program(f"{name}_run", kind, tracepoint),), (), source=source)
 
 
-def _reasons(outcomes: Mapping[str, Outcome]) -> dict[str, Reason | None]:
+def _reasons(outcomes: Mapping[str, Answer]) -> dict[str, Reason | None]:
     return {name: one.reason if isinstance(one, Refusal) else None for name, one in outcomes.items()}
 
 
@@ -383,7 +387,7 @@ def _descriptors() -> set[str]:
     return set(os.listdir("/proc/self/fd"))  # noqa: PTH208 (the order of a set of names is no matter)
 
 
-def _program_ids(outcomes: Mapping[str, Outcome]) -> set[int]:
+def _program_ids(outcomes: Mapping[str, Answer]) -> set[int]:
     probes = [one for one in outcomes.values() if isinstance(one, LoadedProbe)]
     return {bpf.read_program_info(fd).id for probe in probes for fd in probe.programs.values()}
 
@@ -411,5 +415,5 @@ def _wait_for_loader(parent: int) -> psutil.Process:
 
 
 def _skip_if_refused(session: Session) -> None:
-    for refused in (one for one in (session.page_alloc, session.cpu_time) if isinstance(one, Refusal)):
+    for refused in (one for one in (session.probe(PAGE_ALLOC), session.probe(CPU_TIME)) if isinstance(one, Refusal)):
         pytest.skip(str(refused))

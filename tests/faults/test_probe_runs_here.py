@@ -9,7 +9,9 @@ from contextlib import ExitStack
 import pytest
 
 from numaudit.kernel import bpf
+from numaudit.kernel.bpf import RunTime
 from numaudit.kernel.host import Host
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 
@@ -19,16 +21,23 @@ _PAGES = 2000
 
 
 def test_runs_and_their_time_grow_with_the_events_of_a_probe_while_the_kernel_counts() -> None:
-    with Session.open(Host(), cgroups=1024, nodes=4, probes=("page_alloc",)) as session, ExitStack() as stack:
-        if isinstance(session.page_alloc, Refusal):
-            pytest.skip(str(session.page_alloc))
+    with Session.open(Host(), [PAGE_ALLOC], cgroups=1024, nodes=4) as session, ExitStack() as stack:
+        if isinstance(session.probe(PAGE_ALLOC), Refusal):
+            pytest.skip(str(session.probe(PAGE_ALLOC)))
         stack.callback(os.close, bpf.count_run_time())
-        before, _ = session.read_runs()["page_alloc"]
+        before = _run_time(session)
         with mmap.mmap(-1, _PAGES * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
             pages.madvise(mmap.MADV_NOHUGEPAGE)
             for at in range(0, len(pages), mmap.PAGESIZE):
                 pages[at] = 1
-        runs, seconds = session.read_runs()["page_alloc"]
-        assert runs - before >= _PAGES
-        assert 0 < seconds < 1
-        assert set(session.read_runs()) == {"page_alloc"}
+        spent = _run_time(session) - before
+        assert spent.runs >= _PAGES
+        assert 0 < spent.nanoseconds < 1_000_000_000
+
+
+def _run_time(session: Session) -> RunTime:
+    probe = session.probe(PAGE_ALLOC)
+    assert not isinstance(probe, Refusal)
+    spent = probe.run_time()
+    assert spent is not None
+    return spent

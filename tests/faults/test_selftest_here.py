@@ -13,7 +13,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.cgroup_writer import own_tree
 from numaudit.kernel.host import Host
-from numaudit.probes.page_alloc import AllocationsByNode
+from numaudit.probes.page_alloc import Allocations
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 from numaudit.workloads.selftest import CHECKS, selftest
@@ -48,7 +48,7 @@ def test_the_self_test_passes_what_it_can_try_and_says_why_it_cannot_try_the_res
 def test_bytes_that_a_probe_does_not_see_fail_the_self_test(
     unified: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Session, "read_page_alloc", lambda _: AllocationsByNode())
+    monkeypatch.setattr(Session, "read", lambda _, __: Allocations())
     assert call(["selftest"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("page_alloc")]
     assert "failed" in line and "near: nothing; far: nothing" in line
@@ -57,11 +57,11 @@ def test_bytes_that_a_probe_does_not_see_fail_the_self_test(
 def test_a_host_where_nothing_can_be_tried_exits_with_3(
     unified: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(_: Session) -> AllocationsByNode:
+    def refuse(_: Session, __: object) -> Allocations:
         raise Refusal(Reason.NO_BCC, "no bcc here")
 
     monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"page_alloc": CHECKS["page_alloc"]})
-    monkeypatch.setattr(Session, "read_page_alloc", refuse)
+    monkeypatch.setattr(Session, "read", refuse)
     assert call(["selftest"]) == 3
     out, err = capsys.readouterr()
     assert "no bcc here" in out

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from numaudit.probes.cpu_time import CpuTimeByNode
-from numaudit.probes.hint_faults import HintFaultsByNode
-from numaudit.probes.migrations import MigrationsByCgroup
-from numaudit.probes.page_alloc import AllocationsByNode
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.cpu_time import CpuTimes
+from numaudit.probes.hint_faults import HintFaultCounts
+from numaudit.probes.migrations import MigrationCounts
+from numaudit.probes.page_alloc import Allocations
+from numaudit.probes.probe import Reading
 from numaudit.probes.session import Session
 
 
@@ -18,12 +18,12 @@ from numaudit.probes.session import Session
 class Counters:
     """A probe whose map is this. As in the kernel, what an ended cgroup counted stays until it is deleted."""
 
-    read_as: Callable[[dict[int, dict[Any, int]]], object]
+    read_as: Callable[[dict[int, dict[Any, int]]], Reading]
     by_cgroup: dict[int, dict[Any, int]] = field(default_factory=dict)
-    watched: frozenset[int] | None = None
-    nodes_refused: None = None
+    how: str | None = None
+    is_paused: bool = False
 
-    def read(self) -> object:
+    def read(self) -> Reading:
         return self.read_as({cgroup: dict(row) for cgroup, row in self.by_cgroup.items()})
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
@@ -32,6 +32,21 @@ class Counters:
             del self.by_cgroup[cgroup]
         return len(gone)
 
+    def watch(self, cgroups: frozenset[int] | None) -> None:
+        """It counts all."""
+
+    def run_time(self) -> None:
+        """It has no program."""
+
+    def measure_cost(self) -> None:
+        """It costs nothing."""
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
     def close(self) -> None:
         pass
 
@@ -39,10 +54,9 @@ class Counters:
 def made_up_session() -> tuple[dict[str, Counters], Session]:
     """Every probe but first_touch, by name, and the session that reads them."""
     probes = {
-        "page_alloc": Counters(AllocationsByNode),
-        "cpu_time": Counters(CpuTimeByNode),
-        "hint_faults": Counters(HintFaultsByNode),
-        "migrations": Counters(MigrationsByCgroup),
+        "page_alloc": Counters(Allocations),
+        "cpu_time": Counters(CpuTimes),
+        "hint_faults": Counters(HintFaultCounts),
+        "migrations": Counters(MigrationCounts),
     }
-    off = Refusal(Reason.SWITCHED_OFF, "not asked for")
-    return probes, Session(**cast("dict[str, Any]", probes), first_touch=off)
+    return probes, Session(cast("Any", probes))

@@ -17,10 +17,10 @@ def test_huge_pages_that_are_reserved_after_the_first_look_are_seen(fixtures: Pa
     for pool in pools:
         pool.write_text("0\n")
     observer = Observer.of(Host.under(tree))
-    before = observer.look()
+    before = observer.observe()
     for pool, total in totals.items():
         pool.write_text(total)
-    after = observer.look()
+    after = observer.observe()
     assert not any(sum((one.hugetlb or {}).values()) for one in before.resident.values())
     assert any(sum((one.hugetlb or {}).values()) for one in after.resident.values())
 
@@ -31,5 +31,5 @@ def test_a_capture_without_the_kernels_counters_of_balancing_is_no_failure(fixtu
     (tree / "proc/sys/kernel").mkdir(parents=True, exist_ok=True)
     (tree / "proc/sys/kernel/numa_balancing").write_text("1\n")
     (tree / "sys/fs/cgroup/memory.stat").unlink(missing_ok=True)
-    states = {one.source: one.state for one in Observer.of(Host.under(tree)).look().outcomes}
+    states = {one.source: one.state for one in Observer.of(Host.under(tree)).observe().outcomes}
     assert states["numa_balancing"] == "ok"

@@ -10,12 +10,13 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
+from numaudit.collectors.table import kinds_named
 from numaudit.daemon import memory
 from numaudit.doctor.checks import examine
 from numaudit.kubelet.client import Access
 from numaudit.observer import Observer
 from numaudit.overhead.calibration import calibrate
-from numaudit.overhead.limiter import Keeper
+from numaudit.overhead.limiter import Limiter
 
 
 @click.command(
@@ -38,7 +39,7 @@ def command(
     access = Access(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file)
     observer = Observer.of(options.host(root), access)
     # Programs are loaded by a process of its own, which is started before this one grows.
-    session = observer.open_probes(loaded.settings.probes)
+    session = observer.open_probes(kinds_named(loaded.settings.probes))
     from numaudit.daemon import logs, loop  # noqa: PLC0415 (after the programs are loaded)
     from numaudit.daemon.notify import Notifier  # noqa: PLC0415
     from numaudit.exporters.facts import Feature  # noqa: PLC0415
@@ -51,7 +52,7 @@ def command(
         for check in examine(observer.host, session)
     )
     limit_of_overhead = loaded.settings.overhead.max_cpu_percent / 100
-    keeper = Keeper(session, limit_of_overhead, calibrate(session), observer.inventory)
+    limiter = Limiter(session, limit_of_overhead, calibrate(session), observer.inventory)
     memory.search_cycles_rarely()
-    with closing(keeper):
-        loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ), keeper=keeper).run()
+    with closing(limiter):
+        loop.Daemon(loaded.settings, observer, session, features, limit, Notifier.of(os.environ), limiter=limiter).run()

@@ -6,16 +6,20 @@ import sys
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.progress import Duration
+from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.alignment import judge
 from numaudit.observer import Observer
-from numaudit.probes.session import PROBES
+from numaudit.probes.first_touch import FIRST_TOUCH
+from numaudit.probes.probe import Kind
+from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views import document
@@ -91,8 +95,8 @@ def command(
     if first_touch and duration is None:
         raise InputError("--first-touch measures the running kernel: add --duration 10s")
     observer = Observer.of(options.host(root))
-    probes = (*PROBES, "first_touch") if first_touch else PROBES
-    report = narrow(observe(observer, numa_maps_budget or None, duration, probes), which)
+    kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
+    report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which)
     if output == "json":
         sys.stdout.buffer.write(document.encode("Report", report))
     else:
@@ -111,24 +115,24 @@ def observe(
     observer: Observer,
     numa_maps_budget: float | None,
     duration: float | None,
-    probes: Collection[str] = PROBES,
+    kinds: Collection[Kind[Any]] | None = None,
 ) -> Report:
-    """One look, or one at either end of a measurement.
+    """One tick, or one at either end of a measurement.
 
-    Bytes that are out of place are looked at twice, for memory.numa_stat may lag by a second.
+    Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     """
     if duration is not None:
-        with observer.open_probes(probes) as session:
-            first = judge(observer.look(session=session))
+        with observer.open_probes(kinds) as session:
+            first = judge(observer.observe(readings=Readings(session)))
             progress.wait(duration, "measuring")
-            last = observer.look(numa_maps_budget, session)
+            last = observer.observe(numa_maps_budget, Readings(session))
         return build(last, judge(last, earlier=first))
-    snapshot = observer.look(numa_maps_budget)
+    snapshot = observer.observe(numa_maps_budget)
     judgements = judge(snapshot)
     if judgements.spilled_ticks:
         if observer.host.is_live:
             progress.wait(_SECOND_LOOK, "looking again at bytes that are out of place")
-        snapshot = observer.look(numa_maps_budget)
+        snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
     return build(snapshot, judgements)
 

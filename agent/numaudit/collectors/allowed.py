@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from numaudit.collectors.base import Skipped
+from numaudit.collectors.base import Skipped, Tick
 from numaudit.containers.inventory import Census
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
-from numaudit.snapshot import Allowed, ContainerId
+from numaudit.snapshot import Allowed, ContainerId, Snapshot
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """The effective cpuset of every container."""
+    return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader).collect(tick.census, skipped))
 
 
 @dataclass(frozen=True, slots=True)

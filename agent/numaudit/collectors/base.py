@@ -1,4 +1,4 @@
-"""What every collector shares: its result is caught once and becomes an Outcome."""
+"""What every collector shares: what it works on, and a result that is caught once and becomes an Outcome."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from numaudit.collectors.owners import Owners
+from numaudit.collectors.sanity_check import SanityCheck
+from numaudit.containers.inventory import Census
 from numaudit.errors import NumauditError, Unavailable
-from numaudit.kernel.cgroup import Hierarchies
-from numaudit.kernel.host import explain
-from numaudit.snapshot import Outcome
+from numaudit.kernel.cgroup import Hierarchies, Reader
+from numaudit.kernel.host import Host, explain
+from numaudit.kubelet.poller import KubeletIntent
+from numaudit.probes.probe import Kind, Reading
+from numaudit.probes.session import Readings
+from numaudit.snapshot import Outcome, Snapshot
+from numaudit.topology.machine import Machine
 
 Value = TypeVar("Value")
+R = TypeVar("R", bound=Reading)
 _log = logging.getLogger(__name__)
 
 
@@ -76,6 +84,42 @@ def _outcome(source: str, skipped: Skipped, seconds: float) -> Outcome:
         seconds,
         skipped.gone + skipped.failed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What the collectors of one tick work on."""
+
+    host: Host
+    machine: Machine
+    reader: Reader
+    census: Census
+    owners: Owners
+    kubelet: KubeletIntent
+    sanity_check: SanityCheck
+    readings: Readings | None = None
+    """None = no probe is asked."""
+    mappings_budget: float | None = None
+    """Seconds for numa_maps; None = it is not read."""
+
+    def read(self, kind: Kind[R]) -> R:
+        """A probe's reading. Raises Unavailable when the probe does not run, or its cgroups are not containers'."""
+        require_v2(self.reader.hierarchies)
+        assert self.readings is not None
+        return self.readings.of(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """One question about the host."""
+
+    name: str
+    """As outcomes show it."""
+    collect: Callable[[Tick, Snapshot, Skipped], Snapshot]
+    """Takes the snapshot so far and adds its answer; when it raises, the snapshot stays as it is."""
+    is_due: Callable[[Tick], bool] = lambda _: True
+    probe: Kind[Any] | None = None
+    """Where the answer comes from, if it is a probe."""
 
 
 def require_v2(hierarchies: Hierarchies) -> None:

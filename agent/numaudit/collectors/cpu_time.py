@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from numaudit.collectors.base import Skipped, require_v2
-from numaudit.collectors.owners import Owners
-from numaudit.kernel.cgroup import Hierarchies
-from numaudit.probes.session import Session
-from numaudit.snapshot import ContainerId
+from numaudit.collectors.base import Skipped, Tick
+from numaudit.probes.cpu_time import CPU_TIME
+from numaudit.snapshot import Snapshot
 
 _NANOSECONDS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class CpuTime:
-    """Reads the probe's times and adds up each container's cgroups."""
-
-    session: Session
-    hierarchies: Hierarchies
-    owners: Owners
-
-    def collect(self, skipped: Skipped) -> dict[ContainerId, dict[int, float]]:
-        """Seconds by node since the probe was loaded. Raises Unavailable when it does not run."""
-        require_v2(self.hierarchies)
-        read = self.session.read_cpu_time()
-        if read.dropped:
-            skipped.lose(read.dropped, "intervals were not counted, since the map of the probe was full")
-        sums = self.owners.add_up("cpu_time", read.by_node)
-        return {owner: {node: ns / _NANOSECONDS for node, ns in row.items()} for owner, row in sums.items()}
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Seconds by node since the probe was loaded. Raises Unavailable when it does not run."""
+    reading = tick.read(CPU_TIME)
+    if dropped := reading.lost.get("map-full"):
+        skipped.lose(dropped, "intervals were not counted, since the map of the probe was full")
+    sums = tick.owners.add_up("cpu_time", reading.by_node)
+    seconds = {owner: {node: ns / _NANOSECONDS for node, ns in row.items()} for owner, row in sums.items()}
+    return replace(snapshot, cpu_seconds=seconds)

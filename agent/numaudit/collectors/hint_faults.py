@@ -2,91 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 
-from numaudit.collectors.base import Skipped, require_v2
-from numaudit.collectors.owners import Owners
-from numaudit.collectors.sanity_check import Witness
-from numaudit.containers.inventory import Census
+from numaudit.collectors.base import Skipped, Tick, require_v2
 from numaudit.errors import Unavailable
-from numaudit.kernel.cgroup import Cgroup, Reader
+from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.numa_balancing import read_mode, read_vmstat
-from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Session
-from numaudit.snapshot import ContainerId, Sampled
+from numaudit.probes.hint_faults import HINT_FAULTS
+from numaudit.snapshot import ContainerId, Sampled, Snapshot
 from numaudit.topology.machine import Machine
 
+Groups = Mapping[ContainerId, tuple[Cgroup, ...]]
 
-@dataclass(frozen=True, slots=True)
-class HintFaults:
-    """Reads the probe's faults and adds up each container's cgroups."""
 
-    host: Host
-    machine: Machine
-    session: Session
-    reader: Reader
-    owners: Owners
-    witness: Witness = field(default_factory=Witness)
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Faults since the probe was loaded.
 
-    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Sampled]:
-        """Faults since the probe was loaded.
+    Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.
 
-        Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.
+    A container without samples that the kernel does scan, and that is watched, is left out.
+    """
+    require_v2(tick.reader.hierarchies)
+    require_sampling(tick.host, tick.machine)
+    reading = tick.read(HINT_FAULTS)
+    tick.sanity_check.compare(_kernel_count(tick.host), reading if reading.watched is None else None)
+    if reading.all_lost:
+        text = "hint faults were not counted: the map was full, or another BPF program was running"
+        skipped.lose(reading.all_lost, text)
+    groups_of = tick.census.groups
+    faults = tick.owners.add_up("hint_faults", reading.faults)
+    unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
+    unwatched = _unwatched(groups_of, reading.watched)
+    sampled = {
+        owner: Sampled(
+            faults.get(owner, {}),
+            _has_single_thread(tick, groups_of.get(owner, ())) if owner in faults else None,
+            is_scanned=owner not in unscanned,
+            is_watched=owner not in unwatched,
+        )
+        for owner in (*faults, *(unscanned | unwatched) - faults.keys())
+    }
+    return replace(snapshot, hint_faults=sampled)
 
-        A container without samples that the kernel does scan, and that is watched, is left out.
-        """
-        require_v2(self.reader.hierarchies)
-        require_sampling(self.host, self.machine)
-        read = self.session.read_hint_faults()
-        self.witness.hear(self._kernel_count(), read if self._counts_all() else None)
-        lost = read.dropped + read.missed
-        if lost:
-            skipped.lose(lost, "hint faults were not counted: the map was full, or another BPF program was running")
-        faults = self.owners.add_up("hint_faults", read.faults)
-        unscanned = {owner for owner, groups in census.groups.items() if any(one.id in read.skipped for one in groups)}
-        unwatched = self._unwatched(census)
-        proc = str(self.host.proc)
-        return {
-            owner: Sampled(
-                faults.get(owner, {}),
-                self._has_single_thread(census.groups.get(owner, ()), proc) if owner in faults else None,
-                is_scanned=owner not in unscanned,
-                is_watched=owner not in unwatched,
-            )
-            for owner in (*faults, *(unscanned | unwatched) - faults.keys())
-        }
 
-    def _kernel_count(self) -> int | None:
+def _kernel_count(host: Host) -> int | None:
+    try:
+        return read_vmstat(host).get("numa_hint_faults")
+    except Unavailable:  # then there is nothing to compare with
+        return None
+
+
+def _unwatched(groups_of: Groups, watched: frozenset[int] | None) -> set[ContainerId]:
+    if watched is None:
+        return set()
+    return {owner for owner, groups in groups_of.items() if watched.isdisjoint(group.id for group in groups)}
+
+
+def _has_single_thread(tick: Tick, groups: tuple[Cgroup, ...]) -> bool | None:
+    """Has one of the processes only one thread? None when none of them could be read."""
+    proc = str(tick.host.proc)
+    counts = []
+    for group in groups:
         try:
-            return read_vmstat(self.host).get("numa_hint_faults")
-        except Unavailable:  # then there is no witness
-            return None
-
-    def _counts_all(self) -> bool:
-        probe = self.session.hint_faults
-        return not isinstance(probe, Refusal) and probe.watched is None
-
-    def _unwatched(self, census: Census) -> set[ContainerId]:
-        probe = self.session.hint_faults
-        watched = None if isinstance(probe, Refusal) else probe.watched
-        if watched is None:
-            return set()
-        return {owner for owner, groups in census.groups.items() if watched.isdisjoint(group.id for group in groups)}
-
-    def _has_single_thread(self, groups: tuple[Cgroup, ...], proc: str) -> bool | None:
-        """Has one of the processes only one thread? None when none of them could be read."""
-        counts = []
-        for group in groups:
-            try:
-                processes = self.reader.processes(group.path)
-            except OSError:
-                continue
-            for pid in processes:
-                count = _count_threads(f"{proc}/{pid}/stat")
-                if count is not None:
-                    counts.append(count)
-        return 1 in counts if counts else None
+            processes = tick.reader.processes(group.path)
+        except OSError:
+            continue
+        for pid in processes:
+            count = _count_threads(f"{proc}/{pid}/stat")
+            if count is not None:
+                counts.append(count)
+    return 1 in counts if counts else None
 
 
 def _count_threads(stat: str) -> int | None:

@@ -6,16 +6,39 @@ Reading numa_maps walks page tables, so only one-off answers ask, and only withi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
-from numaudit.collectors.base import Skipped
+import msgspec
+
+from numaudit.collectors.base import Skipped, Tick
 from numaudit.containers.inventory import Census
 from numaudit.errors import ParseError
 from numaudit.kernel import numa_maps
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host
-from numaudit.snapshot import BytesByNode, ContainerId, Mappings
+from numaudit.snapshot import BytesByNode, ContainerId, Mappings, Snapshot
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Mappings of every container whose bytes are known, the largest container first."""
+    judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.resident.items()}
+    order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
+    return replace(snapshot, mappings=_of(tick).collect(tick.census, order, skipped))
+
+
+def collect_root(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
+    hugetlb = _of(tick).unattributed_hugetlb(skipped)
+    unattributed = snapshot.unattributed
+    if unattributed is None or unattributed.hugetlb is not None:
+        return snapshot
+    return replace(snapshot, unattributed=msgspec.structs.replace(unattributed, hugetlb=hugetlb))
+
+
+def _of(tick: Tick) -> ProcessMappings:
+    assert tick.mappings_budget is not None
+    return ProcessMappings(tick.host, tick.reader, tick.mappings_budget)
 
 
 @dataclass(frozen=True, slots=True)

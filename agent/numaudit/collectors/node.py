@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-from numaudit.kernel.host import Host
+from numaudit.collectors.base import Skipped, Tick
 from numaudit.kernel.node import NodeCounters, read_counters
-from numaudit.snapshot import NodeMemory, Resident
-from numaudit.topology.machine import Machine
+from numaudit.snapshot import NodeMemory, Resident, Snapshot
 
 _RECLAIMABLE = ("Active(file)", "Inactive(file)", "SReclaimable")
 _KERNEL = ("KernelStack", "PageTables", "SecPageTables", "Slab")
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """Reads meminfo, numastat and the huge page counters of every node."""
-
-    host: Host
-    machine: Machine
-
-    def collect(self) -> tuple[NodeMemory, ...]:
-        counters = read_counters(self.host, self.machine.online)
-        return tuple(to_node_memory(one, self.machine.page_size) for one in counters)
+def collect(tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
+    """meminfo, numastat and the huge page counters of every node."""
+    counters = read_counters(tick.host, tick.machine.online)
+    return replace(snapshot, nodes=tuple(to_node_memory(one, tick.machine.page_size) for one in counters))
 
 
 def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from numaudit.collectors.base import Skipped
+from numaudit.collectors.base import Skipped, Tick
 from numaudit.kernel.host import Host, read_text
-from numaudit.probes.session import Session
-from numaudit.snapshot import ProbeAccount
-
-_REASONS = {
-    "dropped": "map-full",
-    "missed": "busy",
-    "lost": "ring-full",
-    "without_address": "no-address",
-}
-"""Field of a probe's read -> what it counts. `busy`: another BPF program was running on that CPU."""
+from numaudit.probes.session import Readings
+from numaudit.snapshot import ProbeAccount, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAccounts:
-    """Looks at what each probe told of itself when it was last read."""
+def collect(tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
+    """By the probe's name, of those that were read in this tick. Raises OSError."""
+    assert tick.readings is not None
+    return replace(snapshot, probes=accounts(tick.host, tick.readings))
 
-    host: Host
-    session: Session
 
-    def collect(self, _: Skipped) -> dict[str, ProbeAccount]:
-        """By the probe's name, of those that were read in this look. Raises OSError."""
-        runs = self.session.read_runs() if self._runs_are_counted() else {}
-        accounts = {}
-        for name, read in self.session.last_reads.items():
-            lost = {reason: getattr(read, field) for field, reason in _REASONS.items() if hasattr(read, field)}
-            count, seconds = runs.get(name, (None, None))
-            accounts[name] = ProbeAccount(lost, count, seconds)
-        return accounts
+def accounts(host: Host, readings: Readings) -> dict[str, ProbeAccount]:
+    """By the probe's name, of those that were read. Raises OSError."""
+    running = readings.session.running()
+    counted = _runs_are_counted(host)
+    found = {}
+    for name, reading in readings.taken.items():
+        spent = running[name].run_time() if counted else None
+        runs, seconds = (None, None) if spent is None else (spent.runs, spent.nanoseconds / 1e9)
+        found[name] = ProbeAccount(dict[str, int](reading.lost.items()), runs, seconds)
+    return found
 
-    def _runs_are_counted(self) -> bool:
-        """kernel.bpf_stats_enabled; a kernel without it has no statistics."""
-        try:
-            return read_text(self.host.proc / "sys/kernel/bpf_stats_enabled").strip() == "1"
-        except FileNotFoundError:
-            return False
+
+def _runs_are_counted(host: Host) -> bool:
+    """kernel.bpf_stats_enabled; a kernel without it has no statistics."""
+    try:
+        return read_text(host.proc / "sys/kernel/bpf_stats_enabled").strip() == "1"
+    except FileNotFoundError:
+        return False

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from numaudit.collectors.base import Skipped
+from numaudit.collectors.base import Skipped, Tick
 from numaudit.containers.inventory import Census
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader
-from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, Resident
+from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
+    reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
+    resident, unattributed = Residency(reader).collect(tick.census, skipped)
+    return replace(snapshot, resident=resident, unattributed=unattributed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,11 @@ class Residency:
             skipped.count(error)
             return None
         return self._own(by_path, census, "/")
+
+
+def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
+    """The sizes of which there are pages now; they can be reserved and given back at any time."""
+    return tuple(sorted({pages.page_size for node in nodes for pages in node.huge_pages if pages.total}))
 
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:

@@ -1,4 +1,4 @@
-"""Does the probe of hint faults count at all? The kernel's own count of the whole machine is the witness.
+"""Does the probe of hint faults count at all? The kernel's own count of the whole machine says.
 
 A program that is loaded and attached may still never run, and a share of no samples would be told as no accesses.
 """
@@ -8,24 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from numaudit.errors import Unavailable
-from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.hint_faults import HintFaultCounts
 
 LEAST_UNSEEN = 1000
 """So many samples of the kernel's without one of the probe's are no chance."""
 
 
 @dataclass(slots=True)
-class Witness:
-    """Remembers from look to look what the kernel counted while the probe counted nothing."""
+class SanityCheck:
+    """Remembers from tick to tick what the kernel counted while the probe counted nothing."""
 
     _kernel: int | None = None
-    _read: HintFaultsByNode | None = None
+    _read: HintFaultCounts | None = None
     _unseen: int = 0
 
-    def hear(self, kernel: int | None, read: HintFaultsByNode | None) -> None:
-        """One look: the kernel's count since boot, and what the probe read. None = not known, or not all is counted.
+    def compare(self, kernel: int | None, read: HintFaultCounts | None) -> None:
+        """One tick: the kernel's count since boot, and what the probe read. None = not known, or not all is counted.
 
-        Raises Unavailable, at each look until the probe counts again.
+        Raises Unavailable, at each tick until the probe counts again.
         """
         before, self._kernel = self._kernel, kernel
         earlier, self._read = self._read, read
@@ -40,6 +40,6 @@ class Witness:
             )
 
 
-def _count(added: HintFaultsByNode) -> int:
+def _count(added: HintFaultCounts) -> int:
     """More than 0 if the program was run at all."""
-    return added.events + added.missed + added.forgotten
+    return added.events + added.lost.get("busy", 0) + added.forgotten

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
+from numaudit.collectors.table import KINDS
 from numaudit.config import yaml_file
 from numaudit.config.kinds import (
     KindOf,
@@ -165,8 +166,8 @@ class Settings:
     )
     interval: float = _setting(15.0, duration(1, 3600), "Time between two looks at the host.")
     probes: tuple[str, ...] = _setting(
-        ("cpu_time", "hint_faults", "migrations"),
-        choices("cpu_time", "first_touch", "hint_faults", "migrations", "page_alloc"),
+        tuple(sorted(kind.name for kind in KINDS if kind.by_default and kind.in_agent)),
+        choices(*sorted(kind.name for kind in KINDS)),
         "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
         "page faults.",
     )

@@ -30,8 +30,8 @@ from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import read_text
 from numaudit.observer import Observer
-from numaudit.overhead.limiter import Keeper
-from numaudit.probes.session import Session
+from numaudit.overhead.limiter import Limiter
+from numaudit.probes.session import Readings, Session
 from numaudit.report.build import build
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
@@ -65,7 +65,7 @@ class Published:
     report: Report
     judgements: Judgements
     exposition: Exposition
-    looked_at: float
+    observed_at: float
     """By the monotonic clock, for the wall clock may be set."""
 
 
@@ -85,7 +85,7 @@ class Daemon:
     failed_ticks: int = 0
     tick_seconds: float | None = None
     tick_cpu_seconds: float | None = None
-    keeper: Keeper | None = None
+    limiter: Limiter | None = None
     pages: Pages = field(init=False)
     server: Server = field(init=False)
     site: AgentSite = field(init=False)
@@ -163,24 +163,25 @@ class Daemon:
 
     def _look(self) -> None:
         before = self.published
-        snapshot, looked_at = self.observer.look(session=self.session), time.monotonic()
+        readings = None if self.session is None else Readings(self.session)
+        snapshot, observed_at = self.observer.observe(readings=readings), time.monotonic()
         limits = self.settings.verdicts.thresholds
         last, earlier = (None, None) if before is None else (before.snapshot, before.judgements)
         judgements = judge(snapshot, last, earlier, thresholds=limits)
-        snapshot = self._keep_budget(snapshot, judgements)
+        snapshot = self._keep_budget(snapshot, judgements, readings)
         report = build(snapshot, judgements, None if before is None else before.snapshot)
         ended = () if before is None else last_counts(before.report, snapshot)
         exposition = self._evaluate(report, ended)
         self.pages.publish(exposition)
-        self.published = Published(snapshot, report, judgements, exposition, looked_at)
+        self.published = Published(snapshot, report, judgements, exposition, observed_at)
         self._tell_changes(report.sources)
 
-    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements) -> Snapshot:
-        """The snapshot with what measuring cost; probes that cost too much rest from now on."""
-        if self.keeper is None:
+    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: Readings | None) -> Snapshot:
+        """The snapshot with what measuring cost; probes that cost too much are paused from now on."""
+        if self.limiter is None or readings is None:
             return snapshot
         try:
-            return replace(snapshot, overhead=self.keeper.after_look(snapshot, judgements))
+            return replace(snapshot, overhead=self.limiter.after_tick(snapshot, judgements, readings))
         except (NumauditError, OSError) as error:
             _log.warning("the probes cannot be kept to their budget: %s", error)
             return snapshot
@@ -248,7 +249,7 @@ class Daemon:
             cpu = self._process.cpu_times()
             memory = self._process.memory_info()
         return Live(
-            snapshot_age=None if newest is None else time.monotonic() - newest.looked_at,
+            snapshot_age=None if newest is None else time.monotonic() - newest.observed_at,
             ticks=self.ticks,
             failed_ticks=self.failed_ticks,
             missed_ticks=self._beat.missed,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
+from numaudit.collectors.table import KINDS, kinds_by_default
 from numaudit.doctor.checkpoints import checkpoint_checks
-from numaudit.doctor.sources import Ground, climb
+from numaudit.doctor.sources import Trial, check_sources
 from numaudit.errors import NumauditError
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
-from numaudit.probes import first_touch
-from numaudit.probes.loader import diagnose
+from numaudit.probes.first_touch import FIRST_TOUCH
+from numaudit.probes.probe import Kind
+from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
@@ -28,13 +31,13 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
     """
     if session is not None:
         return _examine(host, session, under_load=False)
-    with Session.open(host, cgroups=_CGROUPS, nodes=_NODES) as tried:
+    with Session.open(host, kinds_by_default(), cgroups=_CGROUPS, nodes=_NODES) as tried:
         return _examine(host, tried, under_load=True)
 
 
 def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
     basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
-    return (*basic, *checkpoint_checks(host), *_probes(session), *climb(Ground(host, session, under_load)))
+    return (*basic, *checkpoint_checks(host), *probe_checks(session), *check_sources(Trial(host, session, under_load)))
 
 
 def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:
@@ -44,10 +47,17 @@ def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Chec
         return Check(name, "missing", explain(error))
 
 
-def _probes(session: Session) -> tuple[Check, ...]:
-    # first_touch is no BPF program: it is a rung of the ladder.
-    found = diagnose({name: outcome for name, outcome in session.outcomes.items() if name != first_touch.NAME})
-    return tuple(Check(f"bpf {one.probe}", "missing" if one.reason else "ok", one.text, one.hint) for one in found)
+def probe_checks(session: Session) -> tuple[Check, ...]:
+    """Each kind of BPF probe: on what it hangs, or why it does not run."""
+    # first_touch is no BPF program: it is among the sources.
+    return tuple(_probe_check(kind, session) for kind in KINDS if kind is not FIRST_TOUCH)
+
+
+def _probe_check(kind: Kind[Any], session: Session) -> Check:
+    probe = session.probe(kind)
+    if isinstance(probe, Refusal):
+        return Check(f"bpf {kind.name}", "missing", probe.text, probe.hint)
+    return Check(f"bpf {kind.name}", "ok", f"runs, {probe.how}" if probe.how else "runs")
 
 
 def _kernel(name: str, host: Host) -> Check:

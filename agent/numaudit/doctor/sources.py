@@ -1,7 +1,7 @@
-"""From which node is memory used? The ladder of sources, the best first.
+"""From which node is memory used? The sources in their fallback order, the best first.
 
-A rung is there when it was tried and noticed a load of our own: an event that can be opened may still count
-nothing. To add one, write its check and add it to LADDER; its values carry the rung's name as their `source`.
+A source works when it was tried and noticed a load of our own: an event that can be opened may still count nothing.
+To add one, write its check and add it to SOURCES; its values carry its name as their `source`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.kernel.numa_balancing import read_vmstat
-from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.cpu_time import CPU_TIME
+from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouch
+from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.known_work import known_work
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
@@ -35,8 +37,8 @@ _TOUCHED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What the ladder stands on."""
+class Trial:
+    """What sources are tried with."""
 
     host: Host
     session: Session
@@ -45,43 +47,43 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class SourceCheck:
     """One source. `check` tells what it does here, and raises Unavailable with the reason when it cannot."""
 
     source: Source
-    check: Callable[[Ground], str]
+    check: Callable[[Trial], str]
 
 
-def climb(ground: Ground) -> tuple[Check, ...]:
-    """Each rung, whether it carries, and if not why. One that fails stops no other."""
-    return tuple(_try(rung, ground) for rung in LADDER)
+def check_sources(trial: Trial) -> tuple[Check, ...]:
+    """Each source: whether it works, and if not why. One that fails stops no other."""
+    return tuple(_try(one, trial) for one in SOURCES)
 
 
-def _try(rung: Rung, ground: Ground) -> Check:
-    name = f"access {rung.source}"
+def _try(one: SourceCheck, trial: Trial) -> Check:
+    name = f"access {one.source}"
     try:
-        if not ground.host.is_live:
-            raise Refusal(Reason.NOT_LIVE, f"{ground.host.root} is a captured tree")
-        return Check(name, "ok", rung.check(ground))
+        if not trial.host.is_live:
+            raise Refusal(Reason.NOT_LIVE, f"{trial.host.root} is a captured tree")
+        return Check(name, "ok", one.check(trial))
     except Refusal as refusal:
         return Check(name, "missing", refusal.text, refusal.hint)
     except (NumauditError, OSError, ValueError) as error:
         return Check(name, "missing", explain(error))
 
 
-def _check_hint_faults(ground: Ground) -> str:
-    require_v2(find_hierarchies(ground.host))
-    require_sampling(ground.host, read_machine(ground.host))
-    before, own_before = _count_faults(ground.session), _kernel_count(ground.host)
+def _check_hint_faults(trial: Trial) -> str:
+    require_v2(find_hierarchies(trial.host))
+    require_sampling(trial.host, read_machine(trial.host))
+    before, own_before = _count_faults(trial.session), _kernel_count(trial.host)
     what = "NUMA balancing's samples of accesses, by CPU's node and memory's node"
-    if not ground.under_load:
+    if not trial.under_load:
         return what
     with known_work(_LOAD, threads=2) as work:
         work.order("touch")
         deadline = time.monotonic() + _SAMPLES_WITHIN
-        while time.monotonic() < deadline and _count_faults(ground.session) == before:
+        while time.monotonic() < deadline and _count_faults(trial.session) == before:
             time.sleep(0.05)
-    seen, own = _count_faults(ground.session) - before, _kernel_count(ground.host) - own_before
+    seen, own = _count_faults(trial.session) - before, _kernel_count(trial.host) - own_before
     if seen:
         return f"{what}; a load of our own was noticed"
     if own:
@@ -90,21 +92,21 @@ def _check_hint_faults(ground: Ground) -> str:
 
 
 def _count_faults(session: Session) -> int:
-    return sum(sum(row.values()) for row in session.read_hint_faults().faults.values())
+    return sum(sum(row.values()) for row in session.read(HINT_FAULTS).faults.values())
 
 
 def _kernel_count(host: Host) -> int:
     return read_vmstat(host).get("numa_hint_faults", 0)
 
 
-def _check_first_touch(ground: Ground) -> str:
+def _check_first_touch(trial: Trial) -> str:
     """Pages that this very process touches anew must be among the samples, whatever its cgroup."""
-    require_v2(find_hierarchies(ground.host))
+    require_v2(find_hierarchies(trial.host))
     what = "samples of page faults: where pages come into being, not how they are used later; on by request"
-    if not ground.under_load:
-        ground.session.read_first_touch()
+    if not trial.under_load:
+        trial.session.read(FIRST_TOUCH)
         return what
-    probe = FirstTouch(ground.host, period=1)
+    probe = FirstTouch(trial.host, period=1)
     try:
         with mmap.mmap(-1, _TOUCHED * mmap.PAGESIZE) as pages:
             pages.madvise(mmap.MADV_NOHUGEPAGE)
@@ -118,29 +120,29 @@ def _check_first_touch(ground: Ground) -> str:
     return f"{what}; a load of our own was noticed"
 
 
-def _check_expected(ground: Ground) -> str:
+def _check_expected(trial: Trial) -> str:
     """CPU time must grow while this very process spins, unless it is in the root cgroup, which is not counted."""
-    require_v2(find_hierarchies(ground.host))
-    before = _count_time(ground.session)
+    require_v2(find_hierarchies(trial.host))
+    before = _count_time(trial.session)
     what = "where bytes are x where CPUs ran: what would be remote if all bytes were used equally; no measurement"
-    if not ground.under_load:
+    if not trial.under_load:
         return what
     end = time.process_time() + _SPIN
     while time.process_time() < end:
         pass
-    if _count_time(ground.session) > before:
+    if _count_time(trial.session) > before:
         return f"{what}; a load of our own was noticed"
-    if "0::/" in read_text(ground.host.proc / "self/cgroup").splitlines():
+    if "0::/" in read_text(trial.host.proc / "self/cgroup").splitlines():
         return f"{what}; not tried with a load, for this process is in the root cgroup"
     raise Unavailable("the probe cpu_time counted nothing while this process was busy")
 
 
 def _count_time(session: Session) -> int:
-    return sum(sum(row.values()) for row in session.read_cpu_time().by_node.values())
+    return sum(sum(row.values()) for row in session.read(CPU_TIME).by_node.values())
 
 
-LADDER: tuple[Rung, ...] = (
-    Rung("hint_faults", _check_hint_faults),
-    Rung("first_touch", _check_first_touch),
-    Rung("expected", _check_expected),
+SOURCES: tuple[SourceCheck, ...] = (
+    SourceCheck("hint_faults", _check_hint_faults),
+    SourceCheck("first_touch", _check_first_touch),
+    SourceCheck("expected", _check_expected),
 )

@@ -43,15 +43,15 @@ class KeptFiles:
             return self._open(path)
         return content if len(content) < _SIZE else read_bytes(path)
 
-    def end_look(self) -> None:
+    def end_tick(self) -> None:
         """Close what was not read since the last call."""
         for descriptor in self._before.values():
             os.close(descriptor)
         self._before, self._now = self._now, {}
 
     def close(self) -> None:
-        self.end_look()
-        self.end_look()
+        self.end_tick()
+        self.end_tick()
 
     def __del__(self) -> None:
         self.close()

@@ -5,22 +5,43 @@ Pure: the driver is overhead/limiter.py. A share is of the CPU time of all onlin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
-Step = Literal["page_alloc off", "watch list", "first_touch off", "hint_faults off"]
-STEPS: tuple[Step, ...] = ("page_alloc off", "watch list", "first_touch off", "hint_faults off")
-"""In the order in which they are taken: what says least for its cost goes first. CPU time stays: verdicts need it."""
+from numaudit.collectors.table import KINDS
+from numaudit.probes.probe import Kind
+
+WATCH_LIST = "watch list"
+_NARROWS_AT = 2
+"""Where narrowing the watch list stands among the numbers by which probes give way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to give up."""
+
+    name: str
+    pauses: Kind[Any] | None
+    """None = the watch list is narrowed."""
+
+
+def steps_of(kinds: Iterable[Kind[Any]]) -> tuple[Step, ...]:
+    """In the order in which they are taken: what shows least for its cost goes first."""
+    ranked = [(kind.gives_way, Step(f"{kind.name} off", kind)) for kind in kinds if kind.gives_way is not None]
+    return tuple(step for _, step in sorted([*ranked, (_NARROWS_AT, Step(WATCH_LIST, None))], key=lambda one: one[0]))
+
+
+STEPS = steps_of(KINDS)
 CALM_TICKS = 20
-"""So many looks within the budget before a step is taken back; each time so many, its remembered cost is halved."""
-HEADROOM = 0.7
+"""Ticks within the budget before a step is taken back. After each such time its remembered cost is halved."""
+SAFE_PART = 0.7
 """A step is taken back only when all of it would take less than this part of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one probe did between two looks."""
+    """What one probe did between two ticks."""
 
     probe: str
     events: int
@@ -37,17 +58,18 @@ class Budget:
 
     taken: int = 0
     calm: int = 0
-    """Looks within the budget since the last step."""
+    """Ticks within the budget since the last step."""
     shares: Mapping[int, float] = field(default_factory=dict)
     """Number of the step -> share of CPU time that made us take it."""
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        return STEPS[: self.taken]
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps taken."""
+        return tuple(step.name for step in STEPS[: self.taken])
 
 
 def share_of(loads: Collection[Load], seconds: float, cpus: int) -> float:
-    """Share of all CPUs' time between two looks that are so many seconds apart."""
+    """Share of all CPUs' time between two ticks that are this many seconds apart."""
     return sum(load.seconds for load in loads) / (seconds * cpus) if seconds > 0 and cpus else 0.0
 
 
@@ -63,7 +85,7 @@ def next_budget(budget: Budget, share: float, limit: float) -> Budget:
         return budget
     calm = budget.calm + 1
     cost = budget.shares.get(budget.taken - 1, 0.0) * 0.5 ** (calm // CALM_TICKS)
-    if calm >= CALM_TICKS and share + cost < HEADROOM * limit:
+    if calm >= CALM_TICKS and share + cost < SAFE_PART * limit:
         return Budget(budget.taken - 1, 0, budget.shares)
     return Budget(budget.taken, calm, budget.shares)
 
@@ -87,7 +109,7 @@ class WatchList:
 def choose(
     promised: Sequence[int], suspicious: Sequence[int], others: Sequence[int], most: int, turn: int
 ) -> WatchList:
-    """At most so many: those that memory was promised to first, then those with a reason for suspicion, then the
+    """At most `most`: those that memory was promised to first, then those with a reason for suspicion, then the
     others in turn, so that each gets its time. When even the promised ones are too many, they take turns too.
     """
     groups = (promised, suspicious, others)

@@ -1,4 +1,4 @@
-"""What do the probes cost, and what has to rest so that they keep to their budget?
+"""What do the probes cost, and what has to pause so that they keep to their budget?
 
 The cost is estimated: events that the probes counted, times nanoseconds for each event (calibration.py).
 """
@@ -8,27 +8,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from numaudit.collectors.table import KINDS
 from numaudit.containers.inventory import Inventory
 from numaudit.evaluation.alignment import MISALIGNED, Judgements
-from numaudit.overhead.budget import Budget, Load, WatchList, choose, next_budget, share_of
+from numaudit.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
 from numaudit.overhead.calibration import Listener, assumed
-from numaudit.probes import first_touch, hint_faults, page_alloc
-from numaudit.probes.cpu_time import CpuTimeByNode
-from numaudit.probes.first_touch import FirstTouchByNode
-from numaudit.probes.hint_faults import HintFaultsByNode
-from numaudit.probes.migrations import MigrationsByCgroup
-from numaudit.probes.page_alloc import AllocationsByNode
+from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import AnyRead, Session
+from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId, Cost, Overhead, OverheadOfProbe, Snapshot
 
 WATCHED_AT_MOST = 64
 """Containers on the watch list."""
+_KINDS = {kind.name: kind for kind in KINDS}
 
 
 @dataclass(slots=True)
-class Keeper:
+class Limiter:
     """Keeps the probes of one session to a share of all CPUs' time."""
 
     session: Session
@@ -39,8 +37,8 @@ class Keeper:
     inventory: Inventory
     budget: Budget = field(default_factory=Budget)
     clock: Callable[[], float] = time.monotonic
-    _before: Mapping[str, AnyRead] = field(default_factory=dict)
-    _looked_at: float | None = None
+    _before: Mapping[str, Reading] = field(default_factory=dict)
+    _ticked_at: float | None = None
     _turn: int = 0
     _sums: dict[str, tuple[int, float]] = field(default_factory=dict)
     _listener: Listener = field(init=False)
@@ -48,41 +46,46 @@ class Keeper:
     def __post_init__(self) -> None:
         self._listener = Listener(self.session)
 
-    def after_look(self, snapshot: Snapshot, judgements: Judgements) -> Overhead:
-        """What the probes cost since the look before, and what rests from now on.
+    def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: Readings) -> Overhead:
+        """What the probes cost since the tick before, and what is paused from now on.
 
-        Raises OSError, and Refusal when a probe that rested cannot be put back.
+        Raises OSError, and Refusal when a probe that was paused cannot be put back.
         """
         now = self.clock()
-        loads, dropped = self._loads(), self._has_dropped()
+        loads, full = self._loads(readings.taken), self._full(readings.taken)
         share = None
-        if self._looked_at is not None:
-            share = share_of(loads, now - self._looked_at, len(snapshot.machine.node_of_cpu))
+        if self._ticked_at is not None:
+            share = share_of(loads, now - self._ticked_at, len(snapshot.machine.node_of_cpu))
             self.budget = next_budget(self.budget, share, self.limit)
-        self._looked_at = now
-        self.costs |= self._listener.after_look(loads)
-        self._before = dict(self.session.last_reads)
-        self._rest()
-        watched = self._narrow(snapshot, judgements, dropped)
-        return Overhead(
-            share,
-            self.limit,
-            self.budget.steps,
-            self._add(loads),
-            None if watched is None else watched.coverage,
-        )
+        self._ticked_at = now
+        self.costs |= self._listener.after_tick(loads)
+        self._before = readings.taken
+        steps = self.budget.steps
+        for step in STEPS:
+            if step.pauses is not None:
+                self.session.pause(step.pauses, step.name in steps)
+        watched = self._narrow(snapshot, judgements, full)
+        return Overhead(share, self.limit, steps, self._add(loads), None if watched is None else watched.coverage)
 
-    def _loads(self) -> list[Load]:
-        """Events since the look before, of each probe that was read in both."""
+    def cost_of(self, probe: str) -> Cost:
+        """Of one event, as it was measured last, else as it is assumed."""
+        return self.costs.get(probe) or assumed(_KINDS[probe])
+
+    def close(self) -> None:
+        """Ask the kernel for nothing more."""
+        self._listener.close()
+
+    def _loads(self, taken: Mapping[str, Reading]) -> list[Load]:
+        """Events since the tick before, of each probe that was read in both."""
         loads = []
-        for name, read in self.session.last_reads.items():
+        for name, reading in taken.items():
             earlier = self._before.get(name)
-            if earlier is not None and (events := count_between(read, earlier)) is not None:
+            if earlier is not None and (events := reading.since(earlier).events) is not None:
                 loads.append(Load(name, events, self.cost_of(name).ns))
         return loads
 
     def _add(self, loads: list[Load]) -> tuple[OverheadOfProbe, ...]:
-        """The sums since the first look."""
+        """The sums since the first tick."""
         for load in loads:
             events, seconds = self._sums.get(load.probe, (0, 0.0))
             self._sums[load.probe] = events + load.events, seconds + load.seconds
@@ -91,42 +94,33 @@ class Keeper:
             for probe, (events, seconds) in self._sums.items()
         )
 
-    def _has_dropped(self) -> bool:
-        """Did the map of hint faults become full since the look before?"""
-        read, earlier = self.session.last_reads.get(hint_faults.NAME), self._before.get(hint_faults.NAME)
-        if not isinstance(read, HintFaultsByNode):
-            return False
-        return read.dropped > (earlier.dropped if isinstance(earlier, HintFaultsByNode) else 0)
+    def _full(self, taken: Mapping[str, Reading]) -> set[str]:
+        """Probes whose map became full since the tick before."""
+        before = {name: reading.lost.get("map-full", 0) for name, reading in self._before.items()}
+        return {name for name, reading in taken.items() if reading.lost.get("map-full", 0) > before.get(name, 0)}
 
-    def cost_of(self, probe: str) -> Cost:
-        """Of one event, as it was measured last, else as it is assumed."""
-        return self.costs.get(probe) or assumed(probe)
-
-    def close(self) -> None:
-        """Ask the kernel for nothing more."""
-        self._listener.close()
-
-    def _rest(self) -> None:
-        steps = self.budget.steps
-        self.session.let_rest(page_alloc.NAME, "page_alloc off" in steps)
-        self.session.let_rest(first_touch.NAME, "first_touch off" in steps)
-        self.session.let_rest(hint_faults.NAME, "hint_faults off" in steps)
-
-    def _narrow(self, snapshot: Snapshot, judgements: Judgements, has_dropped: bool) -> WatchList | None:
-        """Watch some only when that is a step taken, or when the map has no room for all: then the others go first."""
-        probe = self.session.hint_faults
-        if isinstance(probe, Refusal):
+    def _narrow(self, snapshot: Snapshot, judgements: Judgements, full: set[str]) -> WatchList | None:
+        """Watch some only when that is a step taken, or when a map has no room for all: then the others go first."""
+        probes = self._narrowable()
+        if not probes:
             return None
-        if not has_dropped and "watch list" not in self.budget.steps:
-            probe.watch(None)
+        if full.isdisjoint(probes) and WATCH_LIST not in self.budget.steps:
+            for probe in probes.values():
+                probe.watch(None)
             return None
         chosen = self._choose(snapshot, judgements)
         groups = self.inventory.take().groups
         cgroups = frozenset(group.id for id_ in chosen.watched for group in groups.get(ContainerId(id_), ()))
-        probe.watch(cgroups)
-        if has_dropped:
-            probe.forget_all_but(cgroups)
+        for name, probe in probes.items():
+            probe.watch(cgroups)
+            if name in full:
+                probe.forget_all_but(cgroups)
         return chosen
+
+    def _narrowable(self) -> dict[str, Probe[Reading]]:
+        kinds: list[Kind[Any]] = [kind for kind in KINDS if kind.can_narrow]
+        found = {kind.name: self.session.probe(kind) for kind in kinds}
+        return {name: probe for name, probe in found.items() if not isinstance(probe, Refusal)}
 
     def _choose(self, snapshot: Snapshot, judgements: Judgements) -> WatchList:
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
@@ -135,19 +129,3 @@ class Keeper:
         chosen = choose(promised, suspicious, [one.id for one in snapshot.containers], WATCHED_AT_MOST, self._turn)
         self._turn = chosen.next_turn
         return chosen
-
-
-def count_between(later: AnyRead, earlier: AnyRead) -> int | None:
-    """Events between two reads of one probe; None = it does not tell. Raises TypeError for two probes' reads."""
-    match later, earlier:
-        case (AllocationsByNode(), AllocationsByNode()):
-            return later.since(earlier).events
-        case (CpuTimeByNode(), CpuTimeByNode()):
-            return later.since(earlier).events
-        case (HintFaultsByNode(), HintFaultsByNode()):
-            return later.since(earlier).events
-        case (MigrationsByCgroup(), MigrationsByCgroup()):
-            return later.since(earlier).events
-        case (FirstTouchByNode(), FirstTouchByNode()):
-            return later.since(earlier).events
-    raise TypeError(f"{type(later).__name__} and {type(earlier).__name__} are reads of two probes")

@@ -22,11 +22,13 @@ from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory_blocks import MemoryBlocks
 from numaudit.kernel.perf_event import Event
 from numaudit.kernel.perf_ring import Ring
-from numaudit.probes import counters, reasons
+from numaudit.probes import reasons
+from numaudit.probes.loader import LoadedProbe, ProbeRequest
+from numaudit.probes.probe import Kind, Loss, NodePair, Reading
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.topology.nodeset import CpuSet
 
-NAME = "first_touch"
+_NAME = "first_touch"
 PERIOD = 16
 """One sample for so many faults: a storm of faults must not be slowed down by being looked at."""
 _PAGES = 64
@@ -36,36 +38,28 @@ _SAMPLE_PHYS_ADDR, _SAMPLE_CGROUP = 1 << 19, 1 << 21
 _BODY = struct.Struct("=QQ")  # physical address and cgroup, in the order of kernel/events/core.c (perf_output_sample)
 _NODE = re.compile(r"node(\d{1,4})", re.ASCII)
 
-NodePair = tuple[int, int | None]
-"""CPU's node and page's node. None = the page's memory block lies on two nodes, or on none that sysfs shows."""
-
 
 @dataclass(frozen=True, slots=True)
-class FirstTouchByNode:
-    """Samples of the tasks in each cgroup itself since the probe was opened, by cgroup id."""
+class FirstTouches(Reading):
+    """Samples of the tasks in each cgroup since the probe was opened.
+
+    `ring-full` in `lost`: the kernel reports such samples with the next one that fits. `no-address`: the kernel did
+    not know the sample's page any more.
+    """
 
     samples: Mapping[int, Mapping[NodePair, int]] = field(default_factory=dict)
-    without_address: int = 0
-    """Samples whose page the kernel could not tell any more."""
-    lost: int = 0
-    """Samples that found the ring full. The kernel tells of them with the next sample that fits."""
     throttled: int = 0
     """How often the kernel stopped an event for a while because it came too often."""
 
     @property
     def events(self) -> int:
         """How many samples the kernel took, the lost ones included."""
-        taken = sum(sum(row.values()) for row in self.samples.values())
-        return taken + self.without_address + self.lost
+        return sum(sum(row.values()) for row in self.samples.values()) + self.all_lost
 
-    def since(self, earlier: FirstTouchByNode) -> FirstTouchByNode:
-        """What came between two reads. A cgroup without news is left out."""
-        return FirstTouchByNode(
-            counters.added(self.samples, earlier.samples),
-            self.without_address - earlier.without_address,
-            self.lost - earlier.lost,
-            self.throttled - earlier.throttled,
-        )
+
+def request(_host: Host, _cgroups: int, _nodes: int) -> ProbeRequest:
+    """It needs no BPF program."""
+    return ProbeRequest(_NAME, programs=(), maps=())
 
 
 @dataclass(slots=True)
@@ -82,40 +76,54 @@ class _Watched:
 
 
 class FirstTouch:
-    """The running probe. Reading raises OSError, ParseError."""
+    """The running probe."""
 
-    def __init__(self, host: Host, period: int = PERIOD) -> None:
+    def __init__(self, host: Host, _: LoadedProbe | None = None, period: int = PERIOD) -> None:
         """Open an event on each CPU that is online. Raises Refusal."""
         self._host, self._period = host, period
         self._blocks = _read_blocks(host)
         self._watched: dict[int, _Watched] = {}
         self._samples: dict[int, Counter[NodePair]] = {}
         self._without_address = self._lost = self._throttled = 0
-        self.is_suspended = True
+        self.is_paused = True
         self.resume()
+
+    @property
+    def how(self) -> None:
+        return None
 
     @property
     def period(self) -> int:
         """Faults for each sample."""
         return self._period
 
-    def read(self) -> FirstTouchByNode:
+    def read(self) -> FirstTouches:
         """All samples since the probe was opened."""
         for watched in self._watched.values():
             self._take(watched)
         self._follow_online_cpus()
         samples = {cgroup: dict(row) for cgroup, row in self._samples.items()}
-        return FirstTouchByNode(samples, self._without_address, self._lost, self._throttled)
+        lost: dict[Loss, int] = {"ring-full": self._lost, "no-address": self._without_address}
+        return FirstTouches(samples, self._throttled, lost=lost)
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Forget the samples of every other cgroup; how many went."""
         gone = [cgroup for cgroup in self._samples if cgroup not in cgroups]
         return sum(len(self._samples.pop(cgroup)) for cgroup in gone)
 
-    def suspend(self) -> None:
+    def watch(self, cgroups: frozenset[int] | None) -> None:
+        """A sample shows its cgroup only when it is read, so all are taken."""
+
+    def run_time(self) -> None:
+        """It has no program."""
+
+    def measure_cost(self) -> None:
+        """Nothing measures the kernel's sampling alone."""
+
+    def pause(self) -> None:
         """Close the events; what was sampled and not yet read is lost."""
         self.close()
-        self.is_suspended = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """Open an event on each CPU that is online. Raises Refusal."""
@@ -124,7 +132,7 @@ class FirstTouch:
         except OSError as error:
             self.close()
             raise reasons.of_error("cannot sample page faults", error) from error
-        self.is_suspended = False
+        self.is_paused = False
 
     def close(self) -> None:
         for watched in self._watched.values():
@@ -172,6 +180,9 @@ class FirstTouch:
             raise
         self._watched[cpu] = _Watched(event, ring, node)
         perf_event.enable(event)
+
+
+FIRST_TOUCH = Kind(_NAME, request, FirstTouch, ns_per_event=3000.0, by_default=False, gives_way=3)
 
 
 def decode(bodies: Iterable[bytes]) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import IO, Any
 
 import numaudit
 from numaudit.errors import InputError, NumauditError
@@ -33,6 +33,9 @@ _LARGEST_ANSWER = 1 << 16
 _GRACE = 2.0
 """Seconds for a process that has closed its socket to end by itself."""
 _SYSTEM_PYTHON = "/usr/bin/python3"
+_HEADER = "probe.bpf.h"
+_DROPPED = "probe_dropped"
+"""Map of the header: what each probe could not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,10 @@ class ProbeRequest:
     programs: tuple[Program, ...]
     maps: tuple[str, ...]
     defines: Mapping[str, str | int] = field(default_factory=dict)
-    """Macros of the text, such as map sizes. All probes share a text, so their names start with the probe's."""
+    """Macros of the text, such as map sizes. All probes share a text, so their names start with the probe's.
+
+    NAME_SLOT, the probe's place in the maps that all share (probe.bpf.h), is added.
+    """
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Programs of the text that are not even tried on this host, by function."""
     source: Path | None = None
@@ -75,79 +81,44 @@ class LoadedProbe:
     """Descriptors of one probe, by the names in its text. They are ours to close."""
 
     name: str
-    programs: Mapping[str, int]
-    maps: Mapping[str, int]
-    tracepoint_ids: Mapping[str, int]
+    programs: Mapping[str, int] = field(default_factory=dict)
+    maps: Mapping[str, int] = field(default_factory=dict)
+    """Those that were asked for, and `probe_dropped`."""
+    tracepoint_ids: Mapping[str, int] = field(default_factory=dict)
     """`category:event` -> the kernel's number of it."""
     kernel_functions: Mapping[str, str] = field(default_factory=dict)
     """Program that was asked for -> the kernel's function that it is to watch."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Programs that might fail, and did, or were not tried: by function."""
+    slot: int = 0
+    """The probe's place in the maps that all share."""
 
     def close(self) -> None:
         for descriptor in (*self.programs.values(), *self.maps.values()):
             os.close(descriptor)
 
 
-Outcome = LoadedProbe | Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What became of each probe, by name."""
-
-    outcomes: Mapping[str, Outcome]
-
-    def close(self) -> None:
-        for outcome in self.outcomes.values():
-            if isinstance(outcome, LoadedProbe):
-                outcome.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """One line for people: a probe, and when it does not run, why not and what to do."""
-
-    probe: str
-    reason: Reason | None
-    text: str
-    hint: str | None
-
-
-@runtime_checkable
-class _Described(Protocol):
-    """A probe with something to tell of what it hangs on."""
-
-    @property
-    def how(self) -> str: ...
-
-
-def diagnose(outcomes: Mapping[str, object]) -> tuple[Diagnosis, ...]:
-    """Outcomes as lines for people, in their order: whatever is no Refusal runs."""
-    return tuple(
-        Diagnosis(name, outcome.reason, outcome.text, outcome.hint)
-        if isinstance(outcome, Refusal)
-        else Diagnosis(name, None, f"runs, {outcome.how}" if isinstance(outcome, _Described) else "runs", None)
-        for name, outcome in outcomes.items()
-    )
+Answer = LoadedProbe | Refusal
+"""What became of a probe that was to be loaded."""
 
 
 def load(
     probes: Sequence[ProbeRequest], *, deadline: float = DEADLINE, pythons: Sequence[str | Path] | None = None
-) -> Loaded:
+) -> dict[str, Answer]:
     """Compile and load all probes within `deadline` seconds; each is loaded or refused with a reason.
 
     `pythons` are the interpreters to try for one that has bcc; by default this one, then the system's.
     Raises InputError when a text of ours is missing. All else that goes wrong is an outcome.
     """
     end = time.monotonic() + deadline
-    outcomes: dict[str, Outcome] = {}
+    slots = {probe.name: slot for slot, probe in enumerate(probes)}
+    outcomes: dict[str, Answer] = {}
     for python in pythons if pythons is not None else find_pythons():
         waiting = [probe for probe in probes if _may_try_again(outcomes.get(probe.name))]
         if waiting:
-            outcomes.update(_run(str(python), waiting, end))
+            outcomes.update(_run(str(python), waiting, slots, end))
     nothing = Refusal(Reason.NO_BCC, "no Python interpreter was found to run bcc")
-    return Loaded({probe.name: outcomes.get(probe.name, nothing) for probe in probes})
+    return {probe.name: outcomes.get(probe.name, nothing) for probe in probes}
 
 
 def find_pythons() -> tuple[str, ...]:
@@ -161,47 +132,51 @@ def bpf_folder() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parents[1] / "bpf"
 
 
-def _may_try_again(outcome: Outcome | None) -> bool:
+def _may_try_again(outcome: Answer | None) -> bool:
     return outcome is None or (isinstance(outcome, Refusal) and outcome.reason in (Reason.NO_BCC, Reason.BCC_BROKEN))
 
 
-def _run(python: str, probes: Sequence[ProbeRequest], end: float) -> dict[str, Outcome]:
+def _run(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, int], end: float) -> dict[str, Answer]:
     """One loader process from start to end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A file in memory: the child reads clang's words back from it, and a container may have no place to write.
     with ours, theirs, os.fdopen(os.memfd_create("numaudit-loader-log"), "w+b") as log:
         with theirs:
-            ours.send(json.dumps([_pack(probe) for probe in probes]).encode())
+            ours.send(json.dumps(_pack(probes, slots)).encode())
             try:
                 child = _start(python, theirs, end, log)
             except OSError as error:
                 return _refuse(probes, Refusal(Reason.LOADER_DIED, f"cannot start {python}: {error.strerror}"))
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, Answer] = {}
         try:
-            ended_early = _receive(ours, probes, end, outcomes)
+            ended_early = _receive(ours, probes, slots, end, outcomes)
             silent = _died(child, log) if ended_early else None
         except TimeoutError:
             silent = Refusal(Reason.LOADER_TIMEOUT, "the loader process did not finish in time and was killed")
         except BaseException:
-            Loaded(outcomes).close()
+            close(outcomes)
             raise
         finally:
             _end(child)
     return outcomes if silent is None else _refuse(probes, silent) | outcomes
 
 
-def _pack(probe: ProbeRequest) -> dict[str, Any]:
+def _pack(probes: Sequence[ProbeRequest], slots: Mapping[str, int]) -> dict[str, Any]:
+    header = bpf_folder() / _HEADER
+    return {
+        "header": {"file": header.name, "text": _read(header), "defines": {"PROBE_SLOTS": len(slots)}},
+        "probes": [_pack_one(probe, slots[probe.name]) for probe in probes],
+    }
+
+
+def _pack_one(probe: ProbeRequest, slot: int) -> dict[str, Any]:
     path = probe.source or bpf_folder() / f"{probe.name}.bpf.c"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read the BPF program {path}: {error.strerror}; reinstall numaudit") from error
     return {
         "name": probe.name,
         "file": path.name,
-        "text": text,
-        "defines": dict(probe.defines),
-        "maps": list(probe.maps),
+        "text": _read(path),
+        "defines": {**probe.defines, f"{probe.name.upper()}_SLOT": slot},
+        "maps": [*probe.maps, _DROPPED],
         "programs": [
             {
                 "function": one.function,
@@ -213,6 +188,13 @@ def _pack(probe: ProbeRequest) -> dict[str, Any]:
             for one in probe.programs
         ],
     }
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the BPF program {path}: {error.strerror}; reinstall numaudit") from error
 
 
 def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -230,7 +212,13 @@ def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> s
     )
 
 
-def _receive(channel: socket.socket, probes: Sequence[ProbeRequest], end: float, outcomes: dict[str, Outcome]) -> bool:
+def _receive(
+    channel: socket.socket,
+    probes: Sequence[ProbeRequest],
+    slots: Mapping[str, int],
+    end: float,
+    outcomes: dict[str, Answer],
+) -> bool:
     """Collect an answer for each. True when the process ended before; raises TimeoutError."""
     requests = {probe.name: probe for probe in probes}
     while len(outcomes) < len(probes):
@@ -246,18 +234,19 @@ def _receive(channel: socket.socket, probes: Sequence[ProbeRequest], end: float,
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
             raise NumauditError(f"the loader's answer was cut short (flags {flags:#x}): too many open files? ulimit -n")
         answer = json.loads(message)
-        outcomes[answer["name"]] = _unpack(answer, descriptors, requests[answer["name"]])
+        outcomes[answer["name"]] = _unpack(answer, descriptors, requests[answer["name"]], slots[answer["name"]])
     return False
 
 
-def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeRequest) -> Outcome:
+def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeRequest, slot: int) -> Answer:
     if "reason" in answer:
         return Refusal(Reason(answer["reason"]), answer["text"])
     programs = dict(zip(answer["programs"], descriptors, strict=False))
     maps = dict(zip(answer["maps"], descriptors[len(programs) :], strict=True))
     failed = {function: Refusal(Reason(why), text) for function, (why, text) in answer["refused"].items()}
     watched = {one.function: one.kernel_function for one in request.programs if one.kernel_function}
-    return LoadedProbe(request.name, programs, maps, answer["tracepoint_ids"], watched, {**request.refused, **failed})
+    refused = {**request.refused, **failed}
+    return LoadedProbe(request.name, programs, maps, answer["tracepoint_ids"], watched, refused, slot)
 
 
 def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:
@@ -279,5 +268,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _refuse(probes: Iterable[ProbeRequest], refusal: Refusal) -> dict[str, Outcome]:
+def close(outcomes: Mapping[str, Answer]) -> None:
+    """Close the descriptors of all that were loaded."""
+    for outcome in outcomes.values():
+        if isinstance(outcome, LoadedProbe):
+            outcome.close()
+
+
+def _refuse(probes: Iterable[ProbeRequest], refusal: Refusal) -> dict[str, Answer]:
     return {probe.name: refusal for probe in probes}

@@ -40,7 +40,8 @@ _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
 
 def main(channel: socket.socket) -> None:
     """Answer the requests that wait on the channel."""
-    requests = json.loads(channel.recv(_LARGEST_REQUEST))
+    message = json.loads(channel.recv(_LARGEST_REQUEST))
+    header, requests = message["header"], message["probes"]
     try:
         _check_bcc()
     except Refusal as refusal:
@@ -54,7 +55,7 @@ def main(channel: socket.socket) -> None:
             runnable.append(request)
         except Refusal as refusal:
             _send_refusal(channel, request["name"], refusal)
-    for module, group in _compile(channel, runnable):
+    for module, group in _compile(channel, header, runnable):
         for request in group:
             _load(channel, module, request)
 
@@ -108,24 +109,26 @@ def _find_tracefs() -> str:
     return TRACEFS[0]
 
 
-def _compile(channel: socket.socket, requests: list[dict[str, Any]]) -> list[tuple[bcc.BPF, list[dict[str, Any]]]]:
+def _compile(
+    channel: socket.socket, header: dict[str, Any], requests: list[dict[str, Any]]
+) -> list[tuple[bcc.BPF, list[dict[str, Any]]]]:
     """Modules and the requests they serve: all in one, or one each when that fails."""
     if not requests:
         return []
     try:
-        return [(_compile_text(requests), requests)]
+        return [(_compile_text([header, *requests]), requests)]
     except Refusal as refusal:
         if len(requests) == 1:
             _send_refusal(channel, requests[0]["name"], refusal)
             return []
-    return [pair for request in requests for pair in _compile(channel, [request])]
+    return [pair for request in requests for pair in _compile(channel, header, [request])]
 
 
-def _compile_text(requests: list[dict[str, Any]]) -> bcc.BPF:
+def _compile_text(texts: list[dict[str, Any]]) -> bcc.BPF:
     import bcc  # noqa: PLC0415
 
-    text = "".join(f'#line 1 "{request["file"]}"\n{request["text"]}\n' for request in requests)
-    flags = [f"-D{name}={value}" for request in requests for name, value in request["defines"].items()]
+    text = "".join(f'#line 1 "{one["file"]}"\n{one["text"]}\n' for one in texts)
+    flags = [f"-D{name}={value}" for one in texts for name, value in one["defines"].items()]
     before = _written()
     try:
         return bcc.BPF(text=text, cflags=flags)

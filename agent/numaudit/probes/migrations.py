@@ -9,25 +9,26 @@ mm/migrate.c (migrate_misplaced_folio).
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.kernel import bpf, btf, perf_event
+from numaudit.kernel import bpf, btf
 from numaudit.kernel.bpf import ProgramType
-from numaudit.kernel.bpf_map import Entries, Map, sum_per_cpu
+from numaudit.kernel.bpf_map import Entries, sum_per_cpu
 from numaudit.kernel.btf import Btf, Function
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_nodes
-from numaudit.probes import counters, function_entry, reasons
+from numaudit.probes import function_entry
+from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.function_entry import Programs, Way
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.probe import Kind, Loss, Reading
 from numaudit.probes.reasons import Refusal
 from numaudit.snapshot import TaskMove
 from numaudit.topology.nodeset import NodeSet
 
-NAME = "migrations"
+_NAME = "migrations"
 _TRACEPOINTS = {
     "migrate:mm_migrate_pages": "migrations_on_mm_migrate_pages",
     "sched:sched_move_numa": "migrations_on_move",
@@ -70,52 +71,38 @@ Between = tuple[Mapping[int, Mapping[Nodes, int]], Mapping[int, Mapping[Nodes, i
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationsByCgroup:
-    """What the tasks in each cgroup itself did since load, by cgroup id. Descendants are not added."""
+class MigrationCounts(Reading):
+    """What the tasks in each cgroup moved since load. Pages are base pages."""
 
     succeeded: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """Base pages that the cgroup's tasks moved, by reason."""
+    """Pages that the cgroup's tasks moved, by reason."""
     failed: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """Base pages that they could not move, by reason."""
+    """Pages that they could not move, by reason."""
     tasks: Mapping[int, Mapping[TaskMove, int]] = field(default_factory=dict)
     succeeded_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
     """Those of `succeeded` that NUMA balancing moved while its function was watched, by nodes."""
     failed_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
-    dropped: int = 0
-    """Events not counted because a map was full."""
-    missed: int = 0
-    """Events not counted because another BPF program was running on that CPU."""
+    nodes_refused: Refusal | None = None
+    """Why pages that were moved have no nodes here."""
 
     @property
     def events(self) -> int:
-        """How often the programs ran at most: one call of migrate_pages() moves one page or many."""
+        """At most: one call of migrate_pages() moves one page or many."""
         pages = sum(sum(row.values()) for side in (self.succeeded, self.failed) for row in side.values())
-        return pages + sum(sum(row.values()) for row in self.tasks.values()) + self.dropped
-
-    def since(self, earlier: MigrationsByCgroup) -> MigrationsByCgroup:
-        """What came between two reads. A cgroup without news is left out."""
-        return MigrationsByCgroup(
-            counters.added(self.succeeded, earlier.succeeded),
-            counters.added(self.failed, earlier.failed),
-            counters.added(self.tasks, earlier.tasks),
-            counters.added(self.succeeded_between, earlier.succeeded_between),
-            counters.added(self.failed_between, earlier.failed_between),
-            self.dropped - earlier.dropped,
-            self.missed - earlier.missed,
-        )
+        return pages + sum(sum(row.values()) for row in self.tasks.values()) + self.lost.get("map-full", 0)
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load for so many cgroups and nodes."""
+    """What to load."""
     entry, layout = _mover(function_entry.read_btf(host))
     return ProbeRequest(
-        name=NAME,
+        name=_NAME,
         programs=(
             *(Program(function, ProgramType.TRACEPOINT, tracepoint) for tracepoint, function in _TRACEPOINTS.items()),
             *entry.wanted,
             Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
-        maps=("migrations_pages", "migrations_between", "migrations_begun", "migrations_tasks", "migrations_dropped"),
+        maps=("migrations_pages", "migrations_between", "migrations_begun", "migrations_tasks"),
         defines={
             "MIGRATIONS_PAGE_ENTRIES": cgroups * _REASONS_PER_CGROUP,
             "MIGRATIONS_BETWEEN_ENTRIES": cgroups * nodes,
@@ -147,98 +134,61 @@ def _mover(types: Btf | Refusal) -> tuple[Programs, dict[str, int]]:
         "MIGRATIONS_FLAGS_OFFSET": 0 if flags is None else flags.offset,
         "MIGRATIONS_NODE_BITS": 0 if flags is None else flags.node_bits,
     }
-    return function_entry.programs(NAME, name, found), layout
+    return function_entry.programs(_NAME, name, found), layout
 
 
-class Migrations:
-    """The running probe. Reading raises OSError."""
+class Migrations(BpfProbe):
+    """The running probe."""
+
+    tables = ("pages", "between", "tasks")
 
     def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
-        """Attach; nodes are told where one of the ways works. Raises Refusal, and OSError when a map cannot be used."""
-        self._host = host
-        self._loaded = loaded
-        self._pages = Map.of(loaded.maps["migrations_pages"], host)
-        self._between = Map.of(loaded.maps["migrations_between"], host)
-        self._tasks = Map.of(loaded.maps["migrations_tasks"], host)
-        self._dropped = Map.of(loaded.maps["migrations_dropped"], host)
-        self._events: list[int] = []
-        try:
-            for tracepoint, function in _TRACEPOINTS.items():
-                self._attach(host, tracepoint, function)
-        except Refusal:
-            self._detach()
-            raise
+        """Attach; nodes are known where one of the ways works. Raises Refusal, and OSError for an unusable map."""
+        self._ways = ways
         self.nodes_refused: Refusal | None = None
-        """Why pages that were moved have no nodes here."""
-        self.hook = self._attach_between(host, ways)
+        super().__init__(host, loaded)
 
     @property
     def how(self) -> str:
-        """In words for people."""
         if self.nodes_refused is not None:
             return f"without the nodes that pages were moved between: {self.nodes_refused.text}"
         return f"nodes by {self.hook}"
 
-    def read(self) -> MigrationsByCgroup:
-        """All counters since load."""
-        dropped = sum(sum(sum_per_cpu(entries.values, self._dropped.cpus)) for entries in self._dropped.read())
-        missed = sum(bpf.read_program_info(program).misses for program in self._loaded.programs.values())
-        between = decode_between(self._between.read(), self._pages.cpus, online_nodes(self._host))
-        return decode(self._pages.read(), self._tasks.read(), self._pages.cpus, between, dropped, missed)
+    def read(self) -> MigrationCounts:
+        lost: dict[Loss, int] = {"map-full": self._dropped(), "busy": self._missed(self._loaded.programs)}
+        pages, tasks, between = (self._maps[name] for name in ("pages", "tasks", "between"))
+        nodes = decode_between(between.read(), pages.cpus, online_nodes(self._host))
+        return decode(pages.read(), tasks.read(), pages.cpus, nodes, lost, self.nodes_refused)
 
-    def read_run_time(self) -> bpf.RunTime:
-        """The kernel's account of what counts here, the trial included. Raises OSError."""
-        return bpf.read_run_time(self._loaded.programs.values())
+    def _attach(self) -> None:
+        for tracepoint, program in _TRACEPOINTS.items():
+            self._attach_tracepoint(tracepoint, program)
+        self.hook = self._attach_between()
 
-    def try_out(self, times: int) -> None:
-        """Count so many migrations that never were, and forget them. Raises OSError."""
+    def _attach_between(self) -> str | None:
+        """What it hangs on; None = refused, and nothing but the nodes is lost."""
+        function = next(iter(self._loaded.kernel_functions.values()), _FUNCTIONS[0])
+        try:
+            attached = function_entry.attach(self._host, self._loaded, _NAME, function, self._ways)
+        except Refusal as refusal:
+            self.nodes_refused = refusal
+            return None
+        self._hooks.append(attached.descriptor)
+        return f"{attached.way} on {function}"
+
+    def _try_out(self, times: int) -> None:
+        """Count migrations that never were, and forget them."""
+        pages = self._maps["pages"]
         try:
             for _ in range(times):
                 bpf.run(self._loaded.programs[_ON_TRIAL])
         finally:
-            for key in self._pages.read_keys():
+            for key in pages.read_keys():
                 if struct.unpack(_PAGES_KEY, key)[1] == _REASON_OF_TRIAL:
-                    self._pages.delete(key)
+                    pages.delete(key)
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
-        return sum(
-            one.delete(key)
-            for one in (self._pages, self._between, self._tasks)
-            for key in one.read_keys()
-            if struct.unpack_from("=Q", key)[0] not in cgroups
-        )
 
-    def close(self) -> None:
-        self._detach()
-        self._loaded.close()
-
-    def _attach_between(self, host: Host, ways: Sequence[Way]) -> str | None:
-        """What it hangs on; None = refused, and nothing but the nodes is lost."""
-        function = next(iter(self._loaded.kernel_functions.values()), _FUNCTIONS[0])
-        try:
-            attached = function_entry.attach(host, self._loaded, NAME, function, ways)
-        except Refusal as refusal:
-            self.nodes_refused = refusal
-            return None
-        self._events.append(attached.descriptor)
-        return f"{attached.way} on {function}"
-
-    def _attach(self, host: Host, tracepoint: str, function: str) -> None:
-        """One CPU's event is enough, for a tracepoint's programs run on all CPUs."""
-        number = self._loaded.tracepoint_ids[tracepoint]
-        try:
-            event = perf_event.open_event(perf_event.tracepoint(number), cpu=perf_event.any_cpu(host))
-            self._events.append(event)
-            perf_event.set_program(event, self._loaded.programs[function])
-            perf_event.enable(event)
-        except OSError as error:
-            raise reasons.of_error(f"cannot attach to the tracepoint {tracepoint}", error) from error
-
-    def _detach(self) -> None:
-        for event in self._events:
-            os.close(event)
-        self._events.clear()
+MIGRATIONS = Kind(_NAME, request, Migrations, ns_per_event=400.0)
 
 
 def decode(
@@ -246,9 +196,9 @@ def decode(
     tasks: Iterable[Entries],
     cpus: int,
     between: Between | None = None,
-    dropped: int = 0,
-    missed: int = 0,
-) -> MigrationsByCgroup:
+    lost: Mapping[Loss, int] | None = None,
+    nodes_refused: Refusal | None = None,
+) -> MigrationCounts:
     """Map entries as the kernel packs them, per-CPU values of `cpus` CPUs, into sums by cgroup."""
     succeeded: dict[int, dict[str, int]] = {}
     failed: dict[int, dict[str, int]] = {}
@@ -263,7 +213,7 @@ def decode(
             to_node = None if target == _NO_NODE else target
             moves.setdefault(cgroup, {})[TaskMove(_EVENTS[event], source, to_node)] = count
     moved, stayed = between or ({}, {})
-    return MigrationsByCgroup(succeeded, failed, moves, moved, stayed, dropped, missed)
+    return MigrationCounts(succeeded, failed, moves, moved, stayed, nodes_refused, lost=lost or {})
 
 
 def decode_between(entries: Iterable[Entries], cpus: int, online: NodeSet) -> Between:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
@@ -67,7 +68,7 @@ def near_and_far(host: Host) -> Iterator[Bench]:
     can_pin = nodes is not None and "cpuset" in available_controllers(hierarchies.unified)
     controllers = (*(("cpuset",) if can_pin else ()), *(("memory",) if hierarchies.is_v2 else ()))
     with ExitStack() as stack:
-        session = stack.enter_context(Session.open(host, cgroups=1024, nodes=len(machine.nodes)))
+        session = stack.enter_context(Session.open(host, kinds_by_default(), cgroups=1024, nodes=len(machine.nodes)))
         name = f"numaudit-selftest-{os.getpid()}"
         tree = stack.enter_context(own_tree(hierarchies.unified, name, controllers))
         workers = []

@@ -16,7 +16,10 @@ from numaudit.evaluation.access import of_hint_faults
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host, explain, read_text
+from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.hint_faults import HINT_FAULTS
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.snapshot import Resident, Sampled
 from numaudit.workloads.near_and_far import Bench, Worker, near_and_far
 
@@ -86,10 +89,10 @@ def _resident(bench: Bench, worker: Worker) -> Resident:
 
 def _check_page_alloc(bench: Bench) -> Result:
     """Each asks the kernel for its bytes anew: they are given from its node."""
-    before = bench.session.read_page_alloc()
+    before = bench.session.read(PAGE_ALLOC)
     for worker in bench.workers:
         worker.work.order("refill")
-    added = bench.session.read_page_alloc().since(before)
+    added = bench.session.read(PAGE_ALLOC).since(before)
     sizes = {worker.name: _by_page_node(added.by_node.get(worker.group.id, {})) for worker in bench.workers}
     passed = all(_has_its_bytes(sizes[worker.name], worker) for worker in bench.workers)
     return _result("page_alloc", passed, _expected_bytes(bench), sizes)
@@ -112,12 +115,12 @@ def _check_hint_faults(bench: Bench) -> Result:
     """Both work until each has samples enough: near ones are local, far ones remote."""
     require_sampling(bench.host, bench.machine)
     _require_pinned(bench)
-    before = bench.session.read_hint_faults()
+    before = bench.session.read(HINT_FAULTS)
     for worker in bench.workers:
         worker.work.order("touch")
     deadline = time.monotonic() + _SAMPLES_WITHIN
     while True:
-        added = bench.session.read_hint_faults().since(before)
+        added = bench.session.read(HINT_FAULTS).since(before)
         faults = {worker.name: added.faults.get(worker.group.id, {}) for worker in bench.workers}
         enough = all(sum(row.values()) >= _LEAST_SAMPLES for row in faults.values())
         if enough or time.monotonic() > deadline:
@@ -191,14 +194,14 @@ class _Busy:
 
 
 def _measure_cpu_time(bench: Bench, busy: Worker) -> _Busy:
-    before, own_before = bench.session.read_cpu_time(), _own_account(busy)
+    before, own_before = bench.session.read(CPU_TIME), _own_account(busy)
     busy.work.order("touch")
     deadline = time.monotonic() + _BUSY_WITHIN
     while _own_account(busy) - own_before < _BUSY and time.monotonic() < deadline:
         time.sleep(0.02)
     busy.work.order("rest")
     own_account = _settled(busy) - own_before
-    added = bench.session.read_cpu_time().since(before)
+    added = bench.session.read(CPU_TIME).since(before)
     rows = {worker.name: added.by_node.get(worker.group.id, {}) for worker in bench.workers}
     seconds = {name: {node: ns / _NANOSECONDS for node, ns in row.items()} for name, row in rows.items()}
     return _Busy(seconds, own_account)

@@ -176,7 +176,7 @@ def test_each_kind_of_error_has_its_exit_code_and_no_traceback(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(Observer, "look", fail)
+    monkeypatch.setattr(Observer, "observe", fail)
     assert call(["report", *root]) == code
     out, err = capsys.readouterr()
     assert (out, err.strip("\n")) == ("", message.strip("\n"))
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_a_real_process_quietly(root: tuple[str, str]) -> None:
         "import os, signal, time\n"
         "from numaudit.observer import Observer\n"
         "from numaudit.cli.main import run\n"
-        f"Observer.look = lambda *_, **__: (os.kill(os.getpid(), {int(signal.SIGINT)}), time.sleep(60))\n"
+        f"Observer.observe = lambda *_, **__: (os.kill(os.getpid(), {int(signal.SIGINT)}), time.sleep(60))\n"
         "run()"
     )
     done = _run([sys.executable, "-c", program, "report", *root])

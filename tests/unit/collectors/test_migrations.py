@@ -11,22 +11,22 @@ import pytest
 
 from numaudit.collectors.base import Skipped
 from numaudit.collectors.hint_faults import require_sampling
-from numaudit.collectors.migrations import Migrations
+from numaudit.collectors.migrations import collect
 from numaudit.collectors.owners import Owners
 from numaudit.containers.inventory import Census
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import numa_balancing
 from numaudit.kernel.bpf_map import Entries
-from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
+from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes import hint_faults, migrations
-from numaudit.probes.hint_faults import HintFaultsByNode
-from numaudit.probes.migrations import MigrationsByCgroup
+from numaudit.probes.hint_faults import HintFaultCounts
+from numaudit.probes.migrations import MigrationCounts
 from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Session
-from numaudit.snapshot import ContainerId, HintFault, Migrated, MigratedPages, TaskMove
+from numaudit.snapshot import ContainerId, HintFault, Migrated, MigratedPages, Snapshot, TaskMove
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from ticks import tick_of
 
 WEB, DATABASE = 4711, (7 << 32) + 12
 TWO_NODES = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))
@@ -42,9 +42,11 @@ def test_hint_faults_are_summed_over_cpus_by_nodes_and_flags() -> None:
 
 def test_two_reads_of_hint_faults_give_what_came_between() -> None:
     fault = HintFault(0, 1, 0)
-    earlier = HintFaultsByNode({WEB: {fault: 10}}, {WEB: 1}, dropped=1)
-    later = HintFaultsByNode({WEB: {fault: 15}, DATABASE: {fault: 2}}, {WEB: 1}, dropped=4, missed=2)
-    assert later.since(earlier) == HintFaultsByNode({WEB: {fault: 5}, DATABASE: {fault: 2}}, {}, dropped=3, missed=2)
+    earlier = HintFaultCounts({WEB: {fault: 10}}, {WEB: 1}, lost={"map-full": 1, "busy": 0})
+    later = HintFaultCounts({WEB: {fault: 15}, DATABASE: {fault: 2}}, {WEB: 1}, lost={"map-full": 4, "busy": 2})
+    assert later.since(earlier) == HintFaultCounts(
+        {WEB: {fault: 5}, DATABASE: {fault: 2}}, {}, lost={"map-full": 3, "busy": 2}
+    )
 
 
 def test_migrated_pages_are_told_by_the_kernels_reason() -> None:
@@ -61,35 +63,36 @@ def test_pages_that_numa_balancing_moved_are_told_by_both_nodes() -> None:
     succeeded, failed = migrations.decode_between([Entries(keys, values, 2)], 2, NodeSet.of(0, 1, 2))
     assert succeeded == {WEB: {(1, 0): 11}, DATABASE: {(None, 2): 3}}
     assert failed == {WEB: {(1, 0): 22}, DATABASE: {(None, 2): 4}}
-    earlier = MigrationsByCgroup(succeeded_between=succeeded, failed_between=failed)
-    later = MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 15}}, failed_between=failed)
-    assert later.since(earlier) == MigrationsByCgroup(succeeded_between={WEB: {(1, 0): 4}})
+    earlier = MigrationCounts(succeeded_between=succeeded, failed_between=failed)
+    later = MigrationCounts(succeeded_between={WEB: {(1, 0): 15}}, failed_between=failed)
+    assert later.since(earlier) == MigrationCounts(succeeded_between={WEB: {(1, 0): 4}})
 
 
-def _collected(tmp_path: Path, nodes_refused: Refusal | None) -> tuple[dict[ContainerId, Migrated], Skipped]:
-    read = MigrationsByCgroup(
+def _collected(nodes_refused: Refusal | None) -> tuple[dict[ContainerId, Migrated], Skipped]:
+    read = MigrationCounts(
         {WEB: {"numa_misplaced": 11, "compaction": 2}},
         {WEB: {"numa_misplaced": 5, "compaction": 0}},
         succeeded_between={} if nodes_refused else {WEB: {(1, 0): 11}},
         failed_between={} if nodes_refused else {WEB: {(1, 0): 5}},
+        nodes_refused=nodes_refused,
     )
-    probe = SimpleNamespace(nodes_refused=nodes_refused)
-    session = cast("Session", SimpleNamespace(read_migrations=lambda: read, migrations=probe))
     owners, skipped = Owners(), Skipped()
     groups = (cast("Cgroup", SimpleNamespace(id=WEB)),)
     owners.follow(Census((), {ContainerId(WEB): groups}, {}))
-    reader = Reader(Hierarchies("v2", tmp_path, tmp_path, tmp_path, tmp_path))
-    return Migrations(session, reader, owners).collect(skipped), skipped
+    tick = tick_of(Host(), {"migrations": read}, owners)
+    found = collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped).migrated
+    assert found is not None
+    return dict(found), skipped
 
 
-def test_moved_pages_of_a_container_have_their_nodes(tmp_path: Path) -> None:
-    found, skipped = _collected(tmp_path, nodes_refused=None)
+def test_moved_pages_of_a_container_have_their_nodes() -> None:
+    found, skipped = _collected(nodes_refused=None)
     assert found[ContainerId(WEB)].between == {(1, 0): MigratedPages(11, 5)}
     assert (skipped.failed, skipped.reason) == (0, None)
 
 
-def test_moved_pages_whose_nodes_no_program_can_watch_say_why_and_are_complete(tmp_path: Path) -> None:
-    found, skipped = _collected(tmp_path, Refusal(Reason.NO_KPROBES, "no kprobes, no fentry"))
+def test_moved_pages_whose_nodes_no_program_can_watch_say_why_and_are_complete() -> None:
+    found, skipped = _collected(Refusal(Reason.NO_KPROBES, "no kprobes, no fentry"))
     assert found[ContainerId(WEB)].between is None
     assert found[ContainerId(WEB)].pages["numa_misplaced"] == MigratedPages(11, 5)
     assert skipped.failed == 0

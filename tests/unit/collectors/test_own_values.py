@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from numaudit.collectors.base import Skipped
-from numaudit.collectors.probe_accounts import ProbeAccounts
+from numaudit.collectors.probe_accounts import accounts
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Number
+from numaudit.kernel.bpf import RunTime
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
-from numaudit.probes.first_touch import FirstTouchByNode
-from numaudit.probes.hint_faults import HintFaultsByNode
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Session
+from numaudit.probes.first_touch import FirstTouches
+from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.report.build import build
 from numaudit.report.probes import ProbeReport
 from reports import container, report, tick
+from ticks import readings_of
 
 CapturedHost = Callable[[str], Host]
 
@@ -32,7 +32,7 @@ def _values(name: str, of: Tick) -> dict[tuple[str, ...], Number]:
 
 
 def test_the_memory_map_of_the_checkpoint_is_exported(captured: CapturedHost) -> None:
-    of = tick(build(Observer.of(captured("kubernetes-four-nodes")).look()))
+    of = tick(build(Observer.of(captured("kubernetes-four-nodes")).observe()))
     sizes = _values("memory_manager_bytes", of)
     assert sizes["0", "memory", "total"] == 1055182848
     assert sizes["0", "memory", "free"] == 535089152
@@ -52,34 +52,33 @@ def test_the_room_is_worked_out_again_only_for_another_checkpoint(
     captured: CapturedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer = Observer.of(captured("kubernetes-four-nodes"))
-    first = observer.look().intent
+    first = observer.observe().intent
     monkeypatch.setattr("numaudit.kubelet.poller.room_of", None)
-    second = observer.look().intent
+    second = observer.observe().intent
     assert first is not None
     assert second is not None
     assert second.room is first.room
 
 
 def test_what_a_probe_lost_is_told_by_reason(tmp_path: Path) -> None:
-    session = Session.refused(Refusal(Reason.SWITCHED_OFF, "not asked for"))
-    session.last_reads["hint_faults"] = HintFaultsByNode(dropped=3, missed=2)
-    session.last_reads["first_touch"] = FirstTouchByNode(lost=7, without_address=1)
-    accounts = ProbeAccounts(Host(tmp_path), session).collect(Skipped())
-    assert accounts["hint_faults"].lost == {"map-full": 3, "busy": 2}
-    assert accounts["first_touch"].lost == {"ring-full": 7, "no-address": 1}
-    assert accounts["hint_faults"].runs is None
+    taken = {
+        "hint_faults": HintFaultCounts(lost={"map-full": 3, "busy": 2}),
+        "first_touch": FirstTouches(lost={"ring-full": 7, "no-address": 1}),
+    }
+    probe = SimpleNamespace(run_time=lambda: RunTime(500_000_000, 20))
+    found = accounts(Host(tmp_path), readings_of(taken, dict.fromkeys(taken, probe)))
+    assert found["hint_faults"].lost == {"map-full": 3, "busy": 2}
+    assert found["first_touch"].lost == {"ring-full": 7, "no-address": 1}
+    assert found["hint_faults"].runs is None
 
 
 @pytest.mark.parametrize(("setting", "is_counted"), [("1\n", True), ("0\n", False)])
-def test_runs_are_told_only_while_the_kernel_counts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, is_counted: bool
-) -> None:
+def test_runs_are_told_only_while_the_kernel_counts_them(tmp_path: Path, setting: str, is_counted: bool) -> None:
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/bpf_stats_enabled").write_text(setting)
-    session = Session.refused(Refusal(Reason.SWITCHED_OFF, "not asked for"))
-    session.last_reads["hint_faults"] = HintFaultsByNode()
-    monkeypatch.setattr(Session, "read_runs", lambda _: {"hint_faults": (20, 0.5)})
-    account = ProbeAccounts(Host(tmp_path), session).collect(Skipped())["hint_faults"]
+    probe = SimpleNamespace(run_time=lambda: RunTime(500_000_000, 20))
+    readings = readings_of({"hint_faults": HintFaultCounts()}, {"hint_faults": probe})
+    account = accounts(Host(tmp_path), readings)["hint_faults"]
     assert (account.runs, account.run_seconds) == ((20, 0.5) if is_counted else (None, None))
 
 

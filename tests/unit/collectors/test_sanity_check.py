@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.collectors.sanity_check import LEAST_UNSEEN, Witness
+from numaudit.collectors.sanity_check import LEAST_UNSEEN, SanityCheck
 from numaudit.errors import Unavailable
-from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.snapshot import HintFault
 
 
-def read(total: int) -> HintFaultsByNode:
-    return HintFaultsByNode({4711: {HintFault(0, 1, 0): total}} if total else {})
+def read(total: int) -> HintFaultCounts:
+    return HintFaultCounts({4711: {HintFault(0, 1, 0): total}} if total else {})
 
 
 def heard(*looks: tuple[int | None, int | None]) -> list[bool]:
     """At each look: was the probe doubted? A look is the kernel's count and the probe's, both since the start."""
-    witness, doubts = Witness(), []
+    check, doubts = SanityCheck(), []
     for kernel, total in looks:
         try:
-            witness.hear(kernel, None if total is None else read(total))
+            check.compare(kernel, None if total is None else read(total))
             doubts.append(False)
         except Unavailable:
             doubts.append(True)
@@ -27,10 +27,10 @@ def heard(*looks: tuple[int | None, int | None]) -> list[bool]:
 
 
 def test_many_samples_of_the_kernels_and_none_of_the_probes_are_unavailable_with_the_number() -> None:
-    witness = Witness()
-    witness.hear(500_000, read(7))
+    check = SanityCheck()
+    check.compare(500_000, read(7))
     with pytest.raises(Unavailable, match="counts nothing: the kernel took 5000 samples"):
-        witness.hear(505_000, read(7))
+        check.compare(505_000, read(7))
 
 
 def test_what_the_kernel_counted_before_the_first_look_is_no_witness() -> None:
@@ -38,9 +38,9 @@ def test_what_the_kernel_counted_before_the_first_look_is_no_witness() -> None:
 
 
 def test_counters_of_ended_cgroups_that_were_deleted_show_that_the_probe_counts() -> None:
-    witness = Witness()
-    witness.hear(0, read(7))
-    witness.hear(10**6, HintFaultsByNode({}, forgotten=1))
+    check = SanityCheck()
+    check.compare(0, read(7))
+    check.compare(10**6, HintFaultCounts({}, forgotten=1))
 
 
 def test_few_samples_add_up_over_the_looks_and_the_doubt_stays_until_the_probe_counts() -> None:

@@ -1,4 +1,4 @@
-"""The ladder of sources for accesses: each rung is tried, and says why it does not carry."""
+"""The sources for accesses: each is tried, and says why it does not work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from numaudit.doctor import sources as access
-from numaudit.doctor.sources import LADDER, Ground, Rung, climb
+from numaudit.collectors.table import KINDS
+from numaudit.doctor import sources
+from numaudit.doctor.sources import SOURCES, SourceCheck, Trial, check_sources
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.probes.known_work import known_work
@@ -17,37 +18,41 @@ from numaudit.probes.session import Session
 CapturedHost = Callable[[str], Host]
 
 
-def _ground(host: Host) -> Ground:
+def _trial(host: Host) -> Trial:
     refusal = Refusal(Reason.NOT_LIVE, "a captured tree")
-    return Ground(host, Session(refusal, refusal, refusal, refusal, refusal), under_load=True)
+    return Trial(host, Session.refused(KINDS, refusal), under_load=True)
 
 
 def test_what_is_measured_comes_before_what_is_only_expected() -> None:
-    assert LADDER[-1].source == "expected"
-    assert len({rung.source for rung in LADDER}) == len(LADDER)
+    assert SOURCES[-1].source == "expected"
+    assert len({one.source for one in SOURCES}) == len(SOURCES)
 
 
-def test_a_captured_tree_has_no_rung_and_says_so(captured: CapturedHost) -> None:
-    checks = climb(_ground(captured("eight-nodes")))
-    assert [check.name for check in checks] == [f"access {rung.source}" for rung in LADDER]
+def test_a_captured_tree_has_no_source_and_says_so(captured: CapturedHost) -> None:
+    checks = check_sources(_trial(captured("eight-nodes")))
+    assert [check.name for check in checks] == [f"access {one.source}" for one in SOURCES]
     assert {check.state for check in checks} == {"missing"}
     assert all("captured tree" in check.detail and check.hint for check in checks)
 
 
-def test_a_rung_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(_: Ground) -> str:
+def test_a_source_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_: Trial) -> str:
         raise OSError(24, "Too many open files")
 
-    def is_absent(_: Ground) -> str:
+    def is_absent(_: Trial) -> str:
         raise Unavailable("it counted nothing of a load of our own")
 
-    rungs = (Rung("hint_faults", breaks), Rung("hint_faults", is_absent), Rung("expected", lambda _: "carries"))
-    monkeypatch.setattr(access, "LADDER", rungs)
-    checks = climb(_ground(Host()))
+    made_up = (
+        SourceCheck("hint_faults", breaks),
+        SourceCheck("hint_faults", is_absent),
+        SourceCheck("expected", lambda _: "works"),
+    )
+    monkeypatch.setattr(sources, "SOURCES", made_up)
+    checks = check_sources(_trial(Host()))
     assert [(check.state, check.detail) for check in checks] == [
         ("missing", "cannot read: Too many open files"),
         ("missing", "it counted nothing of a load of our own"),
-        ("ok", "carries"),
+        ("ok", "works"),
     ]
 
 

@@ -40,7 +40,7 @@ def test_each_read_gives_the_text_of_that_moment(folder: Path) -> None:
     assert files.read(f"{folder}/a") == b"first a"
     (folder / "a").write_text("second")
     assert files.read(f"{folder}/a") == b"second"
-    files.end_look()
+    files.end_tick()
     (folder / "a").write_text("")
     assert files.read(f"{folder}/a") == b""
     assert _open_files(folder) == ["a"]
@@ -51,7 +51,7 @@ def test_each_read_gives_the_text_of_that_moment(folder: Path) -> None:
 def test_a_second_look_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = KeptFiles(10)
     files.read(f"{folder}/a")
-    files.end_look()
+    files.end_tick()
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened again"))
     assert files.read(f"{folder}/a") == b"first a"
     monkeypatch.undo()
@@ -62,9 +62,9 @@ def test_a_file_that_a_look_did_not_read_is_closed_after_it(folder: Path) -> Non
     files = KeptFiles(10)
     for name in "abc":
         files.read(f"{folder}/{name}")
-    files.end_look()
+    files.end_tick()
     files.read(f"{folder}/b")
-    files.end_look()
+    files.end_tick()
     assert _open_files(folder) == ["b"]
     files.close()
 
@@ -72,7 +72,7 @@ def test_a_file_that_a_look_did_not_read_is_closed_after_it(folder: Path) -> Non
 def test_nothing_stays_open_when_the_reader_goes(folder: Path) -> None:
     files = KeptFiles(10)
     files.read(f"{folder}/a")
-    files.end_look()
+    files.end_tick()
     files.read(f"{folder}/b")
     assert _open_files(folder) == ["a", "b"]
     del files
@@ -91,7 +91,7 @@ def test_no_more_files_stay_open_than_allowed_and_all_are_read(folder: Path) -> 
     for _ in range(3):
         assert [files.read(f"{folder}/{name}") for name in "abc"] == [b"first a", b"first b", b"first c"]
         assert len(_open_files(folder)) == 2
-        files.end_look()
+        files.end_tick()
     files.close()
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.collectors.base import Skipped
-from numaudit.collectors.first_touch import FirstTouch
-from numaudit.collectors.owners import Owners
+from numaudit.collectors.first_touch import collect
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Hierarchies
+from numaudit.kernel.host import Host
 from numaudit.kernel.memory_blocks import MemoryBlocks
 from numaudit.kernel.perf_ring import (
     RECORD_LOST,
@@ -28,9 +25,10 @@ from numaudit.kernel.perf_ring import (
     decode,
 )
 from numaudit.probes import first_touch
-from numaudit.probes.first_touch import FirstTouchByNode
-from numaudit.probes.session import Session
+from numaudit.probes.first_touch import FirstTouches
+from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
+from ticks import tick_of
 
 WEB = 4711
 RING = 4096
@@ -76,17 +74,16 @@ def test_records_of_every_kind_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("read", "words"),
     [
-        (FirstTouchByNode(throttled=3), "times the kernel stopped sampling"),
-        (FirstTouchByNode(lost=3), "the ring was full"),
-        (FirstTouchByNode(without_address=3), "named no page"),
+        (FirstTouches(throttled=3), "times the kernel stopped sampling"),
+        (FirstTouches(lost={"ring-full": 3}), "the ring was full"),
+        (FirstTouches(lost={"no-address": 3}), "named no page"),
     ],
     ids=["throttled", "lost", "without address"],
 )
-def test_samples_that_are_missing_make_the_source_partial(read: FirstTouchByNode, words: str) -> None:
-    session = cast("Session", SimpleNamespace(read_first_touch=lambda: read))
-    mounted = Path("/sys/fs/cgroup")
+def test_samples_that_are_missing_make_the_source_partial(read: FirstTouches, words: str) -> None:
     skipped = Skipped()
-    assert FirstTouch(session, Hierarchies("v2", mounted, mounted, mounted, mounted), Owners()).collect(skipped) == {}
+    tick = tick_of(Host(), {"first_touch": read})
+    assert collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped).first_touch == {}
     assert skipped.failed == 3
     assert words in (skipped.reason or "")
 
@@ -161,6 +158,7 @@ def test_a_sample_of_another_size_is_an_error() -> None:
 
 
 def test_two_reads_of_first_touches_give_what_came_between() -> None:
-    earlier = FirstTouchByNode({WEB: Counter({(0, 0): 5})}, 1, 2, 0)
-    later = FirstTouchByNode({WEB: Counter({(0, 0): 9, (0, 1): 1})}, 4, 2, 1)
-    assert later.since(earlier) == FirstTouchByNode({WEB: {(0, 0): 4, (0, 1): 1}}, 3, 0, 1)
+    earlier = FirstTouches({WEB: Counter({(0, 0): 5})}, 0, lost={"ring-full": 2, "no-address": 1})
+    later = FirstTouches({WEB: Counter({(0, 0): 9, (0, 1): 1})}, 1, lost={"ring-full": 2, "no-address": 4})
+    between = FirstTouches({WEB: {(0, 0): 4, (0, 1): 1}}, 1, lost={"ring-full": 0, "no-address": 3})
+    assert later.since(earlier) == between

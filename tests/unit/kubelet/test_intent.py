@@ -370,12 +370,12 @@ def test_a_kubelet_with_another_root_is_found_by_its_flags(tmp_path: Path) -> No
 
 
 def test_a_look_at_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path) -> None:
-    snapshot = Observer.of(Host.under(fixtures / "kubernetes-four-nodes")).look()
+    snapshot = Observer.of(Host.under(fixtures / "kubernetes-four-nodes")).observe()
     assert snapshot.intent is not None
     small = next(one for one in snapshot.containers if (one.pod, one.name) == ("gu-small-numanode", "app"))
     allowed = snapshot.allowed[small.id].nodes
     assert snapshot.intent.by_cgroup[small.id].promise.memory_nodes == allowed == NodeSet.of(0)
-    assert Observer.of(Host.under(fixtures / "huge-pages")).look().intent is None
+    assert Observer.of(Host.under(fixtures / "huge-pages")).observe().intent is None
 
 
 def test_a_live_kubelet_is_followed_by_journal_or_by_the_file_that_was_given(tmp_path: Path) -> None:

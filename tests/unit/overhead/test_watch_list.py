@@ -12,10 +12,10 @@ import pytest
 from numaudit.evaluation.alignment import Judgements, Verdict, VerdictName
 from numaudit.overhead import limiter as overhead
 from numaudit.overhead.budget import Budget
-from numaudit.overhead.limiter import Keeper
-from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.overhead.limiter import Limiter
+from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Session
+from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import Container, ContainerId, HintFault, Snapshot
 from numaudit.topology.machine import Machine
 
@@ -30,10 +30,13 @@ class Probe:
 
     watched: frozenset[int] | None = None
     kept: list[frozenset[int]] = field(default_factory=list)
-    is_suspended: bool = False
+    is_paused: bool = False
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
         self.watched = cgroups
+
+    def run_time(self) -> None:
+        """It has no program."""
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         self.kept.append(frozenset(cgroups))
@@ -45,13 +48,12 @@ def probe() -> Probe:
     return Probe()
 
 
-def keeper_of(probe: Probe | Refusal, groups: Mapping[int, Sequence[int]], budget: Budget | None = None) -> Keeper:
+def limiter_of(probe: Probe | Refusal, groups: Mapping[int, Sequence[int]], budget: Budget | None = None) -> Limiter:
     """`groups` are the cgroups of each container. Its own id is not among them, to be told from them."""
-    off = Refusal(Reason.SWITCHED_OFF, "not asked for")
-    session = Session(off, off, cast("Any", probe), off, off)
+    session = Session({"hint_faults": cast("Any", probe)})
     census = {ContainerId(id_): tuple(SimpleNamespace(id=one) for one in ids) for id_, ids in groups.items()}
     inventory = cast("Any", SimpleNamespace(take=lambda: SimpleNamespace(groups=census)))
-    return Keeper(session, 0.01, {}, inventory, budget or Budget())
+    return Limiter(session, 0.01, {}, inventory, budget or Budget())
 
 
 def snapshot_of(ids: Collection[int], promised: Collection[int] = ()) -> Snapshot:
@@ -66,15 +68,16 @@ def judged(**verdicts: VerdictName) -> Judgements:
     return Judgements({ContainerId(int(id_[1:])): Verdict(name, "as made up") for id_, name in verdicts.items()})
 
 
-def look(keeper: Keeper, snapshot: Snapshot, judgements: Judgements | None = None, dropped: int = 0) -> float | None:
-    """The coverage after one look, in which so many faults had found the map full."""
-    keeper.session.last_reads["hint_faults"] = HintFaultsByNode({1: {FAULT: 1}}, dropped=dropped)
-    return keeper.after_look(snapshot, judgements or Judgements()).coverage
+def tick(limiter: Limiter, snapshot: Snapshot, judgements: Judgements | None = None, dropped: int = 0) -> float | None:
+    """The coverage after one tick, up to which `dropped` faults had found the map full."""
+    reading = HintFaultCounts({1: {FAULT: 1}}, lost={"map-full": dropped})
+    readings = Readings(limiter.session, {"hint_faults": reading})
+    return limiter.after_tick(snapshot, judgements or Judgements(), readings).coverage
 
 
 def test_within_the_budget_all_are_watched(probe: Probe) -> None:
     probe.watched = frozenset({5})
-    assert look(keeper_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2])) is None
+    assert tick(limiter_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2])) is None
     assert probe.watched is None
     assert probe.kept == []
 
@@ -83,20 +86,20 @@ def test_over_the_budget_all_cgroups_of_the_chosen_containers_are_watched(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 2)
-    keeper = keeper_of(probe, {1: [11], 2: [21, 22], 3: [31], 4: [41, 42, 43]}, OVER_BUDGET)
+    limiter = limiter_of(probe, {1: [11], 2: [21, 22], 3: [31], 4: [41, 42, 43]}, OVER_BUDGET)
     snapshot = snapshot_of([1, 2, 3, 4], promised=[2])
-    assert look(keeper, snapshot, judged(c1="aligned", c4="drifted")) == pytest.approx(2 / 4)
+    assert tick(limiter, snapshot, judged(c1="aligned", c4="drifted")) == pytest.approx(2 / 4)
     assert probe.watched == frozenset({21, 22, 41, 42, 43})
     assert probe.kept == []
 
 
 def test_the_others_take_turns_from_look_to_look(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 2)
-    keeper = keeper_of(probe, {id_: [10 * id_] for id_ in range(1, 5)}, OVER_BUDGET)
+    limiter = limiter_of(probe, {id_: [10 * id_] for id_ in range(1, 5)}, OVER_BUDGET)
     snapshot = snapshot_of([1, 2, 3, 4], promised=[1])
     turns = []
     for _ in range(4):
-        look(keeper, snapshot)
+        tick(limiter, snapshot)
         turns.append(probe.watched)
     assert turns == [frozenset(pair) for pair in ([10, 20], [10, 30], [10, 40], [10, 20])]
 
@@ -105,26 +108,26 @@ def test_a_verdict_that_is_no_reason_for_suspicion_puts_nobody_ahead(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 1)
-    keeper = keeper_of(probe, {1: [11], 2: [22]}, OVER_BUDGET)
-    look(keeper, snapshot_of([1, 2]), judged(c2="aligned"))
+    limiter = limiter_of(probe, {1: [11], 2: [22]}, OVER_BUDGET)
+    tick(limiter, snapshot_of([1, 2]), judged(c2="aligned"))
     assert probe.watched == frozenset({11})
 
 
 def test_a_container_that_ended_meanwhile_has_nothing_to_watch(probe: Probe) -> None:
-    assert look(keeper_of(probe, {2: [22]}, OVER_BUDGET), snapshot_of([1, 2])) == 1.0
+    assert tick(limiter_of(probe, {2: [22]}, OVER_BUDGET), snapshot_of([1, 2])) == 1.0
     assert probe.watched == frozenset({22})
 
 
 def test_a_full_map_makes_room_by_forgetting_who_is_not_watched(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 1)
-    keeper, snapshot = keeper_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2], promised=[2])
-    assert look(keeper, snapshot, dropped=3) == pytest.approx(1 / 2)
+    limiter, snapshot = limiter_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2], promised=[2])
+    assert tick(limiter, snapshot, dropped=3) == pytest.approx(1 / 2)
     assert (probe.watched, probe.kept) == (frozenset({22}), [frozenset({22})])
-    assert look(keeper, snapshot, dropped=3) is None
+    assert tick(limiter, snapshot, dropped=3) is None
     assert probe.watched is None
     assert len(probe.kept) == 1
 
 
 def test_a_probe_that_does_not_run_has_no_watch_list() -> None:
-    keeper = keeper_of(Refusal(Reason.NO_KPROBES, "no kprobes"), {1: [11]}, OVER_BUDGET)
-    assert look(keeper, snapshot_of([1])) is None
+    limiter = limiter_of(Refusal(Reason.NO_KPROBES, "no kprobes"), {1: [11]}, OVER_BUDGET)
+    assert tick(limiter, snapshot_of([1])) is None

@@ -14,9 +14,9 @@ from numaudit.kernel import memory_blocks
 from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory_blocks import MemoryBlocks
-from numaudit.probes import counters, cpu_time, page_alloc
-from numaudit.probes.cpu_time import CpuTimeByNode
-from numaudit.probes.page_alloc import AllocationsByNode
+from numaudit.probes import cpu_time, page_alloc
+from numaudit.probes.cpu_time import CpuTimes
+from numaudit.probes.page_alloc import Allocations
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.topology.nodeset import NodeSet
 
@@ -53,12 +53,18 @@ def test_failed_allocations_are_counted_by_cgroup() -> None:
 
 
 def test_two_reads_of_allocations_give_what_came_between() -> None:
-    earlier = AllocationsByNode({WEB: {(0, 0): 10, (0, 1): 5}}, {WEB: {0: 15}}, {WEB: 1}, dropped=2, missed=1)
-    later = AllocationsByNode(
-        {WEB: {(0, 0): 30, (0, 1): 5}, DATABASE: {(1, 1): 7}}, {WEB: {0: 35}, DATABASE: {3: 7}}, {WEB: 4}, 5, 1
+    earlier = Allocations({WEB: {(0, 0): 10, (0, 1): 5}}, {WEB: {0: 15}}, {WEB: 1}, lost={"map-full": 2, "busy": 1})
+    later = Allocations(
+        {WEB: {(0, 0): 30, (0, 1): 5}, DATABASE: {(1, 1): 7}},
+        {WEB: {0: 35}, DATABASE: {3: 7}},
+        {WEB: 4},
+        lost={"map-full": 5, "busy": 1},
     )
-    assert later.since(earlier) == AllocationsByNode(
-        {WEB: {(0, 0): 20}, DATABASE: {(1, 1): 7}}, {WEB: {0: 20}, DATABASE: {3: 7}}, {WEB: 3}, dropped=3, missed=0
+    assert later.since(earlier) == Allocations(
+        {WEB: {(0, 0): 20}, DATABASE: {(1, 1): 7}},
+        {WEB: {0: 20}, DATABASE: {3: 7}},
+        {WEB: 3},
+        lost={"map-full": 3, "busy": 0},
     )
 
 
@@ -69,13 +75,13 @@ def test_cpu_time_is_summed_over_cpus_by_node() -> None:
 
 
 def test_two_reads_of_cpu_time_give_what_came_between() -> None:
-    earlier = CpuTimeByNode({WEB: {0: 100, 1: 1}})
-    later = CpuTimeByNode({WEB: {0: 150, 1: 1}, DATABASE: {1: 8}}, dropped=1)
-    assert later.since(earlier) == CpuTimeByNode({WEB: {0: 50}, DATABASE: {1: 8}}, dropped=1)
+    earlier = CpuTimes({WEB: {0: 100, 1: 1}})
+    later = CpuTimes({WEB: {0: 150, 1: 1}, DATABASE: {1: 8}}, lost={"map-full": 1})
+    assert later.since(earlier) == CpuTimes({WEB: {0: 50}, DATABASE: {1: 8}}, lost={"map-full": 1})
 
 
-def test_a_counter_that_fell_was_started_anew() -> None:
-    assert counters.added({WEB: {0: 30}}, {WEB: {0: 100}}) == {WEB: {0: 30}}
+def test_a_counter_that_fell_was_started_again() -> None:
+    assert CpuTimes({WEB: {0: 30}}).since(CpuTimes({WEB: {0: 100}})).by_node == {WEB: {0: 30}}
 
 
 rows = st.dictionaries(st.integers(0, 3), st.dictionaries(st.integers(0, 3), st.integers(1, 1 << 50), min_size=1))
@@ -88,7 +94,7 @@ def test_earlier_plus_added_is_later(earlier: dict[int, dict[int, int]], more: d
         for key, value in row.items():
             mine = later.setdefault(cgroup, {})
             mine[key] = mine.get(key, 0) + value
-    assert counters.added(later, earlier) == more
+    assert CpuTimes(later).since(CpuTimes(earlier)).by_node == more
 
 
 @pytest.mark.parametrize(

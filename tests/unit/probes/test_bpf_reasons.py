@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from numaudit.probes import loader, reasons
+from numaudit.doctor.checks import probe_checks
+from numaudit.probes import reasons
 from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import Check
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/bcc"
 UNPRIVILEGED = "Name:\tnumaudit\nCapEff:\t0000000000000000\n"
@@ -91,16 +95,15 @@ def test_a_refusal_says_what_and_what_to_do() -> None:
     assert str(refusal) == f"tracefs is nowhere; {Reason.NO_TRACEFS.hint}"
 
 
-def test_a_diagnosis_has_a_line_for_each_probe() -> None:
-    probe = loader.LoadedProbe("page_alloc", {}, {}, {})
-    refusal = Refusal(Reason.NO_BCC, "this Python has no module bcc")
-    assert loader.diagnose({"page_alloc": probe, "cpu_time": refusal}) == (
-        loader.Diagnosis("page_alloc", None, "runs", None),
-        loader.Diagnosis("cpu_time", Reason.NO_BCC, "this Python has no module bcc", Reason.NO_BCC.hint),
-    )
-
-
-def test_a_diagnosis_tells_what_a_probe_hangs_on_where_there_is_a_choice() -> None:
-    probe = SimpleNamespace(how="fentry on task_numa_fault")
-    (found,) = loader.diagnose({"hint_faults": probe})
-    assert found.text == "runs, fentry on task_numa_fault"
+def test_every_kind_of_probe_has_a_check_that_says_what_it_hangs_on_or_why_it_does_not_run() -> None:
+    probes = {
+        "page_alloc": SimpleNamespace(how=None),
+        "hint_faults": SimpleNamespace(how="fentry on task_numa_fault"),
+        "cpu_time": Refusal(Reason.NO_BCC, "this Python has no module bcc"),
+    }
+    checks = {check.name: check for check in probe_checks(Session(cast("Any", probes)))}
+    assert checks["bpf page_alloc"] == Check("bpf page_alloc", "ok", "runs")
+    assert checks["bpf hint_faults"].detail == "runs, fentry on task_numa_fault"
+    refused = Check("bpf cpu_time", "missing", "this Python has no module bcc", Reason.NO_BCC.hint)
+    assert checks["bpf cpu_time"] == refused
+    assert checks["bpf migrations"].detail == "it was not asked for"

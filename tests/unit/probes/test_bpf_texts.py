@@ -5,33 +5,36 @@ from __future__ import annotations
 import ast
 import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import numaudit
+from numaudit.collectors.table import KINDS
 from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc
+from numaudit.probes import loader
+from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.loader import ProbeRequest
 
 PACKAGE = Path(numaudit.__file__).parent
 TEXTS = sorted(loader.bpf_folder().glob("*.bpf.c"))
-HEADERS = sorted((loader.bpf_folder() / "include").rglob("*.h"))
+HEADERS = sorted(loader.bpf_folder().rglob("*.h"))
+SHARED = {"probe_dropped", "probe_narrowed", "probe_watched"}
+"""Maps of the header that all texts share."""
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
 
-@pytest.fixture(params=["page_alloc", "cpu_time", "hint_faults", "migrations"])
+@pytest.fixture(params=[kind.name for kind in KINDS if kind is not FIRST_TOUCH])
 def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
     memory = tmp_path / "sys/devices/system/memory"
     memory.mkdir(parents=True)
     (memory / "block_size_bytes").write_text("8000000\n")
     (tmp_path / "sys/devices/system/node/node0/memory0").mkdir(parents=True)
-    makers: dict[str, Callable[[Host, int, int], ProbeRequest]] = {
-        one.NAME: one.request for one in (page_alloc, cpu_time, hint_faults, migrations)
-    }
-    return makers[request.param](Host.under(tmp_path), 1, 1)
+    (kind,) = [one for one in KINDS if one.name == request.param]
+    made = kind.request(Host.under(tmp_path), 1, 1)
+    assert isinstance(made, ProbeRequest)
+    return made
 
 
 def _text(request: ProbeRequest) -> str:
@@ -46,7 +49,8 @@ def test_every_text_for_the_kernel_carries_both_licences(path: Path) -> None:
 def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
     text = _text(request_)
     declared = re.findall(r"^BPF_(?:\w+\(|TABLE\(.*, )([a-z]\w+),", text, re.MULTILINE)
-    assert set(declared) == set(request_.maps)
+    assert set(declared) == {name for name in request_.maps if name not in SHARED}
+    assert ("probe_is_watched(" in text) == ("probe_watched" in request_.maps)
     named = {one.function for one in request_.programs} | set(request_.refused)
     assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == named
 
@@ -56,13 +60,22 @@ def test_a_request_gives_every_size_that_its_text_asks_for(request_: ProbeReques
     used = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)))
     own = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
     macros = {name for name in used if name.startswith(request_.name.upper())}
-    assert macros - own == set(request_.defines)
+    assert macros - own - {f"{request_.name.upper()}_SLOT"} == set(request_.defines) - {"PROBE_CGROUPS"}
 
 
 def test_names_start_with_the_probes_since_all_probes_share_one_text(request_: ProbeRequest) -> None:
-    for name in (*request_.maps, *(one.function for one in request_.programs)):
+    own = {name for name in request_.maps if name not in SHARED}
+    for name in (*own, *(one.function for one in request_.programs)):
         assert name.startswith(f"{request_.name}_")
-    assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines)
+    assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines if name != "PROBE_CGROUPS")
+
+
+def test_only_the_header_begins_names_with_probe() -> None:
+    assert (
+        set(re.findall(r"^BPF_\w+\((\w+),", (loader.bpf_folder() / "probe.bpf.h").read_text(), re.MULTILINE)) == SHARED
+    )
+    for text in TEXTS:
+        assert not re.search(r"^BPF_\w+\((?:.*, )?probe_", text.read_text(), re.MULTILINE)
 
 
 def test_only_the_loader_process_imports_bcc() -> None:

@@ -86,20 +86,20 @@ def test_the_most_remote_bytes_come_first_then_the_most_judged_then_the_path() -
     ],
 )
 def test_a_report_is_narrowed_by_pod_container_id_and_path(captured: CapturedHost, which: str, paths: int) -> None:
-    report = build(Observer.of(captured("systemd-crio")).look())
+    report = build(Observer.of(captured("systemd-crio")).observe())
     assert len(narrow(report, which).containers) == paths
     assert narrow(report, which).nodes == report.nodes
 
 
 @pytest.mark.parametrize("which", ["nobody", "", "shop", "a1a1", "nginx", "shop/web-5c9/nginx/more"])
 def test_a_name_that_matches_nothing_is_refused_with_the_way_to_the_names(captured: CapturedHost, which: str) -> None:
-    report = build(Observer.of(captured("systemd-crio")).look())
+    report = build(Observer.of(captured("systemd-crio")).observe())
     with pytest.raises(InputError, match=r"no container matches .*report -o wide` lists all"):
         narrow(report, which)
 
 
 def test_without_a_name_the_report_stays_whole(captured: CapturedHost) -> None:
-    report = build(Observer.of(captured("eight-nodes")).look())
+    report = build(Observer.of(captured("eight-nodes")).observe())
     assert narrow(report, None) is report
 
 
@@ -188,14 +188,14 @@ def test_without_the_root_groups_account_there_is_no_residual() -> None:
 
 @pytest.mark.parametrize("name", ["eight-nodes", "memory-only-node", "huge-pages", "systemd-crio", "cgroup-v1"])
 def test_the_accounts_of_a_made_up_host_agree_to_the_byte(captured: CapturedHost, name: str) -> None:
-    report = build(Observer.of(captured(name)).look(mappings_budget=60))
+    report = build(Observer.of(captured(name)).observe(mappings_budget=60))
     assert [row.residual_bytes for row in report.residual] == [0] * len(report.nodes)
 
 
 def test_huge_pages_of_the_root_group_are_found_by_its_processes_or_not_compared(captured: CapturedHost) -> None:
     """Linux shows the huge pages of the v2 root group nowhere else; process 1 holds 16 MiB on node 1."""
     observer = Observer.of(captured("huge-pages"))
-    with_processes, without = build(observer.look(mappings_budget=60)), build(observer.look())
+    with_processes, without = build(observer.observe(mappings_budget=60)), build(observer.observe())
     assert [row.hugetlb for row in with_processes.unattributed or ()] == [0, 16 * MIB]
     assert [row.hugetlb for row in without.unattributed or ()] == [None, None]
     assert "hugetlb" not in without.residual[1].types
@@ -204,7 +204,7 @@ def test_huge_pages_of_the_root_group_are_found_by_its_processes_or_not_compared
 
 @pytest.mark.parametrize("name", ["single-node-hybrid", "kubernetes-four-nodes"])
 def test_the_accounts_of_a_real_host_agree_within_two_percent_or_4_mib(captured: CapturedHost, name: str) -> None:
-    for row in build(Observer.of(captured(name)).look(mappings_budget=60)).residual:
+    for row in build(Observer.of(captured(name)).observe(mappings_budget=60)).residual:
         assert abs(row.residual_bytes) <= max(0.02 * row.node_bytes, 4 * MIB), row
 
 
@@ -227,6 +227,6 @@ def test_any_residual_is_the_difference_of_its_terms(
 
 def test_reports_of_one_tree_are_equal(captured: CapturedHost) -> None:
     def report() -> Report:
-        return replace(build(Observer.of(captured("systemd-crio")).look()), taken_at=0, sources=())
+        return replace(build(Observer.of(captured("systemd-crio")).observe()), taken_at=0, sources=())
 
     assert report() == report()

@@ -49,7 +49,7 @@ def main() -> None:
         for _ in range(REPETITIONS):
             for way in WAYS:
                 figures.setdefault(f"{way}, empty", []).append(_per_fault(partial(_empty, loaded["empty"], way)))
-                counting = partial(_hint_faults, loaded[hint_faults.NAME], way)
+                counting = partial(_hint_faults, loaded["hint_faults"], way)
                 figures.setdefault(way, []).append(_per_fault(counting))
             empty, counted = _per_page(loaded)
             figures.setdefault("allocation, empty", []).append(empty)
@@ -60,7 +60,7 @@ def main() -> None:
         for way in WAYS:
             ratio = net[way] / net["allocation"]
             print(f"net of the empty program, a hint fault by {way} takes {ratio:.2f} x an allocation")
-        _use_memory(loaded[hint_faults.NAME])
+        _use_memory(loaded["hint_faults"])
 
 
 def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
@@ -74,9 +74,9 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         requests = [ProbeRequest("empty", programs, (), source=Path(text.name))]
         requests += [one.request(HOST, 100, 16) for one in (hint_faults, page_alloc)]
         loaded = loader.load(requests)
-    stack.callback(loaded.close)
+    stack.callback(loader.close, loaded)
     outcomes = {}
-    for name, outcome in loaded.outcomes.items():
+    for name, outcome in loaded.items():
         assert isinstance(outcome, LoadedProbe), outcome
         outcomes[name] = outcome
     return outcomes
@@ -94,7 +94,7 @@ def _empty(loaded: LoadedProbe, way: Way) -> Iterator[int]:
 @contextmanager
 def _hint_faults(loaded: LoadedProbe, way: Way) -> Iterator[int]:
     with closing(HintFaults(HOST, _copy(loaded), (way,))):
-        yield loaded.programs[function_entry.program_name(hint_faults.NAME, way)]
+        yield loaded.programs[function_entry.program_name("hint_faults", way)]
 
 
 def _per_fault(attached: Callable[[], AbstractContextManager[int]]) -> float:
@@ -120,8 +120,8 @@ def _per_page(loaded: Mapping[str, LoadedProbe]) -> tuple[float, float]:
         perf_event.set_program(event.fileno(), program)
         perf_event.enable(event.fileno())
         empty = _refill(program)
-    with closing(PageAlloc(HOST, _copy(loaded[page_alloc.NAME]))):
-        return empty, _refill(loaded[page_alloc.NAME].programs["page_alloc_on_mm_page_alloc"])
+    with closing(PageAlloc(HOST, _copy(loaded["page_alloc"]))):
+        return empty, _refill(loaded["page_alloc"].programs["page_alloc_on_mm_page_alloc"])
 
 
 def _refill(program: int) -> float:
@@ -155,7 +155,7 @@ def _use_by_turns(probe: HintFaults) -> None:
             if is_counted:
                 probe.resume()
             else:
-                probe.suspend()
+                probe.pause()
             before, begin, rounds = probe.read(), time.thread_time(), 0
             while time.thread_time() < begin + SECONDS:
                 ctypes.memset(ctypes.addressof(start), 1, len(pages))
@@ -172,7 +172,9 @@ def _copy(probe: LoadedProbe) -> LoadedProbe:
     """Descriptors of its own, for a probe that closes them."""
     programs = {name: os.dup(descriptor) for name, descriptor in probe.programs.items()}
     maps = {name: os.dup(descriptor) for name, descriptor in probe.maps.items()}
-    return LoadedProbe(probe.name, programs, maps, probe.tracepoint_ids, probe.kernel_functions, probe.refused)
+    return LoadedProbe(
+        probe.name, programs, maps, probe.tracepoint_ids, probe.kernel_functions, probe.refused, probe.slot
+    )
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import read_vmstat
-from numaudit.probes.hint_faults import HintFaultsByNode
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
 from numaudit.snapshot import HintFault
 from workload import MIB, Cgroup, eventually
@@ -26,17 +27,17 @@ PATIENCE = 180.0
 Faults = dict[HintFault, int]
 
 
-def faults_of(session: Session, group: Cgroup, before: HintFaultsByNode) -> Faults:
-    return dict(session.read_hint_faults().since(before).faults.get(group.id, {}))
+def faults_of(session: Session, group: Cgroup, before: HintFaultCounts) -> Faults:
+    return dict(session.read(HINT_FAULTS).since(before).faults.get(group.id, {}))
 
 
-def seen(session: Session, group: Cgroup, before: HintFaultsByNode, at_least: int) -> Faults:
+def seen(session: Session, group: Cgroup, before: HintFaultCounts, at_least: int) -> Faults:
     """The cgroup's faults once there are so many."""
-    return seen_by(session.read_hint_faults, group, before, at_least)
+    return seen_by(partial(session.read, HINT_FAULTS), group, before, at_least)
 
 
 def seen_by(
-    read: Callable[[], HintFaultsByNode], group: Cgroup, before: HintFaultsByNode, at_least: int = ENOUGH
+    read: Callable[[], HintFaultCounts], group: Cgroup, before: HintFaultCounts, at_least: int = ENOUGH
 ) -> Faults:
     def enough() -> Faults:
         faults = dict(read().since(before).faults.get(group.id, {}))

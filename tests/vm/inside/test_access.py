@@ -17,16 +17,20 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.collectors.table import kinds_by_default
+from numaudit.doctor.checks import probe_checks
 from numaudit.evaluation.access import accesses
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
-from numaudit.overhead.limiter import Keeper
-from numaudit.probes import loader
+from numaudit.overhead.limiter import Limiter
 from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaults
+from numaudit.probes.migrations import MIGRATIONS
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Session
+from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId, Snapshot
 from samples import (
     ENOUGH,
@@ -53,7 +57,7 @@ def observer() -> Observer:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session.open(Host(), cgroups=500, nodes=16) as opened:
+    with Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as opened:
         yield opened
 
 
@@ -68,19 +72,19 @@ def balancing(value: str) -> Iterator[None]:
 
 
 def look_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapshot, ContainerId]:
-    return observer.look(session=session), ContainerId(group.id)
+    return observer.observe(readings=Readings(session)), ContainerId(group.id)
 
 
 def test_every_probe_of_accesses_runs_here(session: Session) -> None:
-    texts = {one.probe: one.text for one in loader.diagnose(session.outcomes)}
-    assert texts["hint_faults"] == "runs, kprobe on task_numa_fault"
-    assert re.fullmatch("runs, nodes by kprobe on migrate_misplaced_(page|folio)", texts["migrations"])
+    texts = {one.name: one.detail for one in probe_checks(session)}
+    assert texts["bpf hint_faults"] == "runs, kprobe on task_numa_fault"
+    assert re.fullmatch("runs, nodes by kprobe on migrate_misplaced_(page|folio)", texts["bpf migrations"])
 
 
 def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/local", cpus="0", mems="0") as group, worker(group, SIZE, threads=3) as running:
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
-        before, look_before = session.read_hint_faults(), observer.look(session=session)
+        before, look_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: not fault.is_remote) > 0.97, faults
@@ -99,7 +103,7 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
 ) -> None:
     with cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group, worker(group, SIZE, threads=3) as running:
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
-        before, look_before = session.read_hint_faults(), observer.look(session=session)
+        before, look_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: (fault.cpu_node, fault.memory_node) == (0, node)) > 0.97, faults
@@ -121,7 +125,7 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
 
 def test_a_process_with_one_thread_has_remote_samples_but_no_ratio(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/single", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before = session.read_hint_faults()
+        before = session.read(HINT_FAULTS)
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: fault.is_remote) > 0.97, faults
@@ -140,7 +144,7 @@ def test_local_memory_of_a_process_with_one_thread_gives_no_samples(session: Ses
         worker(group, SIZE) as running,
         worker(control, SIZE, threads=2) as other,
     ):
-        before = session.read_hint_faults()
+        before = session.read(HINT_FAULTS)
         running.order("touch")
         other.order("touch")
         seen(session, control, before, at_least=ENOUGH)
@@ -155,7 +159,7 @@ def test_memory_bound_by_a_policy_gives_no_samples(session: Session) -> None:
         cgroup("numaudit-lab/bound", cpus="0") as group,
         worker(group, 2 * SIZE, policy="bind", nodes=[1], policy_from=SIZE, threads=3) as running,
     ):
-        before = session.read_hint_faults()
+        before = session.read(HINT_FAULTS)
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert running.bytes_by_node() == {0: SIZE}
@@ -179,7 +183,7 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
         with balancing("0"):  # while it fills its memory it has one thread, whose near pages no scan would mark
             halves = worker(group, 2 * half, policy="bind-sampled", nodes=[1], policy_from=half, threads=3)
             running = stack.enter_context(halves)
-        before, look_before = session.read_hint_faults(), observer.look(session=session)
+        before, look_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
         seen(session, group, before, at_least=2 * pages)
         with balancing("0"):  # no scan begins any more, and all pages are used after the last one
@@ -205,7 +209,7 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
 
 def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/healing", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before, moved_before = session.read_hint_faults(), session.read_migrations()
+        before, moved_before = session.read(HINT_FAULTS), session.read(MIGRATIONS)
         group.write("cpuset.mems", "0-1")
         running.order("touch")
 
@@ -218,7 +222,7 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
         healed = sum(count for fault, count in faults.items() if fault.has_moved and fault.cpu_node == 0)
         assert PAGES * 0.9 < healed < PAGES * 1.6, faults
         assert all(fault.is_remote for fault in faults if fault.has_moved)
-        migrations = session.read_migrations().since(moved_before)
+        migrations = session.read(MIGRATIONS).since(moved_before)
         moved = migrations.succeeded[group.id]["numa_misplaced"]
         assert PAGES * 0.9 < moved < PAGES * 1.6
         assert migrations.succeeded_between[group.id] == {(1, 0): moved}
@@ -236,7 +240,7 @@ def test_two_containers_on_one_cpu_are_not_mixed_up(session: Session) -> None:
         worker(near, SIZE, threads=2) as one,
         worker(far, SIZE, threads=2) as other,
     ):
-        before = session.read_hint_faults()
+        before = session.read(HINT_FAULTS)
         one.order("touch")
         other.order("touch")
         local = seen(session, near, before, at_least=ENOUGH)
@@ -249,27 +253,27 @@ def test_samples_are_absent_while_balancing_is_off_and_come_back(session: Sessio
     with cgroup("numaudit-lab/toggled", cpus="0", mems="1") as group:
         with balancing("0"), worker(group, SIZE, threads=2) as running:
             running.order("touch")
-            snapshot = observer.look(session=session)
+            snapshot = observer.observe(readings=Readings(session))
             assert snapshot.hint_faults is None
             (why,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
             assert why.state == "unavailable" and "numa_balancing is 0" in (why.reason or "")
         with worker(group, SIZE, threads=2) as running:
-            before = session.read_hint_faults()
+            before = session.read(HINT_FAULTS)
             running.order("touch")
             seen(session, group, before, at_least=ENOUGH)
-        assert observer.look(session=session).hint_faults is not None
+        assert observer.observe(readings=Readings(session)).hint_faults is not None
 
 
 def test_the_kernels_own_counters_agree_with_the_samples(session: Session, observer: Observer) -> None:
     """Per cgroup the kernel counts since Linux 6.12; it counts a page's owner, which here is the one who uses it."""
     with cgroup("numaudit-lab/counted", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
-        before, own_before = session.read_hint_faults(), _own(observer, group)
+        before, own_before = session.read(HINT_FAULTS), _own(observer, group)
         running.order("touch")
         seen(session, group, before, at_least=ENOUGH)
         running.order("sleep")
         time.sleep(0.5)
         faults = sum(faults_of(session, group, before).values())
-        snapshot = observer.look()
+        snapshot = observer.observe()
         assert snapshot.balancing is not None
         assert snapshot.balancing.host["numa_hint_faults"] >= faults
         if not own_before:
@@ -285,10 +289,10 @@ def test_the_kernels_own_counters_agree_with_the_samples(session: Session, obser
 
 def test_a_changed_cpuset_moves_pages_in_the_name_of_a_kernel_worker(session: Session) -> None:
     with cgroup("numaudit-lab/ordered", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before = session.read_migrations()
+        before = session.read(MIGRATIONS)
         group.write("cpuset.mems", "0")
         assert running.bytes_by_node() == {0: SIZE}
-        added = session.read_migrations().since(before)
+        added = session.read(MIGRATIONS).since(before)
         moved = {cgroup: row.get("syscall_or_cpuset", 0) for cgroup, row in added.succeeded.items()}
         assert sum(moved.values()) >= PAGES
         assert moved.get(group.id, 0) < PAGES // 10
@@ -296,26 +300,26 @@ def test_a_changed_cpuset_moves_pages_in_the_name_of_a_kernel_worker(session: Se
 
 def test_two_hundred_cgroups_that_come_and_go_leave_nothing_behind(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/stays", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
-        before = session.read_hint_faults()
+        before = session.read(HINT_FAULTS)
         running.order("touch")
         parent = group.path.parent
         for number in range(200):
             child = parent / f"brief-{number}"
             child.mkdir()
             if number % 20 == 0:
-                assert observer.look(session=session).hint_faults is not None
+                assert observer.observe(readings=Readings(session)).hint_faults is not None
             child.rmdir()
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: fault.memory_node == 1) > 0.97
-        observer.look(session=session)
+        observer.observe(readings=Readings(session))
         alive = {path.stat().st_ino for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()}
-        assert set(session.read_hint_faults().faults) <= alive | {1}
+        assert set(session.read(HINT_FAULTS).faults) <= alive | {1}
 
 
 def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
     """What the kernel itself counts of a cgroup; it adds it up every few seconds only."""
     time.sleep(2.5)
-    counted = observer.look().balancing
+    counted = observer.observe().balancing
     assert counted is not None
     return counted.by_container.get(ContainerId(group.id), {})
 
@@ -354,7 +358,7 @@ def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: 
             pairs = dict(added.samples[group.id])
     finally:
         probe.close()
-    assert added.lost == 0
+    assert added.all_lost == 0
     assert PAGES <= pairs.pop((int(cpu), node)) < PAGES + 200
     assert sum(pairs.values()) < 200
 
@@ -380,7 +384,7 @@ def test_a_cpu_that_goes_and_comes_back_is_sampled_again() -> None:
 def test_only_watched_cgroups_are_counted_and_the_others_are_not_told_as_idle(
     session: Session, observer: Observer
 ) -> None:
-    probe = session.hint_faults
+    probe = session.probe(HINT_FAULTS)
     assert not isinstance(probe, Refusal)
     with (
         cgroup("numaudit-lab/seen", cpus="0", mems="1") as seen_one,
@@ -390,12 +394,12 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_told_as_idle(
     ):
         probe.watch(frozenset({seen_one.id}))
         try:
-            before = session.read_hint_faults()
+            before = session.read(HINT_FAULTS)
             one.order("touch")
             other.order("touch")
             seen(session, seen_one, before, at_least=ENOUGH)
             assert faults_of(session, unseen_one, before) == {}
-            snapshot = observer.look(session=session)
+            snapshot = observer.observe(readings=Readings(session))
             assert snapshot.hint_faults is not None
             assert snapshot.hint_faults[ContainerId(seen_one.id)].is_watched
             assert not snapshot.hint_faults[ContainerId(unseen_one.id)].is_watched
@@ -405,25 +409,25 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_told_as_idle(
         seen(session, unseen_one, before, at_least=10)
 
 
-def test_hint_faults_rest_and_come_back(session: Session) -> None:
+def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
     """Three workers, one after the other: the kernel scans a new process soon, and an old one whenever it likes."""
-    probe = session.hint_faults
+    probe = session.probe(HINT_FAULTS)
     assert not isinstance(probe, Refusal)
     with cgroup("numaudit-lab/resting", cpus="0", mems="1") as group:
         with worker(group, SIZE, threads=2) as running:
-            before = session.read_hint_faults()
+            before = session.read(HINT_FAULTS)
             running.order("touch")
             seen(session, group, before, at_least=ENOUGH)
-            session.let_rest("hint_faults", True)
+            session.pause(HINT_FAULTS, True)
             with pytest.raises(Refusal, match="CPU time"):
-                session.read_hint_faults()
+                session.read(HINT_FAULTS)
             resting = probe.read()
         with worker(group, SIZE, threads=2) as running:
             own = kernel_count()
             running.order("touch")
             wait_for_kernel(own)
             assert probe.read() == resting
-        session.let_rest("hint_faults", False)
+        session.pause(HINT_FAULTS, False)
         with worker(group, SIZE, threads=2) as running:
             running.order("touch")
             seen(session, group, resting, at_least=ENOUGH)
@@ -431,13 +435,13 @@ def test_hint_faults_rest_and_come_back(session: Session) -> None:
 
 def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Session) -> None:
     with cgroup("numaudit-lab/follows", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before = session.read_migrations()
+        before = session.read(MIGRATIONS)
         running.order("touch")
         time.sleep(2)
         group.write("cpuset.cpus", "0-1")
 
         def has_moved() -> None:
-            tasks = session.read_migrations().since(before).tasks.get(group.id, {})
+            tasks = session.read(MIGRATIONS).since(before).tasks.get(group.id, {})
             pairs = {(move.from_node, move.to_node) for move in tasks if move.event in ("moved", "swapped")}
             assert (0, 1) in pairs, tasks
 
@@ -447,12 +451,12 @@ def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Ses
 def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watched() -> None:
     """The map is filled with what cgroups that are no more have left behind."""
     with (
-        Session.open(Host(), cgroups=1, nodes=1, probes=("hint_faults",)) as small,
+        Session.open(Host(), [HINT_FAULTS], cgroups=1, nodes=1) as small,
         cgroup("numaudit-lab/late", cpus="2", mems="3") as group,
     ):
-        probe = small.hint_faults
-        assert not isinstance(probe, Refusal)
-        counts = probe._count
+        probe = small.probe(HINT_FAULTS)
+        assert isinstance(probe, HintFaults)
+        counts = probe._maps["count"]
         one_each = struct.pack("=Q", 1) * counts.cpus
         gone = [(1 << 40) + number for number in range(counts.info.max_entries)]
         probe.watch(frozenset({group.id}))  # nobody else takes a place from here on
@@ -462,43 +466,47 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
             running.order("touch")
 
             def finds_it_full() -> None:
-                assert small.read_hint_faults().dropped >= ENOUGH
+                assert small.read(HINT_FAULTS).lost["map-full"] >= ENOUGH
 
             eventually(finds_it_full, timeout=PATIENCE)
-        assert set(small.read_hint_faults().faults) == set(gone)
+        assert set(small.read(HINT_FAULTS).faults) == set(gone)
         small.forget_all_but({group.id})
         with worker(group, SIZE, threads=2) as running:
-            before = small.read_hint_faults()
+            before = small.read(HINT_FAULTS)
             running.order("touch")
             seen(small, group, before, at_least=ENOUGH)
-        assert set(small.read_hint_faults().faults) == {group.id}
+        assert set(small.read(HINT_FAULTS).faults) == {group.id}
 
 
-def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_rest(
+def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_paused(
     session: Session, observer: Observer
 ) -> None:
-    keeper = Keeper(session, 1e-12, {}, observer.inventory)
+    limiter = Limiter(session, 1e-12, {}, observer.inventory)
     with cgroup("numaudit-lab/costly", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
         running.order("touch")
         steps: list[tuple[str, ...]] = []
         try:
             for _ in range(5):
-                snapshot = observer.look(session=session)
-                overhead = keeper.after_look(snapshot, judge(snapshot))
+                readings = Readings(session)
+                snapshot = observer.observe(readings=readings)
+                overhead = limiter.after_tick(snapshot, judge(snapshot), readings)
                 steps.append(overhead.steps)
                 time.sleep(0.5)
             assert [len(one) for one in steps] == [0, 1, 2, 3, 4]
             assert steps[2] == ("page_alloc off", "watch list")
             assert overhead.coverage is not None and 0 < overhead.coverage <= 1
-            assert not isinstance(session.hint_faults, Refusal)
-            assert session.hint_faults.watched and group.id in session.hint_faults.watched
-            resting = observer.look(session=session)
+            probe = session.probe(HINT_FAULTS)
+            assert not isinstance(probe, Refusal)
+            watched = probe.read().watched
+            assert watched and group.id in watched
+            resting = observer.observe(readings=Readings(session))
             assert resting.hint_faults is None and resting.allocated_bytes is None
             assert resting.cpu_seconds is not None
             reasons = {one.source: one.reason or "" for one in resting.outcomes}
             assert "overhead.max_cpu_percent" in reasons["hint_faults"]
         finally:
-            for name in ("page_alloc", "hint_faults"):
-                session.let_rest(name, False)
-            assert not isinstance(session.hint_faults, Refusal)
-            session.hint_faults.watch(None)
+            for kind in (PAGE_ALLOC, HINT_FAULTS):
+                session.pause(kind, False)
+            probe = session.probe(HINT_FAULTS)
+            assert not isinstance(probe, Refusal)
+            probe.watch(None)

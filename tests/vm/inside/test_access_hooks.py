@@ -14,12 +14,14 @@ from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.probes import hint_faults, loader, migrations
+from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.function_entry import WAYS, Way
-from numaudit.probes.hint_faults import HintFaults
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaults
 from numaudit.probes.loader import LoadedProbe
-from numaudit.probes.migrations import Migrations
+from numaudit.probes.migrations import MIGRATIONS, Migrations
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Session
+from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId
 from samples import ENOUGH, PAGES, PATIENCE, SIZE, kernel_count, seen, seen_by, share, wait_for_kernel
 from workload import Cgroup, Worker, cgroup, eventually, worker
@@ -30,7 +32,7 @@ CPU3 = Path("/sys/devices/system/cpu/cpu3/online")
 @contextmanager
 def hint_faults_by(*ways: Way) -> Iterator[HintFaults]:
     """The probe alone, by these ways only."""
-    outcome = loader.load([hint_faults.request(Host(), 100, 16)]).outcomes[hint_faults.NAME]
+    outcome = loader.load([hint_faults.request(Host(), 100, 16)])["hint_faults"]
     assert isinstance(outcome, LoadedProbe), outcome
     assert not outcome.refused
     with closing(HintFaults(Host(), outcome, ways)) as probe:
@@ -39,7 +41,7 @@ def hint_faults_by(*ways: Way) -> Iterator[HintFaults]:
 
 @contextmanager
 def migrations_by(*ways: Way) -> Iterator[Migrations]:
-    outcome = loader.load([migrations.request(Host(), 100, 16)]).outcomes[migrations.NAME]
+    outcome = loader.load([migrations.request(Host(), 100, 16)])["migrations"]
     assert isinstance(outcome, LoadedProbe), outcome
     assert not outcome.refused
     with closing(Migrations(Host(), outcome, ways)) as probe:
@@ -47,7 +49,7 @@ def migrations_by(*ways: Way) -> Iterator[Migrations]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_by_itself_counts_rests_and_comes_back(way: Way) -> None:
+def test_each_way_by_itself_counts_pauses_and_comes_back(way: Way) -> None:
     with hint_faults_by(way) as probe, cgroup("numaudit-lab/by-itself", cpus="0", mems="3") as group:
         assert probe.hook == f"{way} on task_numa_fault"
         with worker(group, SIZE, threads=3) as running:
@@ -55,7 +57,7 @@ def test_each_way_by_itself_counts_rests_and_comes_back(way: Way) -> None:
             running.order("touch")
             faults = seen_by(probe.read, group, before)
         assert share(faults, lambda fault: (fault.cpu_node, fault.memory_node) == (0, 3)) > 0.97, faults
-        probe.suspend()
+        probe.pause()
         resting = probe.read()
         with worker(group, SIZE, threads=3) as running:
             own = kernel_count()
@@ -79,7 +81,7 @@ def test_both_ways_count_the_same_faults_and_the_same_moved_pages() -> None:
         with worker(group, SIZE) as running:
             touch_and_bring_home(running, group, one)
         counted = one.read()
-        assert (counted.missed, counted.dropped) == (0, 0)
+        assert counted.all_lost == 0
         assert counted.faults[group.id] == other.read().faults[group.id]
         moved = movers.read()
         assert moved.succeeded_between[group.id] == other_movers.read().succeeded_between[group.id]
@@ -100,7 +102,7 @@ def touch_and_bring_home(running: Worker, group: Cgroup, probe: HintFaults) -> N
 
 def test_without_a_way_pages_are_counted_without_their_nodes_and_hint_faults_are_refused() -> None:
     """Neither way is tried, as on a kernel that refuses both."""
-    outcome = loader.load([migrations.request(Host(), 100, 16)]).outcomes[migrations.NAME]
+    outcome = loader.load([migrations.request(Host(), 100, 16)])["migrations"]
     assert isinstance(outcome, LoadedProbe)
     refused = {f"migrations_at_{way}": Refusal(Reason.FORBIDDEN, f"no {way} today") for way in WAYS}
     programs = {name: program for name, program in outcome.programs.items() if name not in refused}
@@ -149,31 +151,31 @@ def test_probes_go_on_when_the_cpu_that_holds_their_events_goes_offline(monkeypa
 
 def test_tracefs_may_be_unmounted_while_the_probes_run() -> None:
     tracefs = "/sys/kernel/tracing"
-    probes = ("page_alloc", "hint_faults", "migrations", "first_touch")
+    kinds = (PAGE_ALLOC, HINT_FAULTS, MIGRATIONS, FIRST_TOUCH)
     with (
-        Session.open(Host(), cgroups=100, nodes=16, probes=probes) as session,
+        Session.open(Host(), kinds, cgroups=100, nodes=16) as session,
         cgroup("numaudit-lab/untraced", cpus="0", mems="1") as group,
     ):
-        probe = session.hint_faults
-        assert not isinstance(probe, Refusal)
+        probe = session.probe(HINT_FAULTS)
+        assert isinstance(probe, HintFaults)
         subprocess.run(["umount", "--lazy", tracefs], check=True)
         try:
-            moved, given = session.read_migrations(), session.read_page_alloc()
-            touched = session.read_first_touch()
+            moved, given = session.read(MIGRATIONS), session.read(PAGE_ALLOC)
+            touched = session.read(FIRST_TOUCH)
             with worker(group, SIZE) as running:
                 touch_and_bring_home(running, group, probe)
-            assert session.read_migrations().since(moved).succeeded[group.id]["numa_misplaced"] >= PAGES // 4
-            assert session.read_page_alloc().since(given).by_node[group.id][0, 1] >= SIZE
-            samples = session.read_first_touch().since(touched).samples[group.id]
+            assert session.read(MIGRATIONS).since(moved).succeeded[group.id]["numa_misplaced"] >= PAGES // 4
+            assert session.read(PAGE_ALLOC).since(given).by_node[group.id][0, 1] >= SIZE
+            samples = session.read(FIRST_TOUCH).since(touched).samples[group.id]
             assert samples[0, 1] >= PAGES // 16
-            for name in probes:
-                session.let_rest(name, True)
-                session.let_rest(name, False)
+            for kind in kinds:
+                session.pause(kind, True)
+                session.pause(kind, False)
             with worker(group, SIZE, threads=2) as running:
-                before, given = session.read_hint_faults(), session.read_page_alloc()
+                before, given = session.read(HINT_FAULTS), session.read(PAGE_ALLOC)
                 running.order("refill")
                 running.order("touch")
-                assert sum(session.read_page_alloc().since(given).by_node[group.id].values()) >= SIZE
+                assert sum(session.read(PAGE_ALLOC).since(given).by_node[group.id].values()) >= SIZE
                 seen(session, group, before, at_least=ENOUGH)
         finally:
             subprocess.run(["mount", "-t", "tracefs", "tracefs", tracefs], check=True)
@@ -183,29 +185,28 @@ def test_a_probe_that_counts_nothing_is_noticed_by_the_agent_itself() -> None:
     """Its program is taken off its hook behind its back."""
     observer = Observer.of(Host())
     with (
-        Session.open(Host(), cgroups=100, nodes=16, probes=("hint_faults",)) as session,
+        Session.open(Host(), [HINT_FAULTS], cgroups=100, nodes=16) as session,
         cgroup("numaudit-lab/unheard", cpus="0", mems="1") as group,
     ):
-        probe = session.hint_faults
-        assert not isinstance(probe, Refusal)
-        assert probe._attached is not None
+        probe = session.probe(HINT_FAULTS)
+        assert isinstance(probe, HintFaults)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, probe._attached.descriptor)
+        os.dup2(nothing, probe._hooks[0])
         os.close(nothing)
-        assert observer.look(session=session).hint_faults == {}
+        assert observer.observe(readings=Readings(session)).hint_faults == {}
         with worker(group, SIZE, threads=2) as running:
             before = kernel_count()
             running.order("touch")
             wait_for_kernel(before)
-            snapshot = observer.look(session=session)
+            snapshot = observer.observe(readings=Readings(session))
         assert snapshot.hint_faults is None
         (why,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
         assert why.state == "unavailable" and "counts nothing" in (why.reason or "")
-        probe.suspend()
+        probe.pause()
         probe.resume()
         with worker(group, SIZE, threads=2) as running:
             before_read = probe.read()
             running.order("touch")
             seen_by(probe.read, group, before_read)
-            found = observer.look(session=session).hint_faults
+            found = observer.observe(readings=Readings(session)).hint_faults
         assert found is not None and ContainerId(group.id) in found

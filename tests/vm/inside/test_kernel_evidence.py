@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.collectors.table import kinds_by_default
+from numaudit.doctor.checks import probe_checks
 from numaudit.kernel.host import Host
-from numaudit.probes import loader
-from numaudit.probes.cpu_time import CpuTimeByNode
-from numaudit.probes.page_alloc import AllocationsByNode
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.cpu_time import CPU_TIME, CpuTime, CpuTimes
+from numaudit.probes.page_alloc import PAGE_ALLOC, Allocations
 from numaudit.probes.session import Session
 from workload import MIB, Cgroup, cgroup, eventually, worker
 
@@ -23,15 +23,16 @@ REST = MIB
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session.open(Host(), cgroups=500, nodes=16) as opened:
+    with Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as opened:
         yield opened
 
 
 def test_both_probes_run_here(session: Session) -> None:
-    fared = {one.probe: one.text for one in loader.diagnose(session.outcomes)}
-    assert (fared["page_alloc"], fared["cpu_time"]) == ("runs", "runs")
-    assert not isinstance(session.cpu_time, Refusal)
-    assert session.cpu_time.hook == "cgroup-switches"
+    fared = {one.name: one.detail for one in probe_checks(session)}
+    assert (fared["bpf page_alloc"], fared["bpf cpu_time"]) == ("runs", "runs")
+    probe = session.probe(CPU_TIME)
+    assert isinstance(probe, CpuTime)
+    assert probe.hook == "cgroup-switches"
 
 
 def test_memory_bound_to_another_node_is_given_from_there(session: Session) -> None:
@@ -97,12 +98,12 @@ def test_a_task_alone_on_its_cpu_is_not_lost(session: Session) -> None:
 
 def test_cpu_time_is_on_the_node_where_the_task_ran(session: Session) -> None:
     with cgroup("numaudit-lab/moving", cpus="0") as group, worker(group, MIB) as running:
-        before = session.read_cpu_time()
+        before = session.read(CPU_TIME)
         running.order("spin")
         _wait_for_use(group, seconds=0.5)
         group.write("cpuset.cpus", "2")
         _wait_for_use(group, seconds=0.5)
-        added = session.read_cpu_time().since(before).by_node[group.id]
+        added = session.read(CPU_TIME).since(before).by_node[group.id]
     assert added[0] > 0.2e9
     assert added[2] > 0.2e9
     assert not {1, 3} & set(added)
@@ -110,21 +111,21 @@ def test_cpu_time_is_on_the_node_where_the_task_ran(session: Session) -> None:
 
 def test_a_task_that_moves_itself_to_another_cpu_brings_no_idle_time_along(session: Session) -> None:
     """After two seconds in which no cgroup switch was seen; the worker's shell joins the cgroup by itself."""
-    session.read_cpu_time()
+    session.read(CPU_TIME)
     time.sleep(2)
     with cgroup("numaudit-lab/joins", cpus="3") as group, worker(group, MIB):
-        counted = session.read_cpu_time().by_node[group.id]
+        counted = session.read(CPU_TIME).by_node[group.id]
         assert sum(counted.values()) / 1e9 < _usage([group])[group.id] * 1.1 + 0.05
 
 
 def test_migrations_that_cannot_succeed_are_failed_allocations_and_no_bytes(session: Session) -> None:
     """The CPUs are on node 0 and only node 1 may be used: NUMA balancing tries to move the pages, in vain."""
     with cgroup("numaudit-lab/stuck", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before = session.read_page_alloc()
+        before = session.read(PAGE_ALLOC)
         running.order("touch")
 
-        def many_failed() -> AllocationsByNode:
-            added = session.read_page_alloc().since(before)
+        def many_failed() -> Allocations:
+            added = session.read(PAGE_ALLOC).since(before)
             assert added.failed.get(group.id, 0) > 100
             return added
 
@@ -136,12 +137,12 @@ def test_a_cpu_that_was_offline_is_counted_again_and_its_absence_is_not(session:
     online = Path("/sys/devices/system/cpu/cpu3/online")
     online.write_text("0")
     try:
-        session.read_cpu_time()
+        session.read(CPU_TIME)
         time.sleep(2)
     finally:
         online.write_text("1")
     with cgroup("numaudit-lab/back", cpus="3") as group, worker(group, MIB) as running:
-        started = session.read_cpu_time().by_node.get(group.id, {})  # watched from this read on
+        started = session.read(CPU_TIME).by_node.get(group.id, {})  # watched from this read on
         assert sum(started.values()) / 1e9 < _usage([group])[group.id] * 1.1 + 0.05
         running.order("spin")
         (added,) = _held_against_the_kernel(session, [group], seconds=1)
@@ -149,25 +150,24 @@ def test_a_cpu_that_was_offline_is_counted_again_and_its_absence_is_not(session:
 
 
 def test_no_event_was_lost_in_all_of_this(session: Session) -> None:
-    allocations, times = session.read_page_alloc(), session.read_cpu_time()
-    assert (allocations.dropped, times.dropped) == (0, 0)
-    assert (allocations.missed, times.missed) == (0, 0)
+    allocations, times = session.read(PAGE_ALLOC), session.read(CPU_TIME)
+    assert (allocations.all_lost, times.all_lost) == (0, 0)
 
 
-def _allocated(session: Session, act: Callable[[], None]) -> AllocationsByNode:
-    before = session.read_page_alloc()
+def _allocated(session: Session, act: Callable[[], None]) -> Allocations:
+    before = session.read(PAGE_ALLOC)
     act()
-    return session.read_page_alloc().since(before)
+    return session.read(PAGE_ALLOC).since(before)
 
 
 def _held_against_the_kernel(session: Session, groups: list[Cgroup], seconds: float) -> list[Mapping[int, int]]:
     """Time of each group over some seconds, which must agree with its cpu.stat read just outside and just inside."""
-    outside, first, inside = _usage(groups), session.read_cpu_time(), _usage(groups)
+    outside, first, inside = _usage(groups), session.read(CPU_TIME), _usage(groups)
     time.sleep(seconds)
     for group in groups:
         _wait_for_use(group, seconds=0.15 - (_usage([group])[group.id] - inside[group.id]))
-    inside_end, second, outside_end = _usage(groups), session.read_cpu_time(), _usage(groups)
-    added: CpuTimeByNode = second.since(first)
+    inside_end, second, outside_end = _usage(groups), session.read(CPU_TIME), _usage(groups)
+    added: CpuTimes = second.since(first)
     for group in groups:
         least, most = inside_end[group.id] - inside[group.id], outside_end[group.id] - outside[group.id]
         assert least > 0.1

@@ -1,0 +1,132 @@
+"""What every probe offers, and what there is to know of one before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from numaudit.kernel.bpf import RunTime
+from numaudit.kernel.host import Host
+from numaudit.probes.loader import LoadedProbe, ProbeRequest
+
+Loss = Literal["map-full", "busy", "ring-full", "no-address"]
+"""Why an event was not counted. `busy`: another BPF program was running on that CPU."""
+
+NodePair = tuple[int, int | None]
+"""CPU's node and page's node. None = the page's memory block lies on two nodes, or on none that sysfs shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a probe has counted since load. Each kind of probe adds its tables: cgroup id -> key -> count.
+
+    A table holds what the tasks in each cgroup itself did; descendants are not added.
+    """
+
+    lost: Mapping[Loss, int] = field(default_factory=dict)
+    """Events that were not counted, by the reasons that this probe knows."""
+    watched: frozenset[int] | None = None
+    """The cgroups whose events it counts; None = all."""
+
+    @property
+    def events(self) -> int | None:
+        """How often the programs ran for what is counted here; None = the hook does not show it."""
+        raise NotImplementedError
+
+    @property
+    def all_lost(self) -> int:
+        return sum(self.lost.values())
+
+    def since(self, earlier: Self) -> Self:
+        """What came between two readings. A cgroup without news is left out of every table."""
+        lost = {reason: count - earlier.lost.get(reason, 0) for reason, count in self.lost.items()}
+        own = [one.name for one in fields(self) if one.name not in ("lost", "watched")]
+        return type(self)(
+            lost=lost,
+            watched=self.watched,
+            **{name: _growth(getattr(self, name), getattr(earlier, name)) for name in own},
+        )
+
+
+def _growth(now: Any, before: Any) -> Any:  # noqa: ANN401 -- a table, a row, a counter, or no count at all
+    if isinstance(now, Mapping):
+        return _grown(now, before)
+    if type(now) is int:
+        return None if before is None else now - before
+    return now
+
+
+def _grown(now: Mapping[Any, Any], before: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A counter that is smaller than before was deleted and started again, so all of it is new."""
+    result = {}
+    for key, value in now.items():
+        if type(value) is int:
+            earlier = before.get(key, 0)
+            more: Any = value - earlier if value >= earlier else value
+        else:
+            more = _grown(value, before.get(key, _NOTHING))
+        if more:
+            result[key] = more
+    return result
+
+
+_NOTHING: Mapping[Any, Any] = {}
+
+R = TypeVar("R", bound=Reading)
+R_co = TypeVar("R_co", bound=Reading, covariant=True)
+
+
+class Probe(Protocol[R_co]):
+    """A probe that runs. Every method may raise OSError; after `close` none may be called."""
+
+    @property
+    def how(self) -> str | None:
+        """What it hangs on, in words for people; None = there is nothing to say."""
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    def read(self) -> R_co:
+        """All counters since load. May raise ParseError."""
+
+    def pause(self) -> None:
+        """Take it off its hooks; what was counted stays."""
+
+    def resume(self) -> None:
+        """Put it back. Raises Refusal."""
+
+    def watch(self, cgroups: frozenset[int] | None) -> None:
+        """Count events of these cgroups only; None = of all. A probe that cannot tell them apart early counts all."""
+
+    def forget_all_but(self, cgroups: Collection[int]) -> int:
+        """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
+
+    def run_time(self) -> RunTime | None:
+        """The kernel's account of its programs, while somebody has it keep one; None = it has no programs."""
+
+    def measure_cost(self) -> float | None:
+        """Nanoseconds that an event takes here, by a trial; None = that cannot be measured. Raises Refusal."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[R]):
+    """One kind of probe. It is the key of its readings, and carries their type."""
+
+    name: str
+    request: Callable[[Host, int, int], ProbeRequest]
+    """What to load for a number of cgroups, each of which uses a number of pairs of nodes. Raises Refusal."""
+    start: Callable[[Host, LoadedProbe], Probe[R]]
+    """Attach it. Raises Refusal and OSError."""
+    ns_per_event: float
+    """The hook's own cost included and rounded up: assumed until a host lets us measure it."""
+    by_default: bool = True
+    """Does it run in a one-off report unless the user says which ones shall?"""
+    in_agent: bool = True
+    """Does it also run in the agent by default?"""
+    gives_way: int | None = None
+    """When probes cost too much, the one with the smallest number is paused first; None = it never is."""
+    can_narrow: bool = False
+    """Does it obey the watch list?"""
