@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import psutil
 
 from numaudit import __version__
 from numaudit.config.settings import Settings
-from numaudit.daemon.logs import Changes, RateLimit
+from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.notify import Notifier
+from numaudit.daemon.publisher import Published, Publisher
+from numaudit.daemon.push import Push
 from numaudit.daemon.ticks import Beat
-from numaudit.errors import NumauditError
-from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
-from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
+from numaudit.exporters.exposition import Exposition, evaluate_live
+from numaudit.exporters.facts import Feature, Live
 from numaudit.exporters.prometheus import Pages
-from numaudit.exporters.rejections import Rejections
-from numaudit.exporters.series import Ledger
-from numaudit.kernel.host import read_text
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
-from numaudit.probes.session import Readings, Session
-from numaudit.report.build import build
-from numaudit.report.ended import last_counts
-from numaudit.report.values import ContainerReport, Report
-from numaudit.snapshot import Outcome, Snapshot
+from numaudit.probes.session import Session
 from numaudit.views import document
 from numaudit.web.auth import Access
 from numaudit.web.pages import AgentSite, Health
 from numaudit.web.server import Server
-
-if TYPE_CHECKING:
-    from numaudit.exporters import otel
 
 _log = logging.getLogger(__name__)
 _SILENT_TICKS = 3
@@ -57,21 +43,9 @@ class Stopped(BaseException):
     """A signal asked the agent to end. It may interrupt anything, so nothing but the loop may catch it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Published:
-    """All that one tick found. Replaced as a whole, so that readers never see half of two ticks."""
-
-    snapshot: Snapshot
-    report: Report
-    judgements: Judgements
-    exposition: Exposition
-    observed_at: float
-    """By the monotonic clock, for the wall clock may be set."""
-
-
 @dataclass(slots=True)
 class Daemon:
-    """Looks, judges and publishes until it is told to stop."""
+    """Ticks and publishes until it is told to stop."""
 
     settings: Settings
     observer: Observer
@@ -89,16 +63,12 @@ class Daemon:
     pages: Pages = field(init=False)
     server: Server = field(init=False)
     site: AgentSite = field(init=False)
-    push: _Push = field(init=False)
+    push: Push = field(init=False)
+    publisher: Publisher = field(init=False)
     _beat: Beat = field(init=False)
-    _ledger: Ledger = field(init=False)
-    _rejections: Rejections = field(default_factory=Rejections)
-    _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
-    _changes: Changes = field(default_factory=Changes)
     _process: psutil.Process = field(default_factory=psutil.Process)
     _last_end: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Ticks so far, and when the newest ended: one value, so that other threads never see half of it."""
-    _booted_at: float | None = None
     _signal: signal.Signals | None = None
     _document: tuple[Published, bytes] | None = None
     """The newest report that somebody asked for, as a document."""
@@ -110,9 +80,8 @@ class Daemon:
         self.pages = Pages(self.live_numbers, settings.metrics.created)
         self.site = AgentSite(self.pages, self._report, self._healthy, self._ready, access)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
-        self.push = _Push(settings, self.numbers, f"{os.uname().nodename}/{int(self.started_at)}")
-        self._ledger = Ledger(most_ended=settings.metrics.max_ended)
-        self._booted_at = _booted_at(self.observer)
+        self.push = Push(settings, self.numbers, f"{os.uname().nodename}/{int(self.started_at)}")
+        self.publisher = Publisher(settings, self.observer, self.session, self.features, self.started_at, self.limiter)
         self._beat = Beat(settings.interval, time.monotonic())
 
     def run(self) -> None:
@@ -148,10 +117,13 @@ class Daemon:
             self._wait_until(self._beat.next_due(time.monotonic()))
 
     def tick(self) -> None:
-        """One look. Whatever goes wrong in it, the next one comes."""
+        """One tick. Whatever goes wrong in it, the next one comes."""
         begun, cpu_begun = time.monotonic(), time.thread_time()
         try:
-            self._look()
+            fetches = (self.pages.scrapes, self.push.deliveries())
+            published = self.publisher.next_tick(self.published, fetches)
+            self.pages.publish(published.exposition)
+            self.published = published
             self.ticks += 1
         except Exception:
             self.failed_ticks += 1
@@ -160,60 +132,6 @@ class Daemon:
         self.tick_seconds = self._last_end[1] - begun
         self.tick_cpu_seconds = time.thread_time() - cpu_begun
         self.notifier.alive()
-
-    def _look(self) -> None:
-        before = self.published
-        readings = None if self.session is None else Readings(self.session)
-        snapshot, observed_at = self.observer.observe(readings=readings), time.monotonic()
-        limits = self.settings.verdicts.thresholds
-        last, earlier = (None, None) if before is None else (before.snapshot, before.judgements)
-        judgements = judge(snapshot, last, earlier, thresholds=limits)
-        snapshot = self._keep_budget(snapshot, judgements, readings)
-        report = build(snapshot, judgements, None if before is None else before.snapshot)
-        ended = () if before is None else last_counts(before.report, snapshot)
-        exposition = self._evaluate(report, ended)
-        self.pages.publish(exposition)
-        self.published = Published(snapshot, report, judgements, exposition, observed_at)
-        self._tell_changes(report.sources)
-
-    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: Readings | None) -> Snapshot:
-        """The snapshot with what measuring cost; probes that cost too much are paused from now on."""
-        if self.limiter is None or readings is None:
-            return snapshot
-        try:
-            return replace(snapshot, overhead=self.limiter.after_tick(snapshot, judgements, readings))
-        except (NumauditError, OSError) as error:
-            _log.warning("the probes cannot be kept to their budget: %s", error)
-            return snapshot
-
-    def _evaluate(self, report: Report, ended: Sequence[ContainerReport]) -> Exposition:
-        limits = self.settings.metrics
-        fetches = (self.pages.scrapes, self.push.deliveries())
-        series = self._ledger.update(report.containers, report.taken_at, fetches, ended)
-        containers = evaluate_containers(series, limits.labels, limits.max_series)
-        self._dropped["max_series"] += containers.dropped
-        self._dropped["max_ended"] = self._ledger.forgotten
-        if self._changes.is_news("max_series", containers.dropped > 0, usual=False):
-            _log.warning("max_series = %d: %d series are left out", limits.max_series, containers.dropped)
-        tick = Tick(
-            report=report,
-            version=__version__,
-            python=platform.python_version(),
-            started_at=self.started_at,
-            booted_at=self._booted_at,
-            features=self.features,
-            ended_containers=sum(one.ended for one in series),
-            dropped_series=dict(self._dropped),
-            rejections=self._rejections.update(report.rejections),
-        )
-        return evaluate_tick(tick, containers)
-
-    def _tell_changes(self, sources: Sequence[Outcome]) -> None:
-        for one in sources:
-            if self._changes.is_news(("source", one.source), one.state, usual="ok"):
-                level = logging.INFO if one.state in ("ok", "unavailable") else logging.WARNING
-                reason = f": {one.reason}" if one.reason else ""
-                _log.log(level, "%s: %s%s", one.source, one.state, reason, extra={"topic": one.source})
 
     def _wait_until(self, due: float) -> None:
         """Sleep, with a sign of life for systemd's watchdog in time."""
@@ -286,44 +204,6 @@ class Daemon:
         return Health(self.published is not None, "ready" if self.published is not None else "no snapshot yet")
 
 
-class _Push:
-    """The OTLP push, imported and started only when there is a receiver."""
-
-    def __init__(self, settings: Settings, current: Callable[[], Sequence[Exposition]], instance: str) -> None:
-        self._settings, self._current, self._instance = settings.otlp, current, instance
-        self._running = self._build() if settings.otlp.endpoint else None
-        self._started = False
-
-    def _build(self) -> otel.Push:
-        from numaudit.exporters import otel  # noqa: PLC0415 (15 MiB)
-
-        of = self._settings
-        receiver = otel.Receiver(
-            otel.endpoint_of(of.endpoint or ""),
-            of.timeout,
-            of.compression,
-            None if of.ca_file is None else str(of.ca_file),
-            dict(of.headers),
-        )
-        resource = otel.resource(os.environ, dict(of.resource), self._instance)
-        return otel.Push(receiver, resource, self._current, of.interval)
-
-    def start_once(self, there_is_a_tick: bool) -> None:
-        if self._running is not None and there_is_a_tick and not self._started:
-            self._started = True
-            self._running.start()
-
-    def stop(self, seconds: float) -> None:
-        if self._running is not None and self._started:
-            self._running.stop(seconds)
-
-    def deliveries(self) -> int:
-        return 0 if self._running is None else self._running.deliveries
-
-    def counts(self) -> OtlpCounts | None:
-        return None if self._running is None else self._running.counts()
-
-
 def _leave() -> None:
     """End at once. There is nothing to save, and the kernel unloads BPF programs with their descriptors."""
     _log.warning("not everything ended in %g s; leaving all the same", _MOST_TO_STOP)
@@ -333,13 +213,3 @@ def _leave() -> None:
 def _open_files() -> int:
     """Linux 6.2 and later tell the number without listing them, of which there are thousands."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208
-
-
-def _booted_at(observer: Observer) -> float | None:
-    """Since when the kernel counts: `btime` of /proc/stat."""
-    try:
-        lines = read_text(observer.host.proc / "stat").splitlines()
-    except OSError:
-        return None
-    words = next((line.split() for line in lines if line.startswith("btime ")), [])
-    return float(words[1]) if len(words) == 2 and words[1].isdigit() else None
