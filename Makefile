@@ -2,10 +2,10 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lab bench soak fuzz golden clean
+.PHONY: help report test check lab bench soak fuzz golden fixtures clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 report: ## set everything up, then report on every container (or cgroup) of this host
 	@deploy/setup.sh run
@@ -39,6 +39,9 @@ fuzz: ## every parser against many generated inputs
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
 	$(PYTHON) -m pytest tests/unit --update-golden -k "known or readme or schema or generated"
+
+fixtures: ## unpack the captured hosts and print their folder
+	@$(PYTHON) tests/support/fixture_trees.py
 
 clean: ## remove what the set-up and the tests made
 	rm -rf .venv .cache dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis

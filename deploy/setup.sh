@@ -4,11 +4,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-what=${1:-run}
 run_packages=(python3 python3-venv python3-bpfcc)
 test_packages=(numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
 
 say() { echo "setup: $*" >&2; }
+
+what=${1-run}
+case "$# $what" in
+"0 run" | "1 run" | "1 test") ;;
+*) say "usage: deploy/setup.sh [run|test]"; exit 2 ;;
+esac
 
 install_packages() {
 	local missing=() package
@@ -33,7 +38,6 @@ need apt-get "this set-up knows Debian and its relatives only; see README.md for
 case $what in
 run) install_packages "${run_packages[@]}" ;;
 test) install_packages "${run_packages[@]}" "${test_packages[@]}" ;;
-*) say "usage: deploy/setup.sh run|test"; exit 2 ;;
 esac
 
 # The distribution's own interpreter: the eBPF compiler's binding is installed for that one only.

@@ -34,8 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
-    """The folder of captured hosts."""
-    return _TESTS / "fixtures"
+    """tests/fixtures with its archives unpacked and the made-up hosts written."""
+    from fixture_trees import FIXTURES  # noqa: PLC0415 (the guest needs none)
+
+    return FIXTURES
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import numaudit
+from bpf_programs import program_ids
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
@@ -85,7 +86,7 @@ def test_programs_are_gone_when_their_descriptors_are_closed() -> None:
     loaded = loader.load(_requests())
     ids = _program_ids(loaded)
     assert len(ids) == 5
-    assert ids <= set(bpf.program_ids())
+    assert ids <= set(program_ids())
     loader.close(loaded)
     assert _eventually_unloaded(ids)
 
@@ -105,7 +106,7 @@ def test_programs_are_gone_when_the_agent_is_killed() -> None:
         assert agent.stdout
         _, ids = json.loads(agent.stdout.readline()), set(json.loads(agent.stdout.readline()))
         assert len(ids) == 5
-        assert ids <= set(bpf.program_ids())
+        assert ids <= set(program_ids())
         agent.kill()
     assert _eventually_unloaded(ids)
 
@@ -395,9 +396,9 @@ def _program_ids(outcomes: Mapping[str, Answer]) -> set[int]:
 def _eventually_unloaded(ids: set[int]) -> bool:
     """The kernel frees programs a moment after their last descriptor."""
     deadline = time.monotonic() + 5
-    while ids & set(bpf.program_ids()) and time.monotonic() < deadline:
+    while ids & set(program_ids()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not ids & set(bpf.program_ids())
+    return not ids & set(program_ids())
 
 
 def _wait_for_loader(parent: int) -> psutil.Process:

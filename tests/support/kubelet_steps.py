@@ -6,12 +6,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from fixture_trees import FIXTURES
 from numaudit.containers import cgroup_path
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
-RUNS = Path(__file__).parents[1] / "fixtures/kubelet-1.36"
+RUNS = FIXTURES / "kubelet-1.36"
 LOGS = {
     "standalone-log-verbosity-0/1": ("kubelet.k1.log",),
     "standalone-pod-level-resources/1": ("kubelet.k1.log",),

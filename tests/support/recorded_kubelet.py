@@ -9,17 +9,17 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import yaml
 
+from fixture_trees import FIXTURES
 from numaudit.memorymanager.pod.manifest import read_pod
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 
-RUNS = Path(__file__).parent.parent / "fixtures" / "kubelet-1.36"
+RUNS = FIXTURES / "kubelet-1.36"
 
 _LINE = re.compile(r'[IE]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] "(?P<message>[^"]*)" ?(?P<fields>.*)')
 _FIELD = re.compile(r"(?P<key>\w+)=")

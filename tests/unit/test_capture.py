@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import without_times
 
+from documents import without_times
+from fixture_trees import FIXTURES
 from numaudit.capture import Summary, capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 
 CapturedHost = Callable[[str], Host]
-HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures").glob("*/sys"))
+HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
 
 def _report(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from documents import without_times
 
+from documents import without_times
+from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.views.document import KINDS, schema
 
-HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[1] / "fixtures").glob("*/sys"))
+HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
 MatchesGolden = Callable[[str, str], None]
 

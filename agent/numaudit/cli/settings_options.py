@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
+from numaudit.cli.options import Function
 from numaudit.config.settings import Loaded, load
 from numaudit.errors import InputError
-
-Function = Callable[..., Any]
 
 CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
 

@@ -31,12 +31,12 @@ from numaudit.config.kinds import (
 )
 from numaudit.errors import InputError
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.exporters.metric import IDENTITY
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
 Value = TypeVar("Value")
 Section = TypeVar("Section")
 Pairs = tuple[tuple[str, str], ...]
-IDENTITY_LABELS = ("namespace", "pod", "container")
 
 
 def _setting(default: Value, kind: KindOf, help_: str, secret: bool = False) -> Value:
@@ -69,8 +69,8 @@ class MetricsSettings:
     """What both exporters send."""
 
     labels: tuple[str, ...] = _setting(
-        IDENTITY_LABELS,
-        choices(*IDENTITY_LABELS),
+        IDENTITY,
+        choices(*IDENTITY),
         "Labels that container series carry. Series that are the same without the others are added up; "
         "families that cannot be added up (info, ratios) are left out then.",
     )

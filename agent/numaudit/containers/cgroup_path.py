@@ -45,11 +45,6 @@ class Place:
     runtime: str | None = None
     container_id: str | None = None
 
-    @property
-    def is_static_pod(self) -> bool:
-        """Pods from a manifest file have the hash of it as UID: 32 hex digits without dashes."""
-        return self.pod_uid is not None and "-" not in self.pod_uid
-
 
 @lru_cache(maxsize=8192)
 def parse(path: str) -> Place:

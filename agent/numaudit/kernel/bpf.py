@@ -6,9 +6,8 @@ Source: include/uapi/linux/bpf.h (union bpf_attr, struct bpf_prog_info), kernel/
 from __future__ import annotations
 
 import ctypes
-import errno
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -22,17 +21,14 @@ _ON_CPU = 1  # BPF_F_TEST_RUN_ON_CPU
 class Command(IntEnum):
     """enum bpf_cmd, as far as we use it."""
 
-    MAP_CREATE = 0
     MAP_LOOKUP_ELEM = 1
     MAP_UPDATE_ELEM = 2
     MAP_DELETE_ELEM = 3
     MAP_GET_NEXT_KEY = 4
     PROG_TEST_RUN = 10
-    PROG_GET_NEXT_ID = 11
     OBJ_GET_INFO_BY_FD = 15
     RAW_TRACEPOINT_OPEN = 17
     MAP_LOOKUP_BATCH = 24
-    MAP_LOOKUP_AND_DELETE_BATCH = 25
     MAP_UPDATE_BATCH = 26
     ENABLE_STATS = 32
 
@@ -138,18 +134,3 @@ def open_tracing(program: int) -> int:
     Raises OSError. Source: kernel/bpf/syscall.c (bpf_raw_tp_link_attach: without a name).
     """
     return command(Command.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", 0, program, 0)))
-
-
-def program_ids() -> Iterator[int]:
-    """Ids of all BPF programs in the kernel, ascending. Needs CAP_SYS_ADMIN; raises OSError."""
-    last = 0
-    while True:
-        attributes = bytearray(struct.pack("=III", last, 0, 0))
-        try:
-            command(Command.PROG_GET_NEXT_ID, attributes)
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                return
-            raise
-        last = struct.unpack_from("=I", attributes, 4)[0]
-        yield last

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 from numaudit.kernel import bpf
@@ -27,10 +27,8 @@ class MapType(IntEnum):
 
     HASH = 1
     ARRAY = 2
-    PERF_EVENT_ARRAY = 4
     PERCPU_HASH = 5
     PERCPU_ARRAY = 6
-    LRU_HASH = 9
     LRU_PERCPU_HASH = 10
 
 
@@ -75,6 +73,7 @@ class Map:
     cpus: int = 1
     """Possible CPUs, for a per-CPU map; else 1."""
     in_batches: bool = True
+    """False = read key by key, as on a kernel that has no batches for this type of map."""
 
     @classmethod
     def of(cls, descriptor: int, host: Host) -> Map:
@@ -88,14 +87,13 @@ class Map:
 
         An entry that exists throughout comes exactly once; one that is added or deleted meanwhile may be missing.
         """
-        return self._read(Command.MAP_LOOKUP_BATCH)
-
-    def drain(self) -> Iterator[Entries]:
-        """All entries, each deleted as it is read. Raises OSError.
-
-        What a program adds to an entry between the copy and the deletion is lost: for sums use `read`.
-        """
-        return self._read(Command.MAP_LOOKUP_AND_DELETE_BATCH)
+        if self.in_batches:
+            try:
+                yield from self._read_batches()
+                return
+            except _NoBatch:
+                pass
+        yield self._read_one_by_one()
 
     def lookup(self, key: bytes) -> bytes | None:
         """One value, or None when there is no such key. Raises OSError."""
@@ -156,16 +154,7 @@ class Map:
             key = bytes(following)
             yield key
 
-    def _read(self, command: Command) -> Iterator[Entries]:
-        if self.in_batches:
-            try:
-                yield from self._read_batches(command)
-                return
-            except _NoBatch:
-                pass
-        yield self._read_one_by_one(delete=command is Command.MAP_LOOKUP_AND_DELETE_BATCH)
-
-    def _read_batches(self, command: Command) -> Iterator[Entries]:
+    def _read_batches(self) -> Iterator[Entries]:
         capacity = min(self.info.max_entries, max(_SMALLEST_CHUNK, _CHUNK // self.stride))
         position: bytearray | None = None
         while True:
@@ -173,7 +162,7 @@ class Map:
             # The position is the map's own business; the kernel writes 4 bytes, or a key for some types.
             reached = bytearray(max(4, self.info.key_size))
             try:
-                count = self._batch(command, (position, reached, keys, values), capacity)
+                count = self._batch(Command.MAP_LOOKUP_BATCH, (position, reached, keys, values), capacity)
                 finished = False
             except _Ended as end:
                 count, finished = end.count, True
@@ -189,7 +178,7 @@ class Map:
                 return
             position = reached
 
-    def _read_one_by_one(self, delete: bool) -> Entries:
+    def _read_one_by_one(self) -> Entries:
         found: dict[bytes, bytes] = {}
         for key in self._walk():
             if key in found and len(found) >= self.info.max_entries:
@@ -197,9 +186,6 @@ class Map:
             value = self.lookup(key)
             if value is not None:
                 found[key] = value
-        if delete:
-            for key in found:
-                self.delete(key)
         return Entries(b"".join(found), b"".join(found.values()), len(found))
 
     def _element(self, command: Command, key: bytes | None, value: bytearray | None) -> None:
@@ -226,11 +212,6 @@ class Map:
             raise
         done: int = struct.unpack_from("=I", attributes, 32)[0]
         return done
-
-
-def without_batches(one: Map) -> Map:
-    """The same map, read key by key as on a kernel that has no batches for its type."""
-    return replace(one, in_batches=False)
 
 
 def read_map_info(descriptor: int) -> MapInfo:

@@ -30,8 +30,6 @@ class NodeCounters:
     """By the kernel's name (MemTotal, AnonPages, ...): bytes, except HugePages_*: pages."""
     numastat: Mapping[str, int] | None
     """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node: pages."""
-    vmstat: Mapping[str, int] | None
-    """nodeN/vmstat as it stands: pages or events."""
     huge_pages: tuple[HugePages, ...]
 
 
@@ -64,13 +62,8 @@ def online_cpus(host: Host) -> CpuSet | None:
 
 
 def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:
-    """Every node's meminfo, numastat, vmstat and huge pages now."""
+    """Every node's meminfo, numastat and huge pages now."""
     return tuple(_read_counters(host.nodes / f"node{node}", node) for node in nodes)
-
-
-def read_vmstat(host: Host) -> Mapping[str, int] | None:
-    """/proc/vmstat: machine-wide counters (pages or events)."""
-    return _key_values(host.proc / "vmstat")
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -84,7 +77,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def parse_key_values(text: str) -> dict[str, int]:
-    """`name value` lines as in numastat and vmstat. Lines of another form are left out."""
+    """`name value` lines as in numastat. Lines of another form are left out."""
     values: dict[str, int] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
@@ -120,7 +113,6 @@ def _read_counters(folder: Path, node: int) -> NodeCounters:
         node=node,
         meminfo=_meminfo(folder),
         numastat=_key_values(folder / "numastat"),
-        vmstat=_key_values(folder / "vmstat"),
         huge_pages=_read_huge_pages(folder / "hugepages"),
     )
 

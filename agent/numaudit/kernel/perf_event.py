@@ -20,7 +20,7 @@ TYPE_TRACEPOINT = 2
 
 _CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
 _CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
-_ENABLE, _DISABLE, _SET_BPF = 0x2400, 0x2401, 0x40042408
+_ENABLE, _SET_BPF = 0x2400, 0x40042408
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
 
 
@@ -108,7 +108,3 @@ def read_count(descriptor: int) -> int:
 
 def enable(descriptor: int) -> None:
     fcntl.ioctl(descriptor, _ENABLE, 0)
-
-
-def disable(descriptor: int) -> None:
-    fcntl.ioctl(descriptor, _DISABLE, 0)

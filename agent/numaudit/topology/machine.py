@@ -94,8 +94,3 @@ class Machine:
     def _nodes_of_cpus(self) -> dict[CpuSet, NodeSet]:
         """Answers given before: thousands of containers share a few sets."""
         return {}
-
-    def distance(self, from_node: int, to_node: int) -> int | None:
-        """The SLIT distance, or None when the firmware gives none for the pair."""
-        node = self.by_id.get(from_node)
-        return None if node is None else node.distances.get(to_node)

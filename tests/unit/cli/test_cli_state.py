@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.memorymanager.checkpoint import device as device_checkpoint
 from numaudit.memorymanager.checkpoint import file as checkpoints
@@ -26,13 +27,13 @@ from numaudit.topology.nodeset import CpuSet
 from numaudit.views.document import schema
 
 TESTS = Path(__file__).parents[2]
-NODE = TESTS / "fixtures/kubernetes-four-nodes"
-ONE_NODE = TESTS / "fixtures/single-node-hybrid"
-KUBELET = TESTS / "fixtures/kubelet-1.36"
+NODE = FIXTURES / "kubernetes-four-nodes"
+ONE_NODE = FIXTURES / "single-node-hybrid"
+KUBELET = FIXTURES / "kubelet-1.36"
 CROSS = KUBELET / "standalone-restricted/1-cross/memory_manager_state"
 MORE = KUBELET / "standalone-restricted/2-more/memory_manager_state"
 POD_LEVEL = KUBELET / "standalone-pod-level-resources/1/memory_manager_state"
-OVERLAP = TESTS / "fixtures/memory-manager-state/groups-overlap/memory_manager_state"
+OVERLAP = FIXTURES / "memory-manager-state/groups-overlap/memory_manager_state"
 
 Capture = pytest.CaptureFixture[str]
 

@@ -129,12 +129,6 @@ def test_what_is_no_container_is_told_by_its_unit(path: str, kind: Kind) -> None
     assert parse(path) == Place(kind)
 
 
-def test_a_static_pod_is_known_by_its_uid_without_dashes() -> None:
-    assert parse(f"/kubepods/burstable/pod{STATIC}").is_static_pod
-    assert not parse(f"/kubepods/burstable/pod{UID}").is_static_pod
-    assert not parse("/docker").is_static_pod
-
-
 _parts = st.sampled_from(
     ["kubepods", "kubepods.slice", "burstable", f"pod{UID}", f"kubepods-pod{UID_}.slice", ID, f"crio-{ID}.scope",
      f"crio-conmon-{ID}.scope", "docker", "a.service", "b.slice", "user@0.service", "..", " ", "\n", ":", "-"]

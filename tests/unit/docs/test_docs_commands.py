@@ -16,7 +16,9 @@ from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.metric import PREFIX
 
 TOP = Path(__file__).parents[3]
-PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("tests/**/README.md")])
+PAGES = sorted(
+    page for where in ("*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/README.md") for page in TOP.glob(where)
+)
 FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--system-site-packages"}
 """Of the kubelet, of Prometheus, and of Python's venv."""
 MADE_BY_RUNNING = (".venv", ".cache")

@@ -20,7 +20,6 @@ from numaudit.kernel.node import (
     parse_meminfo,
     read_counters,
     read_machine,
-    read_vmstat,
 )
 from numaudit.topology.machine import HugePages
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -43,14 +42,14 @@ def test_one_node_has_all_cpus_and_a_distance_to_itself(captured: CapturedHost) 
     machine = read_machine(captured("single-node-hybrid"))
     assert machine.online == machine.with_memory == machine.with_cpus == NodeSet.of(0)
     assert machine.by_id[0].cpus == CpuSet.of(0, 1)
-    assert machine.distance(0, 0) == 10
+    assert machine.by_id[0].distances == {0: 10}
 
 
 def test_eight_nodes_have_their_distances_sockets_and_caches(captured: CapturedHost) -> None:
     machine = read_machine(captured("eight-nodes"))
     assert str(machine.online) == "0-7"
-    assert [machine.distance(0, to) for to in range(8)] == [10, 11, 12, 12, 32, 32, 32, 32]
-    assert [machine.distance(5, to) for to in range(8)] == [32, 32, 32, 32, 11, 10, 12, 12]
+    assert list(machine.by_id[0].distances.items()) == list(enumerate([10, 11, 12, 12, 32, 32, 32, 32]))
+    assert list(machine.by_id[5].distances.values()) == [32, 32, 32, 32, 11, 10, 12, 12]
     assert [{cpu.socket for cpu in machine.cpus if cpu.node == node} for node in range(8)] == [{0}] * 4 + [{1}] * 4
     cpu = machine.cpus[21]
     assert (cpu.id, cpu.node, cpu.core, cpu.siblings, cpu.l3_cache) == (21, 5, 10, CpuSet.of(20, 21), 5)
@@ -76,8 +75,6 @@ def test_a_node_may_have_no_cpus_or_no_memory_and_ids_may_have_gaps(captured: Ca
 def test_a_distance_row_has_one_value_for_each_online_node_not_for_each_id(captured: CapturedHost) -> None:
     machine = read_machine(captured("memory-only-node"))
     assert dict(machine.by_id[5].distances) == {0: 28, 2: 35, 3: 17, 5: 10}
-    assert machine.distance(5, 1) is None
-    assert machine.distance(1, 5) is None
 
 
 def test_huge_pages_are_sorted_by_size(captured: CapturedHost) -> None:
@@ -108,7 +105,7 @@ def test_memory_that_cannot_be_read_is_not_known_rather_than_none(tmp_path: Path
     assert machine.by_id[0].memory is None
     assert machine.with_memory == NodeSet()
     (counters,) = read_counters(host, machine.online)
-    assert counters == NodeCounters(0, None, None, None, ())
+    assert counters == NodeCounters(0, None, None, ())
 
 
 def test_a_broken_file_costs_its_own_fact_only(tmp_path: Path) -> None:
@@ -153,8 +150,6 @@ def test_numastat_is_in_pages_and_becomes_bytes_in_the_report(captured: Captured
     (first,) = read_counters(host, NodeSet.of(0))
     assert first.numastat is not None
     assert first.numastat["other_node"] == 5145
-    assert first.vmstat is not None
-    assert first.vmstat["nr_free_pages"] == 150387
     memory = to_node_memory(first, 4096)
     assert memory.numastat is not None
     assert memory.numastat["other_node"] == 5145 * 4096
@@ -176,16 +171,8 @@ def test_huge_pages_in_use_are_those_that_are_not_free(captured: CapturedHost) -
 
 
 def test_huge_pages_with_an_unknown_free_count_are_not_counted_as_none() -> None:
-    counters = NodeCounters(0, {"MemTotal": 1}, None, None, (HugePages(2 * MIB, 4, None, None),))
+    counters = NodeCounters(0, {"MemTotal": 1}, None, (HugePages(2 * MIB, 4, None, None),))
     assert to_node_memory(counters, 4096).resident.hugetlb is None
-
-
-def test_the_machines_vmstat_is_read(captured: CapturedHost) -> None:
-    vmstat = read_vmstat(captured("kubernetes-four-nodes"))
-    assert vmstat is not None
-    assert vmstat["numa_foreign"] == 0
-    assert vmstat["nr_free_pages"] > 0
-    assert read_vmstat(captured("eight-nodes")) is None
 
 
 @given(st.text(max_size=200))

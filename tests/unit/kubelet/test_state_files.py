@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from fixture_trees import FIXTURES
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet import state_files
@@ -21,7 +22,7 @@ from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.memory.state import Block, State
 from numaudit.topology.nodeset import CpuSet
 
-ROOT = Path(__file__).parents[2] / "fixtures/kubernetes-four-nodes"
+ROOT = FIXTURES / "kubernetes-four-nodes"
 NAME = "memory_manager_state"
 KILLS = 200 if os.environ.get("CI") or os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 20
 

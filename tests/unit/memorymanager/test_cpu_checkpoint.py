@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.errors import ParseError
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint, accepts, parse, verify, write
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.topology.nodeset import CpuSet
 
-CAPTURED = sorted((Path(__file__).parents[2] / "fixtures/kubelet-1.36").glob("*/*/cpu_manager_state"))
+CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/cpu_manager_state"))
 
 BY_ID = (
     b'{"policyName":"none","defaultCpuSet":"1-3","entries":{"containerID1":"4-6","containerID2":"1-3"},"checksum":%d}'

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.errors import ParseError
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, accepts, parse, render, verify, write
 from numaudit.memorymanager.memory.replay import DIFFERENT, check_start
 from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState, State
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))
 POD_LEVEL = FIXTURES / "kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"
 CROSS = FIXTURES / "kubelet-1.36/standalone-restricted/1-cross/memory_manager_state"

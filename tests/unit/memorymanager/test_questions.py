@@ -6,13 +6,13 @@ import contextlib
 import copy
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.errors import InputError, NumauditError
 from numaudit.memorymanager.questions import (
     allocate_memory,
@@ -28,7 +28,7 @@ from numaudit.memorymanager.questions import (
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 
 GI = 2**30
-STATE_FILE = Path(__file__).parents[2] / "fixtures/kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"
+STATE_FILE = FIXTURES / "kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"
 THREE = initial_state({number: {"memory": "11Gi"} for number in range(3)}, {0: {"memory": "1Gi"}, 1: {"memory": GI}})
 
 

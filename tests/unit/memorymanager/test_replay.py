@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
 from numaudit.memorymanager.memory.replay import (
@@ -23,7 +24,6 @@ from numaudit.memorymanager.memory.replay import (
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState, State
 from numaudit.topology.machine import HugePages, Machine, Node
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))
 GI = 2**30
 

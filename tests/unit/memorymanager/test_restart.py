@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
@@ -24,7 +25,6 @@ from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, exa
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 KUBELET = FIXTURES / "kubelet-1.36"
 TROUBLE = FIXTURES / "memory-manager-state"
 GI = 2**30

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.errors import ParseError
 from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
@@ -21,7 +21,7 @@ from numaudit.memorymanager.memory.replay import DIFFERENT, without_assignments
 from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
 from numaudit.topology.nodeset import CpuSet
 
-RUNS = Path(__file__).parents[2] / "fixtures/kubelet-1.36"
+RUNS = FIXTURES / "kubelet-1.36"
 MEMORY = (RUNS / "standalone-restricted/1-cross/memory_manager_state").read_bytes()
 CPU = (RUNS / "standalone-restricted/1-cross/cpu_manager_state").read_bytes()
 POD_LEVEL = (RUNS / "standalone-pod-level-resources/1/memory_manager_state").read_bytes()

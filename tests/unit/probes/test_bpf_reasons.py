@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from fixture_trees import FIXTURES
 from numaudit.doctor.checks import probe_checks
 from numaudit.probes import reasons
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
-FIXTURES = Path(__file__).parents[2] / "fixtures/bcc"
+LOGS = FIXTURES / "bcc"
 UNPRIVILEGED = "Name:\tnumaudit\nCapEff:\t0000000000000000\n"
 PRIVILEGED = "Name:\tnumaudit\nCapEff:\t000000c000000000\n"
 
@@ -42,7 +42,7 @@ def test_every_reason_has_a_hint(reason: Reason) -> None:
     ],
 )
 def test_what_bcc_says_of_a_text_becomes_a_reason(log: str, reason: Reason, words: str) -> None:
-    refusal = reasons.of_compile((FIXTURES / f"{log}.txt").read_text())
+    refusal = reasons.of_compile((LOGS / f"{log}.txt").read_text())
     assert refusal.reason is reason
     assert words in refusal.text
 
@@ -57,7 +57,7 @@ def test_what_bcc_says_of_a_text_becomes_a_reason(log: str, reason: Reason, word
     ],
 )
 def test_what_the_kernel_says_of_a_program_becomes_a_reason(log: str, code: int, reason: Reason, words: str) -> None:
-    refusal = reasons.of_load("f", code, (FIXTURES / f"{log}.txt").read_text())
+    refusal = reasons.of_load("f", code, (LOGS / f"{log}.txt").read_text())
     assert refusal.reason is reason
     assert words in refusal.text
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host
@@ -19,7 +20,7 @@ from numaudit.snapshot import Check
 from numaudit.views.document import API_VERSION, KINDS, Doctor, encode, schema
 
 CapturedHost = Callable[[str], Host]
-HOSTS = sorted(sys.parent.name for sys in (Path(__file__).parents[2] / "fixtures").glob("*/sys"))
+HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
 
 def _validator(kind: str) -> jsonschema.Draft202012Validator:
