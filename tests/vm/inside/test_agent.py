@@ -60,8 +60,8 @@ def test_memory_and_cpu_time_by_node_are_scraped_and_go_on_after_a_restart(agent
         def where_it_runs() -> None:
             assert _cpu_seconds(agent).get("1", 0) > 0.5
 
-        eventually(where_it_is, timeout=60)
-        eventually(where_it_runs, timeout=60)
+        eventually(where_it_is)
+        eventually(where_it_runs)
         assert agent.value("numaudit_container_allowed_node", pod="spinner", container="main", resource="memory") == 1
         # runc itself runs in the cgroup, wherever it likes, before the container's program does.
         started = _cpu_seconds(agent)
@@ -73,21 +73,21 @@ def test_memory_and_cpu_time_by_node_are_scraped_and_go_on_after_a_restart(agent
             assert grown["1"] >= 0.9 * sum(grown.values())
             return now
 
-        before = eventually(runs_on_node_1_alone, timeout=60)
+        before = eventually(runs_on_node_1_alone)
     with _spinner():
 
         def is_carried_on() -> None:
             now = _cpu_seconds(agent)
             assert now["1"] > before["1"]
 
-        eventually(is_carried_on, timeout=60)
+        eventually(is_carried_on)
 
 
 def test_what_has_ended_is_forgotten_after_two_scrapes(agent: Agent) -> None:
     def is_forgotten() -> None:
         assert _cpu_seconds(agent) == {}
 
-    eventually(is_forgotten, timeout=60)
+    eventually(is_forgotten)
 
 
 def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) ->
     with log.open("wb") as stderr:
         process = subprocess.Popen([*NUMAUDIT, "agent", "--listen", "127.0.0.1:0", "--interval", "2s"], stderr=stderr)
     try:
-        loader = eventually(lambda: _loader_of(process.pid), timeout=60)
+        loader = eventually(lambda: _loader_of(process.pid))
         loader.kill()
 
         def serves() -> int:
@@ -108,7 +108,7 @@ def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) ->
         def is_ready() -> None:
             assert without.get("/-/ready")[0] == 200
 
-        eventually(is_ready, timeout=60)
+        eventually(is_ready)
         # The kill may have come too late to matter; then all is loaded.
         if without.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 0:
             problems = without.samples()["numaudit_feature_problem_info"]

@@ -87,7 +87,7 @@ def test_the_nodes_count_what_the_containers_and_the_root_group_count(observer: 
         for row in report.residual:
             assert abs(row.residual_bytes) <= max(0.02 * total[row.numa_node], 4 * MIB), row
 
-    eventually(accounts_agree, timeout=60)
+    eventually(accounts_agree)
 
 
 def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer) -> None:
@@ -100,7 +100,7 @@ def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer)
             assert anon(one)[2] >= SIZE
             return one
 
-        after = eventually(moved, timeout=60)
+        after = eventually(moved)
     assert before[1] >= SIZE
     assert anon(after)[1] < MIB
     assert after.allowed_memory_nodes == "2"
