@@ -10,13 +10,13 @@ import json
 import re
 import struct
 import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from agent_process import NUMAUDIT
+from numaudit.cli.exits import EXIT_INCONCLUSIVE
 from numaudit.evaluation.access import accesses
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
@@ -27,15 +27,15 @@ from numaudit.probes import loader
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import ContainerId, Overhead, Snapshot
 from samples import (
     ENOUGH,
     PAGES,
-    PATIENCE,
     SIZE,
     cpu_seconds,
     faults_of,
     kernel_count,
+    scans,
     seen,
     settled,
     share,
@@ -140,11 +140,11 @@ def test_local_memory_of_a_process_with_one_thread_gives_no_samples(session: Ses
         worker(group, SIZE) as running,
         worker(control, SIZE, threads=2) as other,
     ):
-        before = session.read_hint_faults()
+        before, scans_before = session.read_hint_faults(), scans(running)
         running.order("touch")
         other.order("touch")
         seen(session, control, before, at_least=ENOUGH)
-        time.sleep(1)
+        eventually(lambda: _at_least(scans(running), scans_before + 1))
         faults = faults_of(session, group, before)
         assert sum(faults.values()) < PAGES // 20, faults
 
@@ -184,7 +184,7 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
         seen(session, group, before, at_least=2 * pages)
         with balancing("0"):  # no scan begins any more, and all pages are used after the last one
             used = cpu_seconds(group)
-            eventually(lambda: _at_least(cpu_seconds(group) - used, 3), timeout=PATIENCE)
+            eventually(lambda: _at_least(cpu_seconds(group) - used, 3))
             running.order("sleep")
             settled(lambda: cpu_seconds(group))
         faults = faults_of(session, group, before)
@@ -212,7 +212,7 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
         def is_home() -> None:
             assert running.bytes_by_node().get(0, 0) > SIZE * 0.95
 
-        eventually(is_home, timeout=PATIENCE)
+        eventually(is_home)
         running.order("sleep")
         faults = faults_of(session, group, before)
         healed = sum(count for fault, count in faults.items() if fault.has_moved and fault.cpu_node == 0)
@@ -267,7 +267,7 @@ def test_the_kernels_own_counters_agree_with_the_samples(session: Session, obser
         running.order("touch")
         seen(session, group, before, at_least=ENOUGH)
         running.order("sleep")
-        time.sleep(0.5)
+        settled(lambda: cpu_seconds(group))
         faults = sum(faults_of(session, group, before).values())
         snapshot = observer.look()
         assert snapshot.balancing is not None
@@ -280,7 +280,7 @@ def test_the_kernels_own_counters_agree_with_the_samples(session: Session, obser
             counted = _own(observer, group)["numa_hint_faults"] - own_before["numa_hint_faults"]
             assert counted == pytest.approx(faults, rel=0.1)
 
-        eventually(agree, timeout=60)
+        eventually(agree)
 
 
 def test_a_changed_cpuset_moves_pages_in_the_name_of_a_kernel_worker(session: Session) -> None:
@@ -313,17 +313,25 @@ def test_two_hundred_cgroups_that_come_and_go_leave_nothing_behind(session: Sess
 
 
 def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
-    """What the kernel itself counts of a cgroup; it adds it up every few seconds only."""
-    time.sleep(2.5)
-    counted = observer.look().balancing
-    assert counted is not None
-    return counted.by_container.get(ContainerId(group.id), {})
+    """What the kernel itself counts of a resting cgroup, once it has added it up, as it does every two seconds."""
+
+    def count() -> Mapping[str, int]:
+        counted = observer.look().balancing
+        assert counted is not None
+        return counted.by_container.get(ContainerId(group.id), {})
+
+    settled(count, still_for=5)
+    return count()
 
 
 def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
-    numaudit = Path(sys.executable).with_name("numaudit")
-    done = subprocess.run([numaudit, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
-    checks = json.loads(done.stdout)["checks"]
+    for _ in range(3):
+        done = subprocess.run([*NUMAUDIT, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
+        checks = json.loads(done.stdout)["checks"]
+        if done.returncode != EXIT_INCONCLUSIVE:
+            break
+    else:
+        pytest.skip(f"inconclusive: {[one for one in checks if one['state'] == 'inconclusive']}")
     assert [one for one in checks if one["state"] != "passed"] == []
     assert {"residency", "page_alloc", "cpu_time", "hint_faults", "first_touch", "expected"} <= {
         one["name"] for one in checks
@@ -333,8 +341,7 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
 
 
 def test_doctor_finds_every_rung_of_the_ladder_with_a_load_of_its_own() -> None:
-    numaudit = Path(sys.executable).with_name("numaudit")
-    done = subprocess.run([numaudit, "doctor", "-o", "json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*NUMAUDIT, "doctor", "-o", "json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rungs = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
     assert rungs["access hint_faults"]["state"] == "ok", rungs
@@ -431,9 +438,9 @@ def test_hint_faults_rest_and_come_back(session: Session) -> None:
 
 def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Session) -> None:
     with cgroup("numaudit-lab/follows", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before = session.read_migrations()
+        before, faults_before = session.read_migrations(), session.read_hint_faults()
         running.order("touch")
-        time.sleep(2)
+        seen(session, group, faults_before, at_least=ENOUGH)  # now the kernel prefers the node of the memory
         group.write("cpuset.cpus", "0-1")
 
         def has_moved() -> None:
@@ -441,7 +448,7 @@ def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Ses
             pairs = {(move.from_node, move.to_node) for move in tasks if move.event in ("moved", "swapped")}
             assert (0, 1) in pairs, tasks
 
-        eventually(has_moved, timeout=PATIENCE)
+        eventually(has_moved)
 
 
 def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watched() -> None:
@@ -464,7 +471,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
             def finds_it_full() -> None:
                 assert small.read_hint_faults().dropped >= ENOUGH
 
-            eventually(finds_it_full, timeout=PATIENCE)
+            eventually(finds_it_full)
         assert set(small.read_hint_faults().faults) == set(gone)
         small.forget_all_but({group.id})
         with worker(group, SIZE, threads=2) as running:
@@ -481,12 +488,18 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_rest(
     with cgroup("numaudit-lab/costly", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
         running.order("touch")
         steps: list[tuple[str, ...]] = []
+
+        def costs_too_much_again() -> Overhead:
+            """A tick without any event of a probe costs nothing, and takes no step."""
+            snapshot = observer.look(session=session)
+            overhead = keeper.after_look(snapshot, judge(snapshot))
+            assert steps == [] or overhead.steps != steps[-1]
+            return overhead
+
         try:
             for _ in range(5):
-                snapshot = observer.look(session=session)
-                overhead = keeper.after_look(snapshot, judge(snapshot))
+                overhead = eventually(costs_too_much_again)
                 steps.append(overhead.steps)
-                time.sleep(0.5)
             assert [len(one) for one in steps] == [0, 1, 2, 3, 4]
             assert steps[2] == ("page_alloc off", "watch list")
             assert overhead.coverage is not None and 0 < overhead.coverage <= 1
