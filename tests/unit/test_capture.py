@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import without_times
 
+from documents import without_times
 from numaudit.capture import Summary, capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from documents import without_times
 
+from documents import without_times
 from numaudit.cli.main import call
 from numaudit.views.document import KINDS, schema
 
