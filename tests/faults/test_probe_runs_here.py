@@ -30,5 +30,5 @@ def test_runs_and_their_time_grow_with_the_events_of_a_probe_while_the_kernel_co
                 pages[at] = 1
         runs, seconds = session.read_runs()["page_alloc"]
         assert runs - before >= _PAGES
-        assert 0 < seconds < 1
+        assert seconds > 0
         assert set(session.read_runs()) == {"page_alloc"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,7 +24,7 @@ SPIN = ["dd", "if=/dev/zero", "of=/dev/null", "bs=24M"]
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     POD_LOGS.mkdir(parents=True, exist_ok=True)
     log = tmp_path_factory.mktemp("agent") / "log"
-    with running_agent("--interval", "2s", log=log, ready_within=240) as running:
+    with running_agent("--interval", "2s", log=log) as running:
         yield running
     POD_LOGS.rmdir()
 
@@ -103,7 +102,7 @@ def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) ->
             assert found is not None
             return int(found[1])
 
-        without = Agent(process, log, eventually(serves, timeout=240))
+        without = Agent(process, log, eventually(serves))
 
         def is_ready() -> None:
             assert without.get("/-/ready")[0] == 200
@@ -127,8 +126,5 @@ def _loader_of(agent_pid: int) -> psutil.Process:
     return found[0]
 
 
-def test_the_agent_ends_in_time(agent: Agent) -> None:
-    begun = time.monotonic()
-    code, seconds = agent.stop(timeout=20)
-    assert code == 0
-    assert seconds < 6, time.monotonic() - begun  # 3 s, and as much again for an emulated CPU
+def test_the_agent_ends_when_it_is_asked_to(agent: Agent) -> None:
+    assert agent.stop()[0] == 0
