@@ -22,7 +22,7 @@ from numaudit.kernel.host import Host, explain
 from numaudit.probes.first_touch import FirstTouch, FirstTouchByNode
 from numaudit.snapshot import Resident, Sampled
 from numaudit.views.selftest_document import CheckState, SelfTestCheck
-from numaudit.workloads import busy
+from numaudit.workloads import busy, sampling
 from numaudit.workloads.near_and_far import Bench, Worker, near_and_far
 
 _MIB = 1 << 20
@@ -32,11 +32,6 @@ _INTERPRETER = 15 * _MIB
 """What the process of the work holds beside its bytes."""
 _ALLOWANCE = 0.2
 """Share by which two accounts of CPU time may differ: the kernel's leaves out what a hypervisor took."""
-_SAMPLING_CPU_SECONDS = 20.0
-"""CPU time for each worker to be sampled in: NUMA balancing scans a process by the CPU time that it uses."""
-_SAMPLES_WITHIN = 60.0
-"""Seconds on the clock after which a machine that has not given that CPU time is too busy."""
-_LEAST_SAMPLES = 1000
 _NEAR_SHARE, _FAR_SHARE = 0.05, 0.95
 _PATIENCE = 30.0
 """Seconds for memory.numa_stat to follow: the kernel adds it up every few seconds only, and later when it is busy."""
@@ -114,34 +109,18 @@ def _check_cpu_time(bench: Bench) -> SelfTestCheck:
 
 
 def _check_hint_faults(bench: Bench) -> SelfTestCheck:
-    """Both work until each has samples enough: near ones are local, far ones remote."""
+    """Both use their memory until each has samples enough: near ones are local, far ones remote."""
     require_sampling(bench.host, bench.machine)
     _require_pinned(bench)
-    before = bench.session.read_hint_faults()
-    for worker in bench.workers:
-        worker.work.order("touch")
-    deadline = time.monotonic() + _SAMPLES_WITHIN
-    used_before = {worker.name: busy.cpu_seconds(worker) for worker in bench.workers}
-    while True:
-        added = bench.session.read_hint_faults().since(before)
-        faults = {worker.name: added.faults.get(worker.group.id, {}) for worker in bench.workers}
-        used = min(busy.cpu_seconds(worker) - used_before[worker.name] for worker in bench.workers)
-        enough = all(sum(row.values()) >= _LEAST_SAMPLES for row in faults.values())
-        if enough or used > _SAMPLING_CPU_SECONDS or time.monotonic() > deadline:
-            break
-        time.sleep(0.2)
-    for worker in bench.workers:
-        worker.work.order("rest")
-        busy.settle(worker)
-    skipped = [worker.name for worker in bench.workers if added.skipped.get(worker.group.id)]
-    if skipped:
+    found = sampling.sample(bench)
+    if found.has_skipped:
         raise Unavailable("this kernel does not sample tasks whose cpuset.mems is one node")
-    near, far = (of_hint_faults(Sampled(faults[worker.name], False), None) for worker in bench.workers)
+    near, far = (of_hint_faults(Sampled(found.faults[worker.name], False), None) for worker in bench.workers)
     seen = f"near: {_ratio(near.remote_ratio, near.samples)}; far: {_ratio(far.remote_ratio, far.samples)}"
+    if not found.is_enough:
+        seen += f"; {found.of_probe} on the whole machine, where the kernel counted {found.of_kernel}"
     passed = _tells_apart(near.remote_ratio, far.remote_ratio)
-    if not enough:
-        seen += f"; at least {used:.1f} s of CPU time each"
-    state = _passed(passed, is_conclusive=enough or used > _SAMPLING_CPU_SECONDS)
+    state = _passed(passed, is_conclusive=found.is_enough or found.went_unseen)
     return SelfTestCheck("hint_faults", state, _EXPECTED_SHARES, seen)
 
 

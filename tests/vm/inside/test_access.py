@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from agent_process import NUMAUDIT
-from numaudit.cli.exits import EXIT_INCONCLUSIVE
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli.main import call
 from numaudit.evaluation.access import accesses
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
@@ -25,9 +26,11 @@ from numaudit.observer import Observer
 from numaudit.overhead.limiter import Keeper
 from numaudit.probes import loader
 from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.hint_faults import HintFaultsByNode
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, Overhead, Snapshot
+from numaudit.workloads.selftest import CHECKS
 from samples import (
     ENOUGH,
     PAGES,
@@ -338,6 +341,15 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
     }
     assert done.returncode == 0, done.stderr
     assert not list(Path("/sys/fs/cgroup").glob("numaudit-selftest*"))
+
+
+def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self_test(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
+    monkeypatch.setattr(Session, "read_hint_faults", lambda _: HintFaultsByNode())
+    assert call(["selftest"]) == EXIT_FINDINGS
+    assert "failed" in capsys.readouterr().out
 
 
 def test_doctor_finds_every_rung_of_the_ladder_with_a_load_of_its_own() -> None:
