@@ -48,6 +48,7 @@ class Outage:
             self._live(before)
             assert eventually(lambda: len(receiver.requests) >= 1)
         self.rss = self._live(down)
+        assert eventually(lambda: (self.agent.value("numaudit_otlp_batches_total", outcome="failed") or 0) >= 1)
         self.failed = self.agent.value("numaudit_otlp_batches_total", outcome="failed") or 0
         with OtlpReceiver(self.port) as receiver:
             self._live(after)
