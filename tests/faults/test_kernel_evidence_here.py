@@ -112,15 +112,16 @@ def test_two_cgroups_on_one_cpu_are_not_mixed_up(cpu_time_by: CpuTime, new_group
     groups = [new_group("short"), new_group("long")]
     pin = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-I", "-S", "-c"]
     for _ in range(TRIES):
-        before, stolen = cpu_time_by.read(), _stolen_ticks()
+        before, stolen = cpu_time_by.read(), _stolen_seconds()
         started = [run_in(group, [*pin, SPIN.format(size)]) for group, size in zip(groups, (0.3, 0.9), strict=True)]
         truth = [float(process.communicate()[0]) for process in started]
         added = cpu_time_by.read().since(before)
         counted = [sum(added.by_node[group.stat().st_ino].values()) / 1e9 for group in groups]
-        if counted == pytest.approx(truth, rel=0.1) or (added.missed == 0 and _stolen_ticks() == stolen):
+        off = max(abs(ours - its) - 0.1 * its for ours, its in zip(counted, truth, strict=True))
+        if off <= 0 or (added.missed == 0 and off > _stolen_seconds() - stolen):
             break
     else:
-        pytest.skip(f"inconclusive: {added.missed} switches were missed, {_stolen_ticks() - stolen} ticks stolen")
+        pytest.skip(f"inconclusive: {added.missed} switches were missed, {_stolen_seconds() - stolen:.2f} s stolen")
     assert counted == pytest.approx(truth, rel=0.1)
     assert added.dropped == 0
 
@@ -134,18 +135,18 @@ def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
     run_in(group, ["chrt", "--fifo", "1", "taskset", "--cpu-list", str(cpu), *_python(SPIN.format(600))])
     _wait_for_use(group, 0.2)
     for _ in range(TRIES):
-        stolen = _stolen_ticks()
+        stolen = _stolen_seconds()
         earliest, first, begin = _cpu_seconds(group), cpu_time_by.read(), _cpu_seconds(group)
         _wait_for_use(group, 0.4)
         end, second, latest = _cpu_seconds(group), cpu_time_by.read(), _cpu_seconds(group)
         added = second.since(first)
         counted = sum(added.by_node[group.stat().st_ino].values()) / 1e9
-        is_right = (end - begin) * 0.9 < counted < (latest - earliest) * 1.1
-        if is_right or (added.missed == 0 and _stolen_ticks() == stolen):
+        off = max((end - begin) * 0.9 - counted, counted - (latest - earliest) * 1.1)
+        if off <= 0 or (added.missed == 0 and off > _stolen_seconds() - stolen):
             break
     else:
-        pytest.skip(f"inconclusive: {added.missed} switches were missed, {_stolen_ticks() - stolen} ticks stolen")
-    assert is_right, (counted, end - begin, latest - earliest)
+        pytest.skip(f"inconclusive: {added.missed} switches were missed, {_stolen_seconds() - stolen:.2f} s stolen")
+    assert off <= 0, (counted, end - begin, latest - earliest)
 
 
 def test_a_task_that_moves_itself_into_a_cgroup_does_not_bring_the_cpus_idle_time_along(
@@ -223,9 +224,9 @@ def _wait_for_use(group: Path, seconds: float) -> None:
     assert eventually(lambda: _cpu_seconds(group) - before >= seconds)
 
 
-def _stolen_ticks() -> int:
-    """Hundredths of a second in which a hypervisor ran others on our CPUs: proc(5), /proc/stat."""
-    return int(Path("/proc/stat").read_text().split()[8])
+def _stolen_seconds() -> float:
+    """How long a hypervisor ran others on our CPUs: proc(5), /proc/stat. It is counted in hundredths of a second."""
+    return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_seconds(group: Path) -> float:
