@@ -22,6 +22,7 @@ from types import SimpleNamespace
 
 import numaudit
 from numaudit.collectors.table import KINDS
+from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.perf_ring import RECORD_SAMPLE, Records, decode
@@ -30,37 +31,41 @@ from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
+from short import pick, repetitions, run
 
 SAMPLES = 10_000
 """About what a ring holds."""
-PAGES = 8192
+PAGES = pick(8192, short=512)
 LEAST_SAMPLES_PER_SECOND = 200_000
 LARGEST_SLOWDOWN = 0.30
 LARGEST_SHARE = 0.05
-SECONDS = 20
+SECONDS = pick(20, short=2)
+TOUCHES = pick(5, short=1)
 ORDINARY = (
     (sys.executable, "-m", "compileall", "-q", "-f", str(Path(numaudit.__file__).parent)),
-    (sys.executable, "-m", "pytest", str(Path(__file__).parents[1] / "unit/test_static_policy.py")),
+    (sys.executable, "-m", "pytest", str(Path(__file__).parents[1] / "unit/memorymanager/test_static_policy.py")),
 )
 """Commands that start processes, read files and use the CPU, each repeated beside the other."""
 
 
 def main() -> int:
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    if os.geteuid() != 0:
+        raise Unavailable("run as root: it makes cgroups and loads BPF programs")
     os.nice(-19)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs", flush=True)
-    missed = [_decoding(repetitions), _touching(repetitions), _ordinary_load()]
+    runs = repetitions(9)
+    missed = [_decoding(runs), _touching(runs), _ordinary_load()]
     return 1 if any(missed) else 0
 
 
-def _decoding(repetitions: int) -> bool:
+def _decoding(runs: int) -> bool:
     """From the ring's bytes to sums by cgroup and nodes, by the probe's own path."""
     body = [struct.pack("=IHHQQ", RECORD_SAMPLE, 0, 24, (n % 4000) << 20, 100 + n % 50) for n in range(SAMPLES)]
     ring = b"".join(body)
     probe = FirstTouch(Host())
     watched = SimpleNamespace(ring=_Recorded(ring), node=0)
     try:
-        best = min(_cpu_time(lambda: probe._take(watched)) for _ in range(repetitions))  # type: ignore[arg-type]
+        best = min(_cpu_time(lambda: probe._take(watched)) for _ in range(runs))  # type: ignore[arg-type]
     finally:
         probe.close()
     rate = SAMPLES / best
@@ -78,20 +83,20 @@ class _Recorded:
         return decode(self._data)
 
 
-def _touching(repetitions: int) -> bool:
+def _touching(runs: int) -> bool:
     """Fresh pages with every probe that runs here, and without; by turns, so that both see the same neighbours."""
     slowdowns, bare_times = [], []
-    for _ in range(repetitions):
-        bare = min(_cpu_time(_touch) for _ in range(5))
+    for _ in range(runs):
+        bare = min(_cpu_time(_touch) for _ in range(TOUCHES))
         with Session.open(Host(), KINDS, cgroups=500, nodes=2) as session:
             running = list(session.running())
-            watched = min(_cpu_time(_touch) for _ in range(5))
+            watched = min(_cpu_time(_touch) for _ in range(TOUCHES))
         slowdowns.append(watched / bare - 1)
         bare_times.append(bare)
     middle = statistics.median(slowdowns)
     print(
         f"a loop of page faults, {1e9 * min(bare_times) / PAGES:.0f} ns for each page, with {', '.join(running)}: "
-        f"{middle:+.1%} in the middle of {repetitions} runs ({min(slowdowns):+.1%} to {max(slowdowns):+.1%}), "
+        f"{middle:+.1%} in the middle of {runs} runs ({min(slowdowns):+.1%} to {max(slowdowns):+.1%}), "
         f"goal at most {LARGEST_SLOWDOWN:.0%}"
     )
     return middle > LARGEST_SLOWDOWN
@@ -135,7 +140,8 @@ def _read(session: Session) -> dict[str, Reading]:
 def _group(name: str) -> Iterator[Path]:
     """A cgroup, for a switch inside of one is no event."""
     unified = find_hierarchies(Host()).unified
-    assert unified, "needs cgroup version 2"
+    if unified is None:
+        raise Unavailable("it needs cgroup version 2")
     group = unified / f"numaudit-bench-{os.getpid()}-{name}"
     group.mkdir()
     yield group
@@ -176,4 +182,4 @@ def _cpu_time(work: Callable[[], None]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

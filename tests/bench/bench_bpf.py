@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from numaudit.errors import Unavailable
 from numaudit.kernel import bpf, perf_event
 from numaudit.kernel.bpf import Command, ProgramType
 from numaudit.kernel.bpf_map import Entries, Map
@@ -27,9 +28,15 @@ from numaudit.probes.cpu_time import CpuTime
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import Refusal
+from short import pick, repetitions, run
 
 HOST = Host()
 MIB = 1 << 20
+REFILLS = pick(10, short=1)
+SWITCHES = pick(50_000, short=500)
+TRIALS = pick(20_000, short=200)
+ENTRIES = pick(10_000, short=1000)
+ROUNDS = pick(5, short=1)
 TOUCH = Path(__file__).parents[1] / "vm/inside/touch.py"
 EMPTY = """
 int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
@@ -62,9 +69,11 @@ class Figure:
 
 
 def main() -> int:
+    if os.geteuid() != 0:
+        raise Unavailable("run as root: it loads BPF programs")
     os.nice(-19)  # what others run beside us empties the caches
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; the best of each line counts", flush=True)
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    times = repetitions(5)
     missed = 0
     with ExitStack() as stack:
         loaded = _load(stack)
@@ -77,7 +86,7 @@ def main() -> int:
             _start,
         ]
         for measure in figures:
-            runs = [list(measure()) for _ in range(repetitions)]
+            runs = [list(measure()) for _ in range(times)]
             missed += sum(_show(same) for same in zip(*runs, strict=True))
     return 1 if missed else 0
 
@@ -119,7 +128,7 @@ def _all_loaded(loaded: Mapping[str, loader.Answer]) -> dict[str, LoadedProbe]:
 
 
 def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
-    """Each program alone at the tracepoint, while a worker touches 10 x 64 MiB page by page."""
+    """Each program alone at the tracepoint, while a worker touches 64 MiB page by page, over and over."""
     probe, empty = loaded["page_alloc"], loaded["empty"].programs["empty_tracepoint"]
     with ExitStack() as stack:
         group = stack.enter_context(_group("alloc"))
@@ -129,9 +138,9 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 
         def touch(program: int) -> float:
             with _statistics(program) as spent:
-                for _ in range(10):
+                for _ in range(REFILLS):
                     _say(worker, "refill\n")
-            assert spent.runs > 100_000
+            assert spent.runs > 10_000 * REFILLS
             return spent.nanoseconds
 
         event = perf_event.open_event(perf_event.tracepoint(probe.tracepoint_ids["kmem:mm_page_alloc"]), cpu=0)
@@ -161,7 +170,7 @@ def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
         running = stack.enter_context(closing(CpuTime(HOST, _copy(probe), "cgroup-switches")))
         with _statistics(program) as between:
             _ping_pong(one, other)
-        assert min(floor.runs, between.runs) > 10_000
+        assert min(floor.runs, between.runs) > SWITCHES / 5
         with _statistics(program) as inside:
             switches = _ping_pong(one, one)
         begin = time.process_time()
@@ -186,9 +195,9 @@ def _tried_out(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 
 def _run_often(program: int) -> float:
     with _statistics(program) as spent:
-        for _ in range(20_000):
+        for _ in range(TRIALS):
             bpf.run(program)
-    assert spent.runs >= 20_000
+    assert spent.runs >= TRIALS
     return spent.nanoseconds
 
 
@@ -196,21 +205,21 @@ def _read_out(probe: LoadedProbe) -> Iterator[Figure]:
     """10,000 entries of the real map on this host's CPUs, none of them written meanwhile."""
     bytes_map = Map.of(probe.maps["page_alloc_bytes"], HOST)
     value = struct.pack(f"={bytes_map.cpus}Q", *range(4096, 4096 * bytes_map.cpus + 1, 4096))
-    bytes_map.update_all(dict.fromkeys(_keys(10_000), value))
+    bytes_map.update_all(dict.fromkeys(_keys(ENTRIES), value))
     read = page_alloc.decode(bytes_map.read(), [], bytes_map.cpus)
-    total = 10_000 * sum(struct.unpack(f"={bytes_map.cpus}Q", value))
+    total = ENTRIES * sum(struct.unpack(f"={bytes_map.cpus}Q", value))
     assert sum(sum(row.values()) for row in read.by_node.values()) == total
     seconds = _best(lambda: page_alloc.decode(bytes_map.read(), [], bytes_map.cpus))
-    yield Figure(f"read and decode 10,000 entries of {bytes_map.cpus} CPUs", seconds * 1e3, 10, "ms")
+    yield Figure(f"read and decode {ENTRIES:,} entries of {bytes_map.cpus} CPUs", seconds * 1e3, 10, "ms")
 
 
 def _recorded() -> Iterator[Figure]:
     """What a host of 128 CPUs would give for the same map: 10 MB in chunks of 1 MB."""
     row = struct.pack("=128Q", *range(1 << 20, (1 << 20) + 128))
-    keys = _keys(10_000)
-    chunks = [Entries(b"".join(keys[at : at + 1000]), row * 1000, 1000) for at in range(0, 10_000, 1000)]
+    keys = _keys(ENTRIES)
+    chunks = [Entries(b"".join(keys[at : at + 1000]), row * 1000, 1000) for at in range(0, ENTRIES, 1000)]
     seconds = _best(lambda: page_alloc.decode(chunks, [], 128))
-    yield Figure("decode 10,000 entries of 128 CPUs", seconds * 1e3, 100, "ms")
+    yield Figure(f"decode {ENTRIES:,} entries of 128 CPUs", seconds * 1e3, 100, "ms")
 
 
 def _start() -> Iterator[Figure]:
@@ -223,9 +232,9 @@ def _start() -> Iterator[Figure]:
 
 
 def _best(work: Callable[[], object]) -> float:
-    """CPU seconds, the best of five."""
+    """CPU seconds, the best of some."""
     times = []
-    for _ in range(5):
+    for _ in range(ROUNDS):
         begin = time.process_time()
         work()
         times.append(time.process_time() - begin)
@@ -273,7 +282,8 @@ def _say(worker: subprocess.Popen[str], order: str) -> None:
 @contextmanager
 def _group(name: str) -> Iterator[Path]:
     unified = find_hierarchies(HOST).unified
-    assert unified, "needs cgroup version 2"
+    if unified is None:
+        raise Unavailable("it needs cgroup version 2")
     group = unified / f"numaudit-bench-{os.getpid()}-{name}"
     group.mkdir()
     yield group
@@ -287,8 +297,8 @@ def _start_in(group: Path, command: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _ping_pong(one: Path, other: Path, seconds: float = 1) -> int:
-    """Two `cat` in a ring on one CPU pass a byte to and fro. How many switches they made."""
+def _ping_pong(one: Path, other: Path) -> int:
+    """Two `cat` in a ring on one CPU pass a byte to and fro, until they made enough switches. How many."""
     cat = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), "cat"]
     (read_a, write_a), (read_b, write_b) = os.pipe(), os.pipe()
     ring = [
@@ -296,8 +306,9 @@ def _ping_pong(one: Path, other: Path, seconds: float = 1) -> int:
         for group, read, write in ((one, read_a, write_b), (other, read_b, write_a))
     ]
     os.write(write_a, b"x")
-    time.sleep(seconds)
-    switches = sum(_switches(process.pid) for process in ring)
+    while (switches := sum(_switches(process.pid) for process in ring)) < SWITCHES:
+        assert all(process.poll() is None for process in ring)
+        time.sleep(0.01)
     for process in ring:
         process.kill()
         process.wait()
@@ -312,4 +323,4 @@ def _switches(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -19,11 +18,12 @@ from numaudit.memorymanager.memory.machine_state import charge, default_machine_
 from numaudit.memorymanager.memory.replay import replay, without_assignments
 from numaudit.memorymanager.memory.state import Block, State
 from numaudit.topology.machine import HugePages, Machine, Node
+from short import pick, run
 
 LIMIT_SECONDS = 0.010
-CONTAINERS = 1000
+CONTAINERS = pick(1000, short=100)
 NODES = 8
-ROUNDS = 100
+ROUNDS = pick(100, short=2)
 GI = 2**30
 
 
@@ -32,9 +32,7 @@ def main() -> int:
     state = _state()
     data = write(MemoryCheckpoint.of("Static", state))
     checkpoint = parse(data)
-    if not verify(checkpoint).is_valid or checkpoint.state != state:
-        print("the file does not verify")
-        return 1
+    assert verify(checkpoint).is_valid and checkpoint.state == state
     rendering = render(checkpoint, "V1").encode()
     print(f"{CONTAINERS} containers in as many pods on {NODES} nodes: file {len(data)} bytes, hashed {len(rendering)}")
     seconds = _fastest(
@@ -99,4 +97,4 @@ def _once(call: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -8,10 +8,11 @@ or when the join of 2,000 containers takes more than 1.5 times as long for each 
 from __future__ import annotations
 
 import random
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+
+from msgspec import structs
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
@@ -26,8 +27,11 @@ from numaudit.report.values import Report
 from numaudit.snapshot import RESIDENT_TYPES, Allowed, Container, ContainerId, NodeMemory, Qos, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from short import pick, run
 
 NODES, CPUS_PER_NODE, PER_POD = 8, 32, 4
+FEW, MANY = pick((1000, 2000), short=(40, 80))
+ROUNDS = pick(10, short=1)
 GIB, MIB = 1 << 30, 1 << 20
 LIMIT_MS, LIMIT_RATIO = 50.0, 1.5
 MACHINE = Machine(
@@ -39,9 +43,9 @@ MACHINE = Machine(
 
 
 def main() -> int:
-    first, second = snapshot(1000, with_log=True), snapshot(1000, with_log=True, tick=1)
+    first, second = snapshot(FEW, with_log=True), snapshot(FEW, with_log=True, tick=1)
     whole = look(first, second)
-    without = look(snapshot(1000, with_log=False), snapshot(1000, with_log=False, tick=1))
+    without = look(snapshot(FEW, with_log=False), snapshot(FEW, with_log=False, tick=1))
     earlier = judge(first)
     intent = second.intent
     assert intent is not None
@@ -51,24 +55,27 @@ def main() -> int:
         ("hint outcomes", lambda: outcomes(intent)),
     ):
         print(f"  {name:14} {best_ms(step):6.1f} ms")
-    few, many = best_ms(joining(1000)), best_ms(joining(2000))
-    ratio = many / few / 2
+    few, many = best_ms(joining(FEW)), best_ms(joining(MANY))
+    ratio = many / few / (MANY / FEW)
     print(
-        f"1,000 containers on {NODES} nodes, all evidence: {whole:.1f} ms, without the kubelet's log {without:.1f} ms"
+        f"{FEW:,} containers on {NODES} nodes, all evidence: {whole:.1f} ms, without the kubelet's log {without:.1f} ms"
     )
     floor = best_ms(lambda: add_up(second))
     print(f"allowed: {LIMIT_MS:.0f} ms; only to add all bytes up takes {floor:.1f} ms, a {whole / floor:.0f}th of that")
-    print(f"join: {few:.1f} ms for 1,000, {many:.1f} ms for 2,000 containers: {ratio:.2f} times as long for each")
+    print(f"join: {few:.1f} ms for {FEW:,}, {many:.1f} ms for {MANY:,} containers: {ratio:.2f} times as long for each")
     return 0 if max(whole, without) <= LIMIT_MS and ratio <= LIMIT_RATIO else 1
 
 
-def look(first: Snapshot, second: Snapshot, rounds: int = 10) -> float:
+def look(first: Snapshot, second: Snapshot) -> float:
     """Milliseconds for everything that is concluded from one look; each round looks at bytes it never saw."""
     earlier = judge(first)
-    fresh = [
-        replace(second, resident={id_: replace(one) for id_, one in second.resident.items()}) for _ in range(rounds)
-    ]
-    return best_ms(lambda: _conclude(fresh.pop(), first, earlier), rounds)
+    fresh = [replace(second, resident=unseen(second.resident)) for _ in range(ROUNDS)]
+    return best_ms(lambda: _conclude(fresh.pop(), first, earlier))
+
+
+def unseen(resident: Mapping[ContainerId, Resident]) -> dict[ContainerId, Resident]:
+    """The same bytes, without what was worked out of them before and kept."""
+    return {id_: structs.replace(one) for id_, one in resident.items()}
 
 
 def add_up(snapshot: Snapshot) -> list[dict[int, int]]:
@@ -80,10 +87,10 @@ def _conclude(snapshot: Snapshot, before: Snapshot, earlier: Judgements) -> Repo
     return build(snapshot, judge(snapshot, before, earlier), before)
 
 
-def best_ms(step: Callable[[], object], rounds: int = 10) -> float:
+def best_ms(step: Callable[[], object]) -> float:
     """The least CPU time of several rounds: what is more was the machine's doing."""
     taken = []
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         began = time.process_time()
         step()
         taken.append(time.process_time() - began)
@@ -200,4 +207,4 @@ def cpus_of(nodes: NodeSet) -> CpuSet:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

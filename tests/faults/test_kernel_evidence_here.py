@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_process import eventually
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time, loader
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime, Hook
@@ -29,6 +30,8 @@ MIB = 1 << 20
 SIZE = 32 * MIB
 SMALL = 2 * MIB
 """What the kernel and the worker's interpreter allocate beside the worker's bytes."""
+TRIES = 5
+"""Of what others on a busy machine can spoil."""
 SPIN = "import os,time\nwhile time.process_time() < {}: pass\nprint(time.process_time())"
 
 
@@ -61,14 +64,19 @@ def test_a_known_number_of_bytes_is_counted_for_the_cgroup_that_asked(
 ) -> None:
     group = new_group("allocates")
     order = start_worker(group, SIZE)
-    before = session.read(PAGE_ALLOC)
-    order("refill")
-    added = session.read(PAGE_ALLOC).since(before)
+    for _ in range(TRIES):
+        before = session.read(PAGE_ALLOC)
+        order("refill")
+        added = session.read(PAGE_ALLOC).since(before)
+        if not added.lost["busy"]:
+            break
+    else:
+        pytest.skip(f"inconclusive: {added.lost['busy']} events were missed")
     total = sum(added.by_node[group.stat().st_ino].values())
     assert SIZE <= total < SIZE + SMALL
     assert sum(added.by_order[group.stat().st_ino].values()) == total
     assert added.by_order[group.stat().st_ino][0] >= SIZE
-    assert added.all_lost == 0
+    assert added.lost["map-full"] == 0
 
 
 def test_every_page_is_of_a_node_that_is_online(
@@ -97,20 +105,24 @@ def test_two_cgroups_allocations_are_not_mixed_up(
 
 
 def test_two_cgroups_on_one_cpu_are_not_mixed_up(cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
-    """The truth is each process's own clock, to 10 %: unlike ours it leaves out what a hypervisor took.
+    """The truth is each process's own clock, to 10 %. It leaves out what a hypervisor took, and ours does not.
 
-    Some kernels run no BPF program for certain tasks; a run that missed switches for it and is wrong is done again.
+    Some kernels run no BPF program for certain tasks. A run that missed switches for it, or lost time to other guests
+    of the hypervisor, and is wrong is done again.
     """
     groups = [new_group("short"), new_group("long")]
     pin = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-I", "-S", "-c"]
-    for _ in range(5):
-        before = cpu_time_by.read()
+    for _ in range(TRIES):
+        before, stolen = cpu_time_by.read(), _stolen_seconds()
         started = [run_in(group, [*pin, SPIN.format(size)]) for group, size in zip(groups, (0.3, 0.9), strict=True)]
         truth = [float(process.communicate()[0]) for process in started]
         added = cpu_time_by.read().since(before)
         counted = [sum(added.by_node[group.stat().st_ino].values()) / 1e9 for group in groups]
-        if counted == pytest.approx(truth, rel=0.1) or added.lost["busy"] == 0:
+        off = max(abs(ours - its) - 0.1 * its for ours, its in zip(counted, truth, strict=True))
+        if off <= 0 or (added.lost["busy"] == 0 and off > _stolen_seconds() - stolen):
             break
+    else:
+        pytest.skip(f"inconclusive: {added.lost['busy']} switches missed, {_stolen_seconds() - stolen:.2f} s stolen")
     assert counted == pytest.approx(truth, rel=0.1)
     assert added.lost["map-full"] == 0
 
@@ -121,31 +133,33 @@ def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
     """A real-time task: nothing of ordinary priority takes its CPU away, so no switch ends its interval."""
     group = new_group("alone")
     cpu = max(os.sched_getaffinity(0))
-    run_in(group, ["chrt", "--fifo", "1", "taskset", "--cpu-list", str(cpu), *_python(SPIN.format(5))])
-    time.sleep(0.3)
-    for _ in range(5):
+    run_in(group, ["chrt", "--fifo", "1", "taskset", "--cpu-list", str(cpu), *_python(SPIN.format(600))])
+    _wait_for_use(group, 0.2)
+    for _ in range(TRIES):
+        stolen = _stolen_seconds()
         earliest, first, begin = _cpu_seconds(group), cpu_time_by.read(), _cpu_seconds(group)
-        time.sleep(0.4)
+        _wait_for_use(group, 0.4)
         end, second, latest = _cpu_seconds(group), cpu_time_by.read(), _cpu_seconds(group)
         added = second.since(first)
         counted = sum(added.by_node[group.stat().st_ino].values()) / 1e9
-        is_right = (end - begin) * 0.9 < counted < (latest - earliest) * 1.1
-        if is_right or added.lost["busy"] == 0:
+        off = max((end - begin) * 0.9 - counted, counted - (latest - earliest) * 1.1)
+        if off <= 0 or (added.lost["busy"] == 0 and off > _stolen_seconds() - stolen):
             break
-    assert end - begin > 0.2
-    assert is_right, (counted, end - begin, latest - earliest)
+    else:
+        pytest.skip(f"inconclusive: {added.lost['busy']} switches missed, {_stolen_seconds() - stolen:.2f} s stolen")
+    assert off <= 0, (counted, end - begin, latest - earliest)
 
 
 def test_a_task_that_moves_itself_into_a_cgroup_does_not_bring_the_cpus_idle_time_along(
     cpu_time_by: CpuTime, new_group: NewGroup
 ) -> None:
-    """After half a second of sleep in the root cgroup, in which its CPU saw no cgroup switch."""
+    """After two seconds of sleep in the root cgroup, in which its CPU saw no cgroup switch."""
     group = new_group("moved")
     cpu = str(max(os.sched_getaffinity(0)))
-    move = f"import time\ntime.sleep(0.5)\nopen({str(group / 'cgroup.procs')!r}, 'w').write('0')"
+    move = f"import time\ntime.sleep(2)\nopen({str(group / 'cgroup.procs')!r}, 'w').write('0')"
     subprocess.run(["taskset", "--cpu-list", cpu, *_python(move)], check=True)
     counted = sum(cpu_time_by.read().by_node[group.stat().st_ino].values()) / 1e9
-    assert 0 < counted < 0.1
+    assert 0 < counted < 1
 
 
 def test_the_idle_task_and_the_root_cgroup_are_charged_with_nothing(cpu_time_by: CpuTime) -> None:
@@ -155,10 +169,10 @@ def test_the_idle_task_and_the_root_cgroup_are_charged_with_nothing(cpu_time_by:
 
 def test_time_is_never_counted_twice(cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
     """Many reads while tasks run: all cgroups together cannot have more time than the CPUs had."""
-    before, begin = cpu_time_by.read(), time.monotonic()
-    for name in ("one", "two", "three"):
-        run_in(new_group(name), _python(SPIN.format(0.3)))
-    while time.monotonic() < begin + 0.6:
+    begin = time.monotonic()
+    before = cpu_time_by.read()
+    running = [run_in(new_group(name), _python(SPIN.format(0.3))) for name in ("one", "two", "three")]
+    while any(process.poll() is None for process in running):
         cpu_time_by.read()
     added = cpu_time_by.read().since(before)
     available = (time.monotonic() - begin) * len(os.sched_getaffinity(0))
@@ -204,6 +218,17 @@ def test_memory_blocks_can_be_read_again_at_any_time(session: Session) -> None:
 
 def _python(text: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", text]
+
+
+def _wait_for_use(group: Path, seconds: float) -> None:
+    """Until it has used so much more CPU time."""
+    before = _cpu_seconds(group)
+    assert eventually(lambda: _cpu_seconds(group) - before >= seconds)
+
+
+def _stolen_seconds() -> float:
+    """How long a hypervisor ran others on our CPUs: proc(5), /proc/stat. It is counted in hundredths of a second."""
+    return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_seconds(group: Path) -> float:

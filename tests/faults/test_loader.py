@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import numaudit
+from agent_process import PATIENCE
 from bpf_programs import program_ids
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
@@ -116,7 +117,7 @@ def test_the_loader_ends_soon_after_an_agent_that_is_killed_while_it_loads() -> 
     with agent:
         child = _wait_for_loader(agent.pid)
         agent.kill()
-    psutil.wait_procs([child], timeout=10)
+    psutil.wait_procs([child], timeout=PATIENCE)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
@@ -251,7 +252,7 @@ def test_a_loader_that_is_killed_is_reported_with_the_signal() -> None:
     thread = threading.Thread(target=lambda: result.update(_load()))
     thread.start()
     _wait_for_loader(os.getpid()).kill()
-    thread.join(timeout=20)
+    thread.join(PATIENCE)
     assert set(_reasons(result).values()) == {Reason.LOADER_DIED}
     assert "SIGKILL" in str(result["cpu_time"])
 
@@ -271,12 +272,14 @@ def test_a_python_that_cannot_be_started_is_named(tmp_path: Path) -> None:
 
 def test_a_loader_that_hangs_is_killed_at_the_deadline_with_all_it_started(script: Script, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    begin = time.monotonic()
-    outcomes = _load(deadline=0.5, pythons=[script(f"sleep 300 & echo $! >{mark}; wait")])
-    assert time.monotonic() - begin < 5
-    assert set(_reasons(outcomes).values()) == {Reason.LOADER_TIMEOUT}
+    for deadline in (0.5, 5, 60):  # a busy machine may kill it before it has started anything
+        hangs = script(f"sleep 100000 & echo $! >{mark}.new; mv {mark}.new {mark}; wait")
+        outcomes = _load(deadline=deadline, pythons=[hangs])
+        assert set(_reasons(outcomes).values()) == {Reason.LOADER_TIMEOUT}
+        if mark.exists():
+            break
     grandchild = int(mark.read_text())
-    end = time.monotonic() + 5  # a killed process takes a moment to be gone
+    end = time.monotonic() + PATIENCE  # a killed process takes a moment to be gone
     while psutil.pid_exists(grandchild) and psutil.Process(grandchild).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -289,8 +292,11 @@ import json, os, socket, sys, time
 channel = socket.socket(fileno=int(sys.argv[3]))
 first = json.loads(channel.recv(1 << 20))["probes"][0]["name"]
 channel.send(json.dumps({{"name": first, "reason": "no-event", "text": "as arranged"}}).encode())
-time.sleep(300)' "$@" """
-    outcomes = _load(deadline=2, pythons=[script(stand_in)])
+time.sleep(100000)' "$@" """
+    for deadline in (2, 10, 60):  # a busy machine takes some seconds to start a Python
+        outcomes = _load(deadline=deadline, pythons=[script(stand_in)])
+        if _reasons(outcomes)["page_alloc"] is not Reason.LOADER_TIMEOUT:
+            break
     assert _reasons(outcomes) == {"page_alloc": Reason.NO_EVENT, "cpu_time": Reason.LOADER_TIMEOUT}
 
 
@@ -395,7 +401,7 @@ def _program_ids(outcomes: Mapping[str, Answer]) -> set[int]:
 
 def _eventually_unloaded(ids: set[int]) -> bool:
     """The kernel frees programs a moment after their last descriptor."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while ids & set(program_ids()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not ids & set(program_ids())
@@ -403,7 +409,7 @@ def _eventually_unloaded(ids: set[int]) -> bool:
 
 def _wait_for_loader(parent: int) -> psutil.Process:
     """The loader process of a parent, once it has begun to load bcc."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for child in psutil.Process(parent).children():
             try:

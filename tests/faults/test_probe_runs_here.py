@@ -32,7 +32,7 @@ def test_runs_and_their_time_grow_with_the_events_of_a_probe_while_the_kernel_co
                 pages[at] = 1
         spent = _run_time(session) - before
         assert spent.runs >= _PAGES
-        assert 0 < spent.nanoseconds < 1_000_000_000
+        assert spent.nanoseconds > 0
 
 
 def _run_time(session: Session) -> RunTime:

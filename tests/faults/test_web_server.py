@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_process import PATIENCE
 from certificates import Authority
 from numaudit.errors import InputError
 from numaudit.web.auth import Access
@@ -22,6 +23,8 @@ from numaudit.web.pages import Request, Response
 from numaudit.web.server import Server
 
 BODY = b"x" * 150_000
+NEVER = 36_000.0
+"""A time-out that no test lives to see: what waits for it fails by its own patience."""
 
 
 @dataclass
@@ -32,7 +35,7 @@ class Echo:
 
     def answer(self, request: Request) -> Response:
         if request.path == "/slow":
-            self.go_on.wait(10)
+            self.go_on.wait(PATIENCE)
         if request.path == "/broken":
             raise RuntimeError("a bug")
         return Response(HTTPStatus.OK, "text/plain", BODY)
@@ -46,7 +49,7 @@ def start() -> Iterator[StartServer]:
     with contextlib.ExitStack() as stack:
 
         def started(
-            access: Access | None = None, most: int = 8, timeout: float = 0.5, site: Echo | None = None
+            access: Access | None = None, most: int = 8, timeout: float = PATIENCE, site: Echo | None = None
         ) -> Server:
             server = Server(("127.0.0.1", 0), site or Echo(), access or Access(), most, timeout)
             server.start()
@@ -56,7 +59,7 @@ def start() -> Iterator[StartServer]:
         yield started
 
 
-def _get(server: Server, path: str = "/", method: str = "GET", timeout: float = 3) -> tuple[int, bytes]:
+def _get(server: Server, path: str = "/", method: str = "GET", timeout: float = PATIENCE) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
     connection.request(method, path)
     answer = connection.getresponse()
@@ -66,14 +69,14 @@ def _get(server: Server, path: str = "/", method: str = "GET", timeout: float = 
 
 
 def _silent(server: Server, count: int) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(count)]
+    return [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(count)]
 
 
 def _threads() -> int:
     return sum(thread.name == "web" for thread in threading.enumerate())
 
 
-def _eventually(check: Callable[[], bool], seconds: float = 5) -> bool:
+def _eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while not check() and time.monotonic() < end:
         time.sleep(0.02)
@@ -81,11 +84,9 @@ def _eventually(check: Callable[[], bool], seconds: float = 5) -> bool:
 
 
 def test_three_hundred_silent_clients_delay_nobody_and_take_no_more_threads_than_allowed(start: StartServer) -> None:
-    server = start(most=16, timeout=5)
+    server = start(most=16, timeout=NEVER)
     silent = _silent(server, 300)
-    begun = time.monotonic()
-    assert _get(server) == (200, BODY)
-    assert time.monotonic() - begun < 4  # a blocked server would take the 5 s of its time-out
+    assert _get(server) == (200, BODY)  # a blocked server would wait for its time-out
     assert _eventually(lambda: _threads() <= 17)
     assert len(server.connections) <= 16
     assert server.connections.evicted >= 300 - 16
@@ -104,25 +105,23 @@ def test_a_silent_client_is_closed_when_its_time_is_up(start: StartServer) -> No
 def test_a_client_that_sends_a_byte_now_and_then_is_closed_all_the_same(start: StartServer) -> None:
     server = start(timeout=0.3)
     (slow,) = _silent(server, 1)
-    begun = time.monotonic()
     with pytest.raises(OSError):
         for byte in b"GET / HTTP/1.1\r\nX: " + b"y" * 200:
             slow.sendall(bytes([byte]))
             time.sleep(0.1)
-    assert time.monotonic() - begun < 4
 
 
 def test_a_request_that_is_being_answered_is_never_closed_to_make_room(start: StartServer) -> None:
     echo = Echo()
-    server = start(most=4, timeout=5, site=echo)
+    server = start(most=4, timeout=NEVER, site=echo)
     found: list[tuple[int, bytes]] = []
-    slow = threading.Thread(target=lambda: found.append(_get(server, "/slow", timeout=10)))
+    slow = threading.Thread(target=lambda: found.append(_get(server, "/slow")))
     slow.start()
     assert _eventually(lambda: any(one.busy for one in server.connections._open))
     silent = _silent(server, 50)
     assert _get(server) == (200, BODY)
     echo.go_on.set()
-    slow.join(10)
+    slow.join(PATIENCE)
     assert found == [(200, BODY)]
     for one in silent:
         one.close()
@@ -130,8 +129,8 @@ def test_a_request_that_is_being_answered_is_never_closed_to_make_room(start: St
 
 def test_when_every_connection_is_busy_a_new_one_is_closed_at_once(start: StartServer) -> None:
     echo = Echo()
-    server = start(most=4, timeout=5, site=echo)
-    threads = [threading.Thread(target=_get, args=(server, "/slow", "GET", 10)) for _ in range(4)]
+    server = start(most=4, timeout=NEVER, site=echo)
+    threads = [threading.Thread(target=_get, args=(server, "/slow")) for _ in range(4)]
     for thread in threads:
         thread.start()
     assert _eventually(lambda: sum(one.busy for one in server.connections._open) == 4)
@@ -139,22 +138,22 @@ def test_when_every_connection_is_busy_a_new_one_is_closed_at_once(start: StartS
     assert refused.recv(1) == b""
     echo.go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 def test_a_connection_is_used_again_for_the_next_scrape(start: StartServer) -> None:
-    server = start()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=3)
-    for _ in range(3):
+    server = start(timeout=3)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    for pause in (3.5, 0):  # longer than a request may take
         connection.request("GET", "/")
         assert connection.getresponse().read() == BODY
-        time.sleep(0.6)  # longer than a request may take
+        time.sleep(pause)
     assert len(server.connections) == 1
     connection.close()
 
 
 def test_head_is_get_without_the_body(start: StartServer) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", start().port, timeout=3)
+    connection = http.client.HTTPConnection("127.0.0.1", start().port, timeout=PATIENCE)
     connection.request("HEAD", "/")
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Content-Length"], answer.read()) == (200, str(len(BODY)), b"")
@@ -195,13 +194,14 @@ def test_a_bug_in_a_page_is_an_error_for_its_reader_only(start: StartServer) -> 
 
 
 def test_stopping_closes_open_connections_and_frees_the_port(start: StartServer) -> None:
-    server = start(timeout=30)
+    server = start(timeout=NEVER)
     (silent,) = _silent(server, 1)
     port = server.port
     assert _eventually(lambda: len(server.connections) == 1)
-    begun = time.monotonic()
-    server.stop()
-    assert time.monotonic() - begun < 1
+    stopping = threading.Thread(target=server.stop, daemon=True)
+    stopping.start()
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive()
     assert silent.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -235,7 +235,7 @@ def _get_tls(server: Server, authority: Authority, client: tuple[Path, Path] | N
     context = ssl.create_default_context(cafile=str(authority.certificate))
     if client is not None:
         context.load_cert_chain(*client)
-    connection = http.client.HTTPSConnection("localhost", server.port, timeout=3, context=context)
+    connection = http.client.HTTPSConnection("localhost", server.port, timeout=PATIENCE, context=context)
     connection.request("GET", "/")
     answer = connection.getresponse()
     assert answer.read() == BODY
@@ -244,11 +244,9 @@ def _get_tls(server: Server, authority: Authority, client: tuple[Path, Path] | N
 
 
 def test_silent_clients_do_not_stop_tls_scrapes(start: StartServer, authority: Authority, tmp_path: Path) -> None:
-    server = start(_tls_access(authority, tmp_path), most=16, timeout=5)
+    server = start(_tls_access(authority, tmp_path), most=16, timeout=NEVER)
     silent = _silent(server, 100)
-    begun = time.monotonic()
     assert _get_tls(server, authority) == 200
-    assert time.monotonic() - begun < 1.5
     for one in silent:
         one.close()
 

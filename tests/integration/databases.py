@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_process import PATIENCE
+
 Labels = frozenset[tuple[str, str]]
 
 
@@ -26,7 +28,7 @@ class Database:
 
     def get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 (a JSON document)
         query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
-        with urllib.request.urlopen(f"{self.url}{path}{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}{path}{query}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def query(self, promql: str) -> dict[Labels, float]:
@@ -83,7 +85,7 @@ def server(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def _when_ready(database: Database, path: str) -> Database:
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while True:
         try:
             urllib.request.urlopen(f"{database.url}{path}", timeout=2).close()

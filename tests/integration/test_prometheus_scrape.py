@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterat
 @pytest.mark.parametrize("server", SERVERS)
 def test_queries_return_the_numbers_of_the_report(captured: Agent, tmp_path: Path, server: str) -> None:
     with prometheus(tool(server), tmp_path, captured.port) as database:
-        assert eventually(lambda: database.query("up") != {} and set(database.query("up").values()) == {1.0}, 30)
+        assert eventually(lambda: database.query("up") != {} and set(database.query("up").values()) == {1.0})
         report = captured.report()
         expected = {
             (one["namespace"] or "", one["pod"] or "", one["container"] or "", on["numa_node"], kind): on[kind]
@@ -45,35 +46,46 @@ def test_queries_return_the_numbers_of_the_report(captured: Agent, tmp_path: Pat
             if on[kind] is not None
         }
         assert len(expected) > 20
-        found = {}
-        for labels, value in database.query('numaudit_container_resident_bytes{pod!="",container!="POD"}').items():
-            have = dict(labels)
-            if have.get("container"):
-                key = (have["namespace"], have["pod"], have["container"], int(have["numa_node"]), have["type"])
-                found[key] = value
-        assert found == expected
-        assert len(database.query("numaudit_container_info")) == len(report["containers"])
-        total = sum(on["total_bytes"] for on in report["nodes"])
-        assert database.query('sum(numaudit_node_memory_bytes{type="total"})') == {frozenset(): total}
+
+        def found() -> dict[tuple[str, str, str, int, str], float]:
+            rows = database.query('numaudit_container_resident_bytes{pod!="",container!="POD"}').items()
+            named = ((dict(labels), value) for labels, value in rows)
+            return {
+                (have["namespace"], have["pod"], have["container"], int(have["numa_node"]), have["type"]): value
+                for have, value in named
+                if have.get("container")
+            }
+
+        # A scrape that a busy machine answered late leaves no sample, and the next one brings it.
+        assert eventually(lambda: found() == expected) or found() == expected
+        assert eventually(lambda: len(database.query("numaudit_container_info")) == len(report["containers"]))
+        _total_is_found(database, report)
         _nothing_was_refused(database)
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_this_host_can_be_scraped(here: Agent, tmp_path: Path, server: str) -> None:
     with prometheus(tool(server), tmp_path, here.port) as database:
-        assert eventually(lambda: set(database.query("count_over_time(up[1m]) >= 3").values()) != set(), 30)
-        nodes = here.report()["nodes"]
-        found = database.query('sum(numaudit_node_memory_bytes{type="total"})')
-        assert found == {frozenset(): sum(on["total_bytes"] for on in nodes)}
-        (age,) = database.query("numaudit_snapshot_age_seconds").values()
-        assert 0 <= age < 5
-        assert database.query("rate(numaudit_ticks_total[30s]) > 0")
+        assert eventually(lambda: set(database.query("count_over_time(up[1m]) >= 3").values()) != set())
+        _total_is_found(database, here.report())
+        assert eventually(lambda: any(0 <= age < 5 for age in database.query("numaudit_snapshot_age_seconds").values()))
+        assert eventually(lambda: database.query("rate(numaudit_ticks_total[30s]) > 0") != {})
         _nothing_was_refused(database)
 
 
+def _total_is_found(database: Database, report: dict[str, Any]) -> None:
+    total = {frozenset[tuple[str, str]](): sum(on["total_bytes"] for on in report["nodes"])}
+    assert eventually(lambda: database.query('sum(numaudit_node_memory_bytes{type="total"})') == total)
+
+
 def _nothing_was_refused(database: Database) -> None:
-    (target,) = database.get("/api/v1/targets")["data"]["activeTargets"]
-    assert (target["health"], target["lastError"]) == ("up", "")
+    """Its newest scrape went well; on a busy machine one before may have been answered late."""
+
+    def states() -> list[tuple[str, str]]:
+        targets = database.get("/api/v1/targets")["data"]["activeTargets"]
+        return [(target["health"], target["lastError"]) for target in targets]
+
+    assert eventually(lambda: states() == [("up", "")]) or states() == [("up", "")]
 
 
 @pytest.mark.parametrize("which", ["here", "captured"])

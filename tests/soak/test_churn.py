@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from agent_process import eventually, running_agent
@@ -18,8 +17,7 @@ def test_every_container_that_lived_two_ticks_is_seen_and_none_under_a_wrong_nam
         at_rest = agent.value("numaudit_process_open_files") or 0
         churn = Churn(tree, rate=25, life=5.0, interval=1.0)
         with churn.running(agent, scrape_every=0.7):
-            time.sleep(12)
-            assert eventually(lambda: len(churn.owed()) > 100, 60)  # later where the machine has other work
+            assert eventually(lambda: len(churn.owed()) > 150, 600)  # later where the machine has other work
         assert churn.misattributed() == {}
         assert churn.unseen() == set()
         # What has ended is forgotten once two scrapes have seen it, with all that was kept open for it.

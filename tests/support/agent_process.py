@@ -20,6 +20,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 Labels = frozenset[tuple[str, str]]
 NUMAUDIT = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
+PATIENCE = 120.0
+"""Seconds for anything that takes moments on an idle machine: only a defect takes as long."""
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -32,7 +34,7 @@ class Agent:
     port: int
 
     def get(self, path: str, accept: str = OPENMETRICS) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request("GET", path, headers={"Accept": accept})
             answer = connection.getresponse()
@@ -62,7 +64,7 @@ class Agent:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def stop(self, timeout: float = 10) -> tuple[int, float]:
+    def stop(self, timeout: float = PATIENCE) -> tuple[int, float]:
         """SIGTERM; the exit code and the seconds it took."""
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
@@ -75,7 +77,7 @@ def running_agent(
     log: Path,
     before: Sequence[str] = (),
     environment: dict[str, str] | None = None,
-    ready_within: float = 30,
+    ready_within: float = 2 * PATIENCE,
 ) -> Iterator[Agent]:
     """Start an agent on a free port and wait for its first snapshot. `before` wraps the command (unshare, ...)."""
     command = [*before, *NUMAUDIT, "agent", "--listen", "127.0.0.1:0", *arguments]
@@ -91,7 +93,7 @@ def running_agent(
         process.wait()
 
 
-def eventually(check: Callable[[], bool], seconds: float = 15) -> bool:
+def eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Whether a check comes true in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -7,7 +7,6 @@ import gzip
 import socket
 import struct
 import threading
-import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -27,7 +26,8 @@ class Answer:
     retry_after: str | None = None
     reset: bool = False
     """End the connection without an answer."""
-    delay: float = 0.0
+    hangs: bool = False
+    """No answer before the receiver ends."""
     rejected: int = 0
     """Points of a partial success."""
 
@@ -43,7 +43,7 @@ class OtlpReceiver(ThreadingHTTPServer):
         """For the next requests; then all are taken."""
         self.requests: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
-        self.got_one = threading.Event()
+        self.got_one, self.ending = threading.Event(), threading.Event()
         self.connections: set[socket.socket] = set()
 
     @property
@@ -70,6 +70,7 @@ class OtlpReceiver(ThreadingHTTPServer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.ending.set()
         self.shutdown()
         self.server_close()
         for connection in list(self.connections):  # clients keep theirs open for the next push
@@ -89,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         receiver.requests.append(ExportMetricsServiceRequest.FromString(body))
         receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
         receiver.got_one.set()
-        time.sleep(answer.delay)
+        if answer.hangs:
+            receiver.ending.wait()
         if answer.reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()

@@ -239,7 +239,7 @@ def test_a_file_that_may_not_be_read_says_whose_right_is_missing(fixtures: Path)
         command = [sys.executable, "-c", "from numaudit.cli.main import run; run()"]
         done = subprocess.run(
             [*command, "report", "-o", "json", "--root", tree],
-            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=60, cwd="/",
+            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=300, cwd="/",
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     source = _source(json.loads(done.stdout), "residency")

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -31,8 +31,22 @@ DISTANCES = (10, 12, 20, 32, 40, 44, 48, 52)
 MODULES = ("virtio_pci", "virtiofs", "overlay")
 
 
+BOOTS = 3
+"""How often a guest is booted at most: on a busy host an emulated kernel may panic on its way up."""
+
+BOOT_TIMEOUT = 300.0
+"""Seconds from starting QEMU to the beginning of the command: an idle host needs 3, a crowded one some 30."""
+
+BEGAN = "began"
+"""The guest makes this file in the shared folder just before the command."""
+
+
 class GuestDied(NumauditError):
     """The guest ended without the command's exit status, or did not end in time."""
+
+
+class GuestDidNotBoot(GuestDied):
+    """It died, or hung, before the command began: nothing has happened yet, so it may be booted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,8 @@ class Completed:
     stderr: str
     seconds: float
     """From starting QEMU to its end."""
+    failed_boots: tuple[str, ...] = ()
+    """Why the guest had to be booted again, for each time, with the end of its console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +92,10 @@ class Job:
 
     command: Sequence[str]
     folder: Path
-    """Shared with the host at the same path; must exist. Also gets `stdout`, `stderr`, `rc`, `console.log`."""
+    """Shared with the host at the same path; must exist. Also gets `began`, `stdout`, `stderr`, `rc`, `console.log`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 300
-    """Seconds from starting QEMU to its end."""
+    """Seconds from the beginning of the command to the end of QEMU."""
     on_terminal: bool = False
     """Join the command to this process's terminal; stdout and stderr are then not kept."""
 
@@ -87,17 +103,33 @@ class Job:
 def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
     """Boot, run one command, power off; `show` gets the command's stdout as it comes.
 
+    A guest that dies before the command begins is booted again, at most twice; one that dies later is not.
     Raises Unavailable when this host cannot run a guest, GuestDied with the end of the guest's console.
     """
     require_tools()
-    socket = job.folder / "virtiofs.sock"
     initramfs = _build_initramfs(guest, job)
+    failed: list[str] = []
+    while True:
+        try:
+            return replace(_boot(guest, job, initramfs, show), failed_boots=tuple(failed))
+        except GuestDidNotBoot as death:
+            failed.append(str(death))
+            if len(failed) == BOOTS:
+                raise GuestDidNotBoot(f"{BOOTS} boots failed; the last: {death}") from death
+
+
+def _boot(guest: Guest, job: Job, initramfs: Path, show: IO[str] | None) -> Completed:
+    socket = job.folder / "virtiofs.sock"
+    for left in (socket, job.folder / "console.log"):
+        left.unlink(missing_ok=True)
     started = time.monotonic()
     with _virtiofsd(socket, job.folder), _qemu(guest, job, socket, initramfs) as qemu:
-        _wait(qemu, job, started + job.timeout, show)
+        _wait(qemu, job, show)
     seconds = time.monotonic() - started
+    if not (job.folder / BEGAN).exists():
+        raise GuestDidNotBoot(_obituary("the guest died before the command began", job))
     if not (job.folder / "rc").exists():
-        raise GuestDied(_obituary("the guest ended before its command did", job))
+        raise GuestDied(_obituary("the guest died during the command", job))
     return Completed(int(_text(job, "rc")), _text(job, "stdout"), _text(job, "stderr"), seconds)
 
 
@@ -119,7 +151,8 @@ def qemu_command(guest: Guest, socket: Path, initramfs: Path, serial: str) -> li
     command += ["-serial", serial, "-accel", "tcg,thread=single,tb-size=256", "-cpu", "max", "-M", "q35"]
     command += ["-smp", str(guest.cpus), "-m", f"{guest.nodes * guest.node_memory >> 20}M"]
     command += ["-kernel", str(guest.kernel.image), "-initrd", str(initramfs)]
-    command += ["-append", f"console=ttyS0 panic=-1 quiet rdinit=/init {guest.command_line}".rstrip()]
+    # On a busy host the emulated timer comes late, and a kernel that checks it panics: "IO-APIC + timer doesn't work".
+    command += ["-append", f"console=ttyS0 panic=-1 quiet no_timer_check rdinit=/init {guest.command_line}".rstrip()]
     command += ["-chardev", f"socket,id=files,path={socket}"]
     command += ["-device", "vhost-user-fs-pci,chardev=files,tag=root"]
     per_node = guest.cpus // guest.nodes
@@ -163,6 +196,7 @@ mount -t bpf bpf /new/sys/fs/bpf
 ip link set lo up
 {balancing}
 set +e
+>/new{folder}/{began}
 {start}
 echo $? >/new{folder}/rc
 sync
@@ -183,7 +217,7 @@ def _init_script(guest: Guest, job: Job, modules: Sequence[str]) -> str:
     else:
         start += f" >/new{folder}/stdout 2>/new{folder}/stderr </dev/null"
     balancing = _FAST_BALANCING if guest.fast_numa_balancing else ""
-    return _INIT.format(modules=" ".join(modules), folder=folder, balancing=balancing, start=start)
+    return _INIT.format(modules=" ".join(modules), folder=folder, balancing=balancing, began=BEGAN, start=start)
 
 
 def _command_script(guest: Guest, job: Job) -> str:
@@ -244,7 +278,7 @@ def _virtiofsd(socket: Path, folder: Path) -> Iterator[None]:
     command = [str(VIRTIOFSD), f"--socket-path={socket}", "-o", "source=/", "-o", "cache=always,timeout=1"]
     command += ["-o", "sandbox=chroot", "-o", "log_level=err", "-f"]
     with _ending_with_us(command, log) as child:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not socket.exists():
             if child.poll() is not None or time.monotonic() > deadline:
                 raise Unavailable(f"virtiofsd did not start: {log.read_text(errors='replace').strip()}")
@@ -260,18 +294,24 @@ def _qemu(guest: Guest, job: Job, socket: Path, initramfs: Path) -> Iterator[sub
         yield child
 
 
-def _wait(qemu: subprocess.Popen[bytes], job: Job, deadline: float, show: IO[str] | None) -> None:
+def _wait(qemu: subprocess.Popen[bytes], job: Job, show: IO[str] | None) -> None:
+    """Until QEMU ends. Raises GuestDied when the boot or the command takes longer than it may."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    deadline, has_begun = time.monotonic() + BOOT_TIMEOUT, False
     (job.folder / "stdout").touch()
     with (job.folder / "stdout").open("rb") as stdout:
         ended = False
         while not ended:
             ended = qemu.poll() is not None
+            if not has_begun and (job.folder / BEGAN).exists():
+                deadline, has_begun = time.monotonic() + job.timeout, True
             if show:
                 show.write(decoder.decode(stdout.read(), final=ended))
                 show.flush()
             if not ended and time.monotonic() > deadline:
-                raise GuestDied(_obituary(f"the command did not end in {job.timeout:g} s", job))
+                if has_begun:
+                    raise GuestDied(_obituary(f"the command did not end in {job.timeout:g} s", job))
+                raise GuestDidNotBoot(_obituary(f"the command did not begin in {BOOT_TIMEOUT:g} s", job))
             time.sleep(0 if ended else 0.05)
 
 

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from conftest import SECONDS, SUMMARY, FindKernel
-from guest import Guest, GuestDied, Job, run
+from guest import Completed, Guest, GuestDied, Job, run
 from kernels import CHECKOUT, META_PACKAGES
 from results import FILE_VARIABLE, Result, parse
 
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:hypothesispytest")
 """Loading hypothesis takes 8 s in the guest."""
-TIMEOUT = 1200
+TIMEOUT = 3600
+"""Seconds for all tests of one kernel; an idle host needs 300."""
 
 pytestmark = pytest.mark.vm
 
@@ -61,21 +62,27 @@ def session(
     calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     wanted = [f"tests/vm/inside/{call['inside']}" for call in calls if call.get("series") == series]
     folder = tmp_path_factory.mktemp(f"guest-{series}")
-    environment = {"PYTHONPATH": str(HERE), FILE_VARIABLE: str(folder / "results.jsonl")}
+    # Whatever is installed in the virtual environment, this checkout is tested.
+    environment = {"PYTHONPATH": f"{HERE}:{CHECKOUT / 'agent'}", FILE_VARIABLE: str(folder / "results.jsonl")}
     job = Job([*PYTEST, "-p", "results", *wanted], folder, environment, TIMEOUT)
     kernel = guest_kernel(series)
     (folder / "results.jsonl").touch()
     try:
         done = run(Guest(kernel), job)
         ending = f"{len(wanted)} tests, {done.seconds:.1f} s from power-on to power-off, exit status {done.exit_code}"
-        output = (
-            "" if done.exit_code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else done.stdout + done.stderr
-        )
+        output = _worth_showing(done)
     except GuestDied as death:
         ending, _, output = str(death).partition("\n")
     ending = f"guest {kernel.release}: {ending}"
     request.config.stash.setdefault(SUMMARY, []).append(f"{ending}\n{output}".rstrip())
     return Session(parse((folder / "results.jsonl").read_text().splitlines()), ending)
+
+
+def _worth_showing(done: Completed) -> str:
+    """Boots that failed, and what a pytest printed that could not run its tests."""
+    could_run = done.exit_code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    boots = "".join(f"booted again: {death}\n" for death in done.failed_boots)
+    return boots if could_run else boots + done.stdout + done.stderr
 
 
 def test_inside(inside: str, session: Session, request: pytest.FixtureRequest) -> None:

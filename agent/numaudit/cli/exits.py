@@ -4,4 +4,6 @@ EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_CANNOT_ANSWER = 3
 EXIT_INTERNAL = 4
+EXIT_INCONCLUSIVE = 5
+"""The machine was too busy to tell; the same command may answer later."""
 EXIT_INTERRUPTED = 130

@@ -51,7 +51,8 @@ class _Verbs(click.Group):
     cls=_Verbs,
     subcommand_metavar="VERB [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 this host cannot answer, 4 internal error, 130 interrupted.",
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 this host cannot answer, 4 internal error, 5 inconclusive, "
+    "130 interrupted.",
 )
 @click.version_option(__version__, prog_name="numaudit")
 def main() -> None:

@@ -9,11 +9,16 @@ from rich.text import Text
 
 from numaudit.snapshot import Check
 from numaudit.views.document import MetricRow, Setting, Topology
-from numaudit.views.selftest_document import SelfTestCheck
+from numaudit.views.selftest_document import CheckState, SelfTestCheck
 from numaudit.views.terminal import new_table, or_unknown, print_table, printable, size
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
-_CHECK_STYLE = {"passed": "green", "not tried": "yellow", "failed": "red"}
+_CHECK_STYLE: dict[CheckState, str] = {
+    "passed": "green",
+    "failed": "red",
+    "inconclusive": "yellow",
+    "not tried": "yellow",
+}
 
 
 def print_topology(topology: Topology, out: Console) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
+import termios
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jsonschema
 import pytest
 
+from agent_process import PATIENCE, eventually
 from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.memorymanager.checkpoint import device as device_checkpoint
@@ -213,6 +215,12 @@ def test_a_file_too_large_to_be_a_checkpoint_is_not_read(capsys: Capture, tmp_pa
     assert "is larger than 16777216 bytes" in capsys.readouterr().err
 
 
+def _unread(pipe: IO[bytes] | None) -> int:
+    """How many bytes in it nobody has read yet: ioctl_tty(2), FIONREAD."""
+    assert pipe is not None
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 @pytest.mark.parametrize(("verb", "code"), [("verify", 0), ("show", 0), ("diff", 1)])
 def test_a_checkpoint_may_come_out_of_a_slow_pipe(verb: str, code: int, name: str) -> None:
@@ -223,10 +231,10 @@ def test_a_checkpoint_may_come_out_of_a_slow_pipe(verb: str, code: int, name: st
         assert process.stdin is not None
         assert process.stdout is not None
         data = CROSS.read_bytes()
-        for part in (data[:100], data[100:]):
-            time.sleep(0.4)
-            process.stdin.write(part)
-            process.stdin.flush()
+        process.stdin.write(data[:100])
+        process.stdin.flush()
+        assert eventually(lambda: _unread(process.stdin) == 0)
+        process.stdin.write(data[100:])
         process.stdin.close()
         found = json.loads(process.stdout.read())
     assert process.returncode == code
@@ -363,7 +371,7 @@ def test_a_file_that_may_not_be_read_cannot_be_answered_for(verb: str) -> None:
             capture_output=True,
             text=True,
             user=65534,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
     assert (done.returncode, done.stdout) == (3, "")

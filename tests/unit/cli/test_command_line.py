@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from agent_process import PATIENCE
 from numaudit import __version__
 from numaudit.cli.main import call, main
 from numaudit.errors import InputError, Unavailable
@@ -36,7 +37,7 @@ def _run(
     arguments: Sequence[str], stdout: int = subprocess.PIPE, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        arguments, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True, timeout=60, check=False
+        arguments, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -328,5 +329,5 @@ def test_help_imports_neither_tables_nor_documents() -> None:
         "heavy = {'rich', 'grpc', 'google', 'msgspec', 'psutil', 'yaml', 'bcc', 'asyncio', 'numaudit.observer'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stderr == "[]\n"

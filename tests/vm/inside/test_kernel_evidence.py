@@ -129,7 +129,7 @@ def test_migrations_that_cannot_succeed_are_failed_allocations_and_no_bytes(sess
             assert added.failed.get(group.id, 0) > 100
             return added
 
-        added = eventually(many_failed, timeout=180).by_node.get(group.id, {})
+        added = eventually(many_failed).by_node.get(group.id, {})
     assert sum(added.values()) < REST
 
 
@@ -182,7 +182,7 @@ def _wait_for_use(group: Cgroup, seconds: float) -> None:
     def has_used() -> None:
         assert _usage([group])[group.id] - before >= seconds
 
-    eventually(has_used, timeout=60)
+    eventually(has_used)
 
 
 def _usage(groups: list[Cgroup]) -> dict[int, float]:

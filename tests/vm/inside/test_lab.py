@@ -114,7 +114,7 @@ def test_balancing_brings_memory_home_once_the_cpuset_lets_it() -> None:
         def is_home() -> None:
             assert running.bytes_by_node().get(0, 0) > SIZE * 0.9
 
-        eventually(is_home, timeout=180)
+        eventually(is_home)
 
 
 def test_a_worker_with_threads_uses_its_cpu_only_when_told(group_on_node_0: Cgroup) -> None:
@@ -127,7 +127,7 @@ def test_a_worker_with_threads_uses_its_cpu_only_when_told(group_on_node_0: Cgro
 
         for state in ("touch", "spin"):
             running.order(state)
-            eventually(has_worked, timeout=60)
+            eventually(has_worked)
             running.order("sleep")
             asleep = _cpu_seconds(group_on_node_0)
         assert running.bytes_by_node() == {0: SIZE}

@@ -118,7 +118,7 @@ def ward() -> Iterator[dict[str, Patient]]:
             command = ["sh", "-c", HOLD]
             one.running = stack.enter_context(container(one.uid, "app", command, one.cpus, one.starts, qos=one.qos))
         for one in everyone.values():
-            eventually(one.holds_its_bytes, timeout=60)
+            eventually(one.holds_its_bytes)
             if one.mems != one.starts and one.promised:
                 one.write("cpuset.mems", one.mems)
         yield everyone
@@ -165,7 +165,7 @@ def test_each_verdict_is_right_and_right_again_after_healing(
     ward["drifted"].write("cpuset.mems", "0")
     ward["cpu-remote"].write("cpuset.cpus", "0")
     ward["spilled"].refill()
-    eventually(lambda: ward["spilled"].holds_its_bytes(on="0"), timeout=60)
+    eventually(lambda: ward["spilled"].holds_its_bytes(on="0"))
     expected = dict.fromkeys(NAMES, "aligned") | {"split": "split", "unmanaged": "unmanaged"}
     assert verdicts(capsys, ward) == expected
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,8 +24,8 @@ def observer() -> Observer:
 
 
 @pytest.fixture(scope="module")
-def measured(observer: Observer) -> Iterator[Report]:
-    """One report of three workloads on CPU 0, which is on node 0, while they refill their memory."""
+def watched(observer: Observer) -> Iterator[tuple[Report, float]]:
+    """One report of three workloads on CPU 0, which is on node 0, while they use their memory; its seconds."""
     with (
         cgroup("numaudit-report/aligned", cpus="0", mems="0") as aligned,
         cgroup("numaudit-report/misaligned", cpus="0", mems="1") as misaligned,
@@ -35,7 +36,14 @@ def measured(observer: Observer) -> Iterator[Report]:
     ):
         for one in (first, second, third):
             one.order("touch")
-        yield observe(observer, 5.0, 3.0)
+        begin = time.monotonic()
+        report = observe(observer, 5.0, 3.0)
+        yield report, time.monotonic() - begin
+
+
+@pytest.fixture(scope="module")
+def measured(watched: tuple[Report, float]) -> Report:
+    return watched[0]
 
 
 def found(report: Report, name: str) -> ContainerReport:
@@ -72,11 +80,12 @@ def test_a_split_workload_is_expected_remote_by_the_share_of_its_bytes_elsewhere
     assert "mempolicy" in [cause.cause for cause in one.verdict.causes]
 
 
-def test_three_workloads_on_one_cpu_share_its_time(measured: Report) -> None:
+def test_three_workloads_on_one_cpu_share_its_time(watched: tuple[Report, float]) -> None:
+    measured, most = watched
     seconds = [sum(row.seconds for row in found(measured, name).cpu_seconds or ()) for name in
                ("aligned", "misaligned", "split")]  # fmt: skip
-    assert all(one > 0.3 for one in seconds)
-    assert sum(seconds) < 12
+    assert all(one > 0 for one in seconds)
+    assert sum(seconds) <= most
 
 
 def test_the_nodes_count_what_the_containers_and_the_root_group_count(observer: Observer, measured: Report) -> None:
@@ -87,7 +96,7 @@ def test_the_nodes_count_what_the_containers_and_the_root_group_count(observer: 
         for row in report.residual:
             assert abs(row.residual_bytes) <= max(0.02 * total[row.numa_node], 4 * MIB), row
 
-    eventually(accounts_agree, timeout=60)
+    eventually(accounts_agree)
 
 
 def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer) -> None:
@@ -100,7 +109,7 @@ def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer)
             assert anon(one)[2] >= SIZE
             return one
 
-        after = eventually(moved, timeout=60)
+        after = eventually(moved)
     assert before[1] >= SIZE
     assert anon(after)[1] < MIB
     assert after.allowed_memory_nodes == "2"

@@ -1,0 +1,95 @@
+"""Each benchmark runs to its end in its short form, and prints its figures. How large they are is no matter here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from short import CANNOT_RUN
+
+HERE = Path(__file__).parent
+NUMBER = r"\s*([-+]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?)"
+
+FIGURES: Mapping[str, tuple[str, ...]] = {
+    "access": (
+        "samples decoded and added up:",
+        "a loop of page faults, .*:",
+        "an ordinary load, .*:",
+    ),
+    "bpf": (
+        "page_alloc at an allocation",
+        "cpu_time at a switch between cgroups",
+        "cpu_time inside a cgroup: runs for each switch",
+        "cpu_time, one read with a flush of each CPU",
+        "hint_faults at a hint fault, its hook not included",
+        "migrations at a migration, its hook not included",
+        "cpu_time at the end of an interval, its hook not included",
+        "read and decode .* entries of .* CPUs",
+        "decode .* entries of 128 CPUs",
+        "start to first value",
+        "resident memory of the process that holds the descriptors",
+        "its peak",
+    ),
+    "checkpoint": (
+        "read and verify:",
+        "read",
+        "verify",
+        "write",
+        "replay",
+        "json.loads alone",
+        "hash",
+        "the hash takes",
+    ),
+    "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "allowed: .* takes", "join:"),
+    "intent": (
+        "first look, .*it",
+        "later looks, nothing changed",
+        "later looks, a container changed",
+        ".* before and after",
+    ),
+    "memorymanager": (
+        "best-effort *container",
+        "single-numa-node *container",
+        "best-effort *pod",
+        "single-numa-node *pod",
+    ),
+    "merge": (
+        "nothing preferred *best-effort *narrowest",
+        "nothing preferred *restricted *closest",
+        "worst:",
+        "4 nodes.*:",
+    ),
+    "pass": ("one look", "first look", "floor", "numaudit --help"),
+    "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
+    "tick": (
+        "tick, render, gzip",
+        "without sleep",
+        "and with probes",
+        "memory",
+        "memory with OTLP",
+        "OTLP push",
+        "serving one scrape",
+    ),
+    "web": ("floor, a bare socket *median", "one scraper *median", r"\d+ scrapers, .* median"),
+}
+"""Benchmark -> how the lines begin that end in, or go on with, a figure."""
+
+
+def test_every_benchmark_is_tried() -> None:
+    assert {path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")} == FIGURES.keys()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_short_form_runs_to_its_end_and_prints_its_figures(name: str) -> None:
+    command = [sys.executable, str(HERE / f"bench_{name}.py"), "--short"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == CANNOT_RUN:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    for label in FIGURES[name]:
+        assert re.search(rf"^ *{label}{NUMBER}", done.stdout, re.MULTILINE), f"{label}\n{done.stdout}"
