@@ -32,7 +32,7 @@ class ProbeAccounts:
         for name, read in self.session.last_reads.items():
             lost = {reason: getattr(read, field) for field, reason in _REASONS.items() if hasattr(read, field)}
             count, seconds = runs.get(name, (None, None))
-            accounts[name] = ProbeAccount(lost, count, seconds)
+            accounts[name] = ProbeAccount(name, lost, count, seconds)
         return accounts
 
     def _runs_are_counted(self) -> bool:

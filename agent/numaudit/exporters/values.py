@@ -10,9 +10,8 @@ from typing import Literal
 
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Values
-from numaudit.report.counters import ProbeOverhead
 from numaudit.report.values import ContainerReport, NodeBytes
-from numaudit.snapshot import RESIDENT_TYPES
+from numaudit.snapshot import RESIDENT_TYPES, OverheadOfProbe
 from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)
@@ -157,7 +156,7 @@ def hint_fault_events(tick: Tick) -> Values:
     return [((event,), count) for event, count in counters.items() if event.startswith("numa_hint_faults")]
 
 
-def overheads(tick: Tick) -> tuple[ProbeOverhead, ...]:
+def overheads(tick: Tick) -> tuple[OverheadOfProbe, ...]:
     return () if tick.report.overhead is None else tick.report.overhead.probes
 
 

@@ -68,8 +68,8 @@ class Keeper:
             share,
             self.limit,
             self.budget.steps,
-            self._add(loads),
             None if watched is None else watched.coverage,
+            self._add(loads),
         )
 
     def _loads(self) -> list[Load]:
@@ -87,7 +87,7 @@ class Keeper:
             events, seconds = self._sums.get(load.probe, (0, 0.0))
             self._sums[load.probe] = events + load.events, seconds + load.seconds
         return tuple(
-            OverheadOfProbe(probe, events, seconds, self.cost_of(probe))
+            OverheadOfProbe(probe, events, seconds, self.cost_of(probe).ns, self.cost_of(probe).basis)
             for probe, (events, seconds) in self._sums.items()
         )
 

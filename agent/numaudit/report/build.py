@@ -10,10 +10,8 @@ from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import CheckpointHealth, Intent
 from numaudit.report.containers import ContainerReports, hint_outcome_report, names_by_container
-from numaudit.report.counters import overhead_report
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
-from numaudit.report.probes import probe_reports
 from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
@@ -63,8 +61,8 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),
         numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
-        overhead=overhead_report(snapshot),
-        probes=probe_reports(snapshot),
+        overhead=snapshot.overhead,
+        probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from numaudit.evaluation.alignment import Judgements, Verdict, intended_nodes
 from numaudit.evaluation.causes import causes
@@ -12,34 +12,22 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.placement import bytes_outside, remote_bytes
 from numaudit.intent import ContainerIntent
-from numaudit.report.counters import (
-    balancing_of,
-    first_touch_reports,
-    hint_fault_reports,
-    migrated_between_reports,
-    migrated_reports,
-    task_move_reports,
-)
+from numaudit.report.counters import Measured
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
-    AllocatedBytes,
     CauseReport,
     ContainerReport,
     HintOutcomeReport,
     Intended,
     MappedBytes,
     MappingsReport,
-    NodeSeconds,
     Unknown,
     VerdictReport,
     listed,
 )
-from numaudit.snapshot import Allowed, BytesByNode, Container, ContainerId, Mappings, Resident, Snapshot
+from numaudit.snapshot import Allowed, BytesByNode, Container, Mappings, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
-
-_Key = TypeVar("_Key", bound=Hashable)
-_Number = TypeVar("_Number", int, float)
 
 
 class _Cpuset(NamedTuple):
@@ -64,6 +52,10 @@ class ContainerReports:
     intents: Mapping[int, ContainerIntent]
     _cpusets: dict[int, _Cpuset] = field(default_factory=dict)
     _common_causes: dict[tuple[int, bool, int], tuple[CauseReport, ...]] = field(default_factory=dict)
+    _measured: Measured = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._measured = Measured.by(self.snapshot)
 
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
@@ -75,8 +67,6 @@ class ContainerReports:
         judged = None if resident is None else sum(resident.judged.values())
         verdict = self.judgements.verdicts.get(id_)
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
-        cpu_seconds = _measured(snapshot.cpu_seconds, id_)
-        allocated = _measured(snapshot.allocated_bytes, id_)
         accesses = self.judgements.accesses.get(id_, ())
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
         remote = aligned = None
@@ -106,18 +96,11 @@ class ContainerReports:
             verdict=None if verdict is None else self._verdict(container, verdict, intended, cpuset.cpu_nodes),
             hint_outcome=None if outcome is None else hint_outcome_report(outcome),
             findings=self.findings.get(id_, ()),
-            cpu_seconds=None if cpu_seconds is None else cpu_time_reports(cpu_seconds),
             expected_remote_ratio=expected,
-            allocated=None if allocated is None else allocation_reports(allocated),
             accesses=accesses,
-            hint_faults=None if snapshot.hint_faults is None else hint_fault_reports(snapshot, id_),
-            first_touches=None if snapshot.first_touch is None else first_touch_reports(snapshot, id_),
-            migrated=None if snapshot.migrated is None else migrated_reports(snapshot, id_),
-            migrated_between=None if snapshot.migrated is None else migrated_between_reports(snapshot, id_),
-            task_moves=None if snapshot.migrated is None else task_move_reports(snapshot, id_),
-            numa_balancing=balancing_of(snapshot, id_),
             mappings=None if mappings is None else _mappings(mappings),
             unknown=_unknown(container, resident, allowed, mappings),
+            **self._measured.of(id_),
         )
 
     def _cpuset(self, allowed: Allowed) -> _Cpuset:
@@ -193,23 +176,6 @@ def hint_outcome_report(one: HintOutcome) -> HintOutcomeReport:
         reason=one.reason,
         message=one.message,
     )
-
-
-def _measured(
-    by_container: Mapping[ContainerId, Mapping[_Key, _Number]] | None, container: ContainerId
-) -> Mapping[_Key, _Number] | None:
-    """A container that the probe saw nothing of did nothing; without a probe nothing is known."""
-    return None if by_container is None else by_container.get(container, {})
-
-
-def cpu_time_reports(cpu_seconds: Mapping[int, float]) -> tuple[NodeSeconds, ...]:
-    """By node."""
-    return tuple([NodeSeconds(node, seconds) for node, seconds in sorted(cpu_seconds.items())])
-
-
-def allocation_reports(allocated: Mapping[tuple[int, int | None], int]) -> tuple[AllocatedBytes, ...]:
-    """By pair of nodes."""
-    return tuple([AllocatedBytes(cpu, page, size) for (cpu, page), size in allocated.items()])
 
 
 def _intended(intent: ContainerIntent, machine: Machine) -> Intended:

@@ -19,16 +19,16 @@ from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.counters import (
+    AllocatedBytes,
     FirstTouchReport,
     HintFaultsReport,
     MigratedBetweenReport,
     MigratedReport,
-    OverheadReport,
+    NodeSeconds,
     TaskMoveReport,
 )
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.report.probes import ProbeReport
-from numaudit.snapshot import Kind, Outcome, Qos
+from numaudit.snapshot import Kind, Outcome, Overhead, ProbeAccount, Qos
 from numaudit.topology.nodeset import IdSet
 
 
@@ -160,22 +160,6 @@ class CheckpointReport:
     findings: tuple[CheckpointFindingReport, ...]
 
 
-class NodeSeconds(Struct, frozen=True, gc=False):
-    """CPU time on one node."""
-
-    numa_node: int
-    seconds: float
-
-
-class AllocatedBytes(Struct, frozen=True, gc=False):
-    """Bytes given by the page allocator: where the CPU was, and where the page is."""
-
-    cpu_numa_node: int
-    numa_node: int | None
-    """null = the page's node could not be told."""
-    bytes: int
-
-
 @dataclass(frozen=True, slots=True)
 class KubeletReport:
     """The kubelet's settings that decide about NUMA; null = not known."""
@@ -300,9 +284,9 @@ class Report:
     """null where no memory map can be read."""
     numa_balancing: Mapping[str, int] | None
     """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
-    overhead: OverheadReport | None
+    overhead: Overhead | None
     """What measuring cost; null in a one-off report."""
-    probes: tuple[ProbeReport, ...]
+    probes: tuple[ProbeAccount, ...]
     """What the probes that run tell of themselves."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
