@@ -9,7 +9,7 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import CheckpointHealth, Intent
-from numaudit.report.containers import ContainerReports, hint_outcome_report, names_by_container
+from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.values import (
@@ -56,7 +56,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
         residual=residuals(snapshot),
         findings=tuple(_finding(one) for one in findings),
-        rejections=tuple(hint_outcome_report(one) for one in hint_outcomes if one.container is None),
+        rejections=tuple(one for one in hint_outcomes if one.container is None),
         kubelet=None if intent is None else _kubelet(intent),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),

@@ -17,7 +17,6 @@ from numaudit.report.nodes import by_node
 from numaudit.report.values import (
     CauseReport,
     ContainerReport,
-    HintOutcomeReport,
     Intended,
     MappedBytes,
     MappingsReport,
@@ -94,7 +93,7 @@ class ContainerReports:
             intended=None if intent is None else _intended(intent, snapshot.machine),
             aligned_bytes=aligned,
             verdict=None if verdict is None else self._verdict(container, verdict, intended, cpuset.cpu_nodes),
-            hint_outcome=None if outcome is None else hint_outcome_report(outcome),
+            hint_outcome=outcome,
             findings=self.findings.get(id_, ()),
             expected_remote_ratio=expected,
             accesses=accesses,
@@ -161,21 +160,6 @@ def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ..
         if finding.container_id is not None:
             names[finding.container_id] = (*names.get(finding.container_id, ()), finding.name)
     return names
-
-
-def hint_outcome_report(one: HintOutcome) -> HintOutcomeReport:
-    """What came of the hints of a container, or of a pod that was refused."""
-    return HintOutcomeReport(
-        namespace=one.namespace,
-        pod=one.pod,
-        pod_uid=one.pod_uid,
-        container=one.container,
-        outcome=one.outcome,
-        source=one.source,
-        numa_nodes=listed(one.nodes),
-        reason=one.reason,
-        message=one.message,
-    )
 
 
 def _intended(intent: ContainerIntent, machine: Machine) -> Intended:

@@ -14,8 +14,7 @@ from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Severity
-from numaudit.evaluation.hint_outcomes import OutcomeSource
-from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.counters import (
@@ -98,20 +97,6 @@ class VerdictReport(Struct, frozen=True):
     since: float | None
     """Seconds since the epoch; null when it was so at the first look."""
     causes: tuple[CauseReport, ...]
-
-
-class HintOutcomeReport(Struct, frozen=True):
-    """What came of the hints of a container, or of a pod that was refused (`container` null)."""
-
-    namespace: str | None
-    pod: str | None
-    pod_uid: str | None
-    container: str | None
-    outcome: HintOutcomeName
-    source: OutcomeSource
-    numa_nodes: str | None
-    reason: str | None
-    message: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +184,7 @@ class ContainerReport(Struct, frozen=True):
     """Judged bytes on the promised nodes; null = nothing was promised, or it is not known."""
     verdict: VerdictReport | None
     """null for pause sandboxes and for what parent groups hold themselves: nothing is promised to those."""
-    hint_outcome: HintOutcomeReport | None
+    hint_outcome: HintOutcome | None
     findings: tuple[str, ...]
     """Names of the findings about this container; `findings` of the report has them whole."""
     cpu_seconds: tuple[NodeSeconds, ...] | None
@@ -274,7 +259,7 @@ class Report:
     """Held by no container: the root cgroup's own memory."""
     residual: tuple[Residual, ...]
     findings: tuple[FindingReport, ...]
-    rejections: tuple[HintOutcomeReport, ...]
+    rejections: tuple[HintOutcome, ...]
     """Pods that the kubelet refused."""
     kubelet: KubeletReport | None
     """null on a host without one."""

@@ -10,6 +10,7 @@ import msgspec
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import IdSet
 from numaudit.views import state_document
 from numaudit.views.selftest_document import SelfTest
 
@@ -97,13 +98,26 @@ def encode(kind: str, value: object) -> bytes:
 
     A name with bytes that are no UTF-8 (a cgroup may have one) gets them as escapes: \\udcff for 0xff.
     """
-    body = msgspec.to_builtins(value, str_keys=True)
+    body = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_set)
     document = {"apiVersion": API_VERSION, "kind": kind, **body}
     try:
         text = msgspec.json.encode(document)
     except UnicodeEncodeError:
         text = msgspec.json.encode(_well_formed(document))
     return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def _encode_set(value: object) -> str:
+    """Sets of nodes and CPUs, in the kernel's list format."""
+    if isinstance(value, IdSet):
+        return str(value)
+    raise NotImplementedError(f"no document shows a {type(value).__name__}")
+
+
+def _schema_of_set(of: type) -> dict[str, str]:
+    if issubclass(of, IdSet):
+        return {"type": "string"}
+    raise NotImplementedError(f"no document shows a {of.__name__}")
 
 
 def _well_formed(value: object) -> object:
@@ -117,7 +131,7 @@ def _well_formed(value: object) -> object:
 def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of one kind of document."""
     of = KINDS[kind]
-    _, parts = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
+    _, parts = msgspec.json.schema_components([of], schema_hook=_schema_of_set, ref_template="#/$defs/{name}")
     body = parts.pop(of.__name__)
     marks = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
     return {

@@ -125,7 +125,7 @@ def test_every_pods_outcome_agrees_with_the_kubelets_own_log(step: str, tmp_path
         assert one.outcome in NUMA_REJECTIONS
         best = logged[name].merges[-1].best
         assert isinstance(best, dict)
-        assert (None if one.nodes is None else one.nodes.mask) == best["NUMANodeAffinity"]
+        assert (None if one.numa_nodes is None else one.numa_nodes.mask) == best["NUMANodeAffinity"]
     compared = 0
     for name in listed:
         if name in refused:
@@ -152,8 +152,8 @@ def check(one: HintOutcome, merge: LoggedMerge) -> None:
         assert not merge.answers[-1]
         return
     assert one.source == "log"
-    assert one.nodes is not None
-    assert one.nodes.mask == best["NUMANodeAffinity"]
+    assert one.numa_nodes is not None
+    assert one.numa_nodes.mask == best["NUMANodeAffinity"]
     assert best["Preferred"] is (one.outcome in (Outcome.ALIGNED_SINGLE, Outcome.ALIGNED_MULTI))
 
 
