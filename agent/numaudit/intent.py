@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from numaudit.memorymanager.memory.headroom import Room
 from numaudit.memorymanager.memory.state import MachineState
@@ -235,6 +235,14 @@ class KubeletConfig:
     """Field of this class -> `flag`, `file`, `configz`, `default`, `log`, `checkpoint` or `metrics`."""
 
 
+class KubeletSeries(NamedTuple):
+    """One series of the kubelet's own metrics."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    """Name and value of each, in the kubelet's order."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerIntent:
     """Everything intended for one container, joined by pod UID and container name."""
@@ -278,8 +286,8 @@ class Intent:
     """One for each pod UID, from the pods and the log."""
     config: KubeletConfig = KubeletConfig()
     checkpoints: tuple[CheckpointHealth, ...] = ()
-    counters: Mapping[str, float] | None = None
-    """The kubelet's own counters of admissions, for cross-checks: `name{label="value"}` -> value."""
+    counters: Mapping[KubeletSeries, float] | None = None
+    """The kubelet's own counters of admissions, for cross-checks."""
     denials: Mapping[str, int] | None = None
     """Reason -> pods refused since the start from which `counters` count, by the log; None = not known."""
     start_error: str | None = None

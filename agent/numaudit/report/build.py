@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import Finding, find
+from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import CheckpointHealth, Intent
 from numaudit.report.containers import ContainerReports, names_by_container
@@ -15,11 +15,9 @@ from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
-    FindingReport,
     KubeletReport,
     Report,
     Unknown,
-    listed,
 )
 from numaudit.snapshot import NodeMemory, Outcome, Snapshot
 
@@ -55,7 +53,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         nodes=tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes),
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
         residual=residuals(snapshot),
-        findings=tuple(_finding(one) for one in findings),
+        findings=findings,
         rejections=tuple(one for one in hint_outcomes if one.container is None),
         kubelet=None if intent is None else _kubelet(intent),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
@@ -65,19 +63,6 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
-    )
-
-
-def _finding(one: Finding) -> FindingReport:
-    return FindingReport(
-        name=one.name,
-        severity=one.severity,
-        message=one.message,
-        remedy=one.remedy,
-        id=one.container_id,
-        pod_uid=one.pod_uid,
-        container=one.container,
-        numa_nodes=listed(one.numa_nodes),
     )
 
 

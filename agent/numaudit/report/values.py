@@ -13,7 +13,7 @@ from msgspec import Struct
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
-from numaudit.evaluation.findings import Severity
+from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
@@ -97,21 +97,6 @@ class VerdictReport(Struct, frozen=True):
     since: float | None
     """Seconds since the epoch; null when it was so at the first look."""
     causes: tuple[CauseReport, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FindingReport:
-    """Something wrong or risky, and what to do about it."""
-
-    name: str
-    severity: Severity
-    message: str
-    remedy: str
-    id: int | None
-    """cgroup id of the container, if it is of one that runs."""
-    pod_uid: str | None
-    container: str | None
-    numa_nodes: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +243,7 @@ class Report:
     unattributed: tuple[NodeBytes, ...] | None
     """Held by no container: the root cgroup's own memory."""
     residual: tuple[Residual, ...]
-    findings: tuple[FindingReport, ...]
+    findings: tuple[Finding, ...]
     rejections: tuple[HintOutcome, ...]
     """Pods that the kubelet refused."""
     kubelet: KubeletReport | None

@@ -8,7 +8,7 @@ from typing import get_args
 
 from numaudit.evaluation.alignment import VERDICTS
 from numaudit.evaluation.causes import Cause
-from numaudit.evaluation.findings import MEANINGS
+from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.memorymanager.outcome import Outcome
 
@@ -34,7 +34,7 @@ def test_every_cause_is_explained() -> None:
 
 def test_every_finding_is_explained_with_its_severity_and_remedy() -> None:
     shown = {name: (cells[0], cells[-1]) for name, cells in rows("## Findings").items()}
-    assert shown == {name: (meaning.severity, meaning.remedy) for name, meaning in MEANINGS.items()}
+    assert shown == {rule.name: (rule.severity, rule.remedy) for rule in RULES}
 
 
 def test_every_hint_outcome_is_explained_in_its_order_of_precedence() -> None:

@@ -13,7 +13,7 @@ from numaudit.cli.report import observe
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
-from numaudit.intent import Intent
+from numaudit.intent import Intent, KubeletSeries
 from numaudit.kernel.host import Host
 from numaudit.kubelet.poller import KubeletIntent
 from numaudit.memorymanager.outcome import Outcome
@@ -240,7 +240,7 @@ def test_the_log_tells_of_every_refusal_that_the_kubelet_counted(step: str, tmp_
     assert found.intent.counters is not None
     assert found.intent.denials is not None
     counted = {
-        reason: found.intent.counters.get(f'kubelet_admission_rejections_total{{reason="{reason}"}}', 0)
+        reason: found.intent.counters.get(KubeletSeries("kubelet_admission_rejections_total", (("reason", reason),)), 0)
         for reason in ("TopologyAffinityError", "UnexpectedAdmissionError")
     }
     assert all(count <= found.intent.denials.get(reason, 0) for reason, count in counted.items())

@@ -239,7 +239,7 @@ def test_a_pod_that_comes_and_goes_between_two_looks_leaves_a_stale_entry_behind
     tree.kill(gone)
     tree.remove(goes)
     (stale,) = observe(observer, None, None).findings
-    assert (stale.name, stale.pod_uid, stale.id) == ("stale", goes.uid, None)
+    assert (stale.name, stale.pod_uid, stale.container_id) == ("stale", goes.uid, None)
 
 
 def test_library_pages_on_another_node_are_shown_and_are_no_misalignment(tree: NodeTree) -> None:
