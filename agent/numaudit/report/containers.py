@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from numaudit.evaluation.alignment import Judgements, Verdict, intended_nodes
-from numaudit.evaluation.causes import causes
+from numaudit.evaluation.alignment import Judgements, intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.placement import bytes_outside, remote_bytes
@@ -15,13 +14,11 @@ from numaudit.intent import ContainerIntent
 from numaudit.report.counters import Measured
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
-    CauseReport,
     ContainerReport,
     Intended,
     MappedBytes,
     MappingsReport,
     Unknown,
-    VerdictReport,
     listed,
 )
 from numaudit.snapshot import Allowed, BytesByNode, Container, Mappings, Resident, Snapshot
@@ -50,7 +47,6 @@ class ContainerReports:
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
     _cpusets: dict[int, _Cpuset] = field(default_factory=dict)
-    _common_causes: dict[tuple[int, bool, int], tuple[CauseReport, ...]] = field(default_factory=dict)
     _measured: Measured = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +60,6 @@ class ContainerReports:
         cpuset = _NOT_KNOWN if allowed is None else self._cpuset(allowed)
         intended = intended_nodes(intent)
         judged = None if resident is None else sum(resident.judged.values())
-        verdict = self.judgements.verdicts.get(id_)
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
         accesses = self.judgements.accesses.get(id_, ())
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
@@ -92,7 +87,7 @@ class ContainerReports:
             remote_bytes=remote,
             intended=None if intent is None else _intended(intent, snapshot.machine),
             aligned_bytes=aligned,
-            verdict=None if verdict is None else self._verdict(container, verdict, intended, cpuset.cpu_nodes),
+            verdict=self.judgements.verdicts.get(id_),
             hint_outcome=outcome,
             findings=self.findings.get(id_, ()),
             expected_remote_ratio=expected,
@@ -110,44 +105,6 @@ class ContainerReports:
             known = _Cpuset(nodes, listed(allowed.nodes), listed(allowed.cpus), listed(nodes))
             self._cpusets[id(allowed)] = known
         return known
-
-    def _verdict(
-        self, container: Container, verdict: Verdict, intended: NodeSet | None, cpu_nodes: NodeSet | None
-    ) -> VerdictReport:
-        """The verdict, with causes where bytes are not where they should be: promised, or else near its CPUs."""
-        wanted = intended or cpu_nodes
-        resident = self.snapshot.resident.get(container.id)
-        misplaced = (
-            resident is not None
-            and wanted is not None
-            and bytes_outside(resident.judged, wanted) > self.judgements.thresholds.spilled_bytes
-        )
-        if wanted is None or not (misplaced or verdict.name == "drifted"):
-            return VerdictReport(verdict.name, verdict.reason, verdict.since, ())
-        return VerdictReport(verdict.name, verdict.reason, verdict.since, self._causes(container, wanted, intended))
-
-    def _causes(self, container: Container, wanted: NodeSet, intended: NodeSet | None) -> tuple[CauseReport, ...]:
-        """Where nothing is known of a container's own doings, all with one cpuset have the same causes."""
-        allowed, mappings = self.snapshot.allowed.get(container.id), self.snapshot.mappings.get(container.id)
-        migrated = None if self.snapshot.migrated is None else self.snapshot.migrated.get(container.id)
-        kind = (wanted.mask, bool(intended), id(allowed))
-        is_common = mappings is None and migrated is None
-        if is_common and kind in self._common_causes:
-            return self._common_causes[kind]
-        found = causes(
-            wanted,
-            bool(intended),
-            allowed,
-            mappings,
-            self.snapshot.nodes,
-            self.judgements.thresholds,
-            migrated=migrated,
-            page_size=self.snapshot.machine.page_size,
-        )
-        reports = tuple([CauseReport(cause, evidence) for cause, evidence in found])
-        if is_common:
-            self._common_causes[kind] = reports
-        return reports
 
 
 _NOT_KNOWN = _Cpuset(None, None, None, None)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from numaudit.evaluation.access import Access
-from numaudit.evaluation.alignment import VerdictName
-from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.alignment import Verdict
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
@@ -80,23 +79,6 @@ class Intended(Struct, frozen=True):
     """Exclusive CPUs; empty = it runs on the shared pool."""
     cpu_nodes: str | None
     device_nodes: str | None
-
-
-class CauseReport(Struct, frozen=True):
-    """Why bytes are where they should not be."""
-
-    cause: Cause
-    evidence: str
-
-
-class VerdictReport(Struct, frozen=True):
-    """Did the container get what it was promised?"""
-
-    name: VerdictName
-    reason: str
-    since: float | None
-    """Seconds since the epoch; null when it was so at the first look."""
-    causes: tuple[CauseReport, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +149,7 @@ class ContainerReport(Struct, frozen=True):
     intended: Intended | None
     aligned_bytes: int | None
     """Judged bytes on the promised nodes; null = nothing was promised, or it is not known."""
-    verdict: VerdictReport | None
+    verdict: Verdict | None
     """null for pause sandboxes and for what parent groups hold themselves: nothing is promised to those."""
     hint_outcome: HintOutcome | None
     findings: tuple[str, ...]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from numaudit.evaluation.alignment import VERDICTS
-from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.memorymanager.outcome import Outcome
@@ -29,7 +29,7 @@ def test_every_verdict_is_explained() -> None:
 
 
 def test_every_cause_is_explained() -> None:
-    assert set(rows("## Causes")) == set(get_args(Cause))
+    assert set(rows("## Causes")) == set(get_args(CauseName))
 
 
 def test_every_finding_is_explained_with_its_severity_and_remedy() -> None:
