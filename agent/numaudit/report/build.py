@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import convert
+
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
@@ -55,7 +57,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         residual=residuals(snapshot),
         findings=findings,
         rejections=tuple(one for one in hint_outcomes if one.container is None),
-        kubelet=None if intent is None else _kubelet(intent),
+        kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),
         numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
@@ -63,17 +65,6 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
-    )
-
-
-def _kubelet(intent: Intent) -> KubeletReport:
-    config = intent.config
-    return KubeletReport(
-        version=config.version,
-        memory_manager_policy=config.memory_manager_policy,
-        cpu_manager_policy=config.cpu_manager_policy,
-        topology_manager_policy=config.topology_manager_policy,
-        topology_manager_scope=config.topology_manager_scope,
     )
 
 
@@ -88,10 +79,7 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
         valid=one.outlook.valid,
         starts_now=one.outlook.starts_now,
         starts_after_reboot=one.outlook.starts_after_reboot,
-        findings=tuple(
-            CheckpointFindingReport(found.name, found.severity, found.message, found.remedy, found.where)
-            for found in one.outlook.findings
-        ),
+        findings=tuple(convert(found, CheckpointFindingReport, from_attributes=True) for found in one.outlook.findings),
     )
 
 

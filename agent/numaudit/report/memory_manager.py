@@ -1,4 +1,7 @@
-"""The part of the report about the Memory Manager's memory map, as its checkpoint has it: values go out as they are."""
+"""The part of the report about the Memory Manager's memory map, as its checkpoint has it.
+
+The map and what it leaves are keyed by node, resource and number of nodes; a document has a row for each instead.
+"""
 
 from __future__ import annotations
 

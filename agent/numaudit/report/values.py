@@ -38,7 +38,7 @@ class Unknown(Struct, frozen=True):
 
 
 class NodeBytes(Struct, frozen=True, gc=False):
-    """Bytes on one node, each byte in one type; null = the kernel does not say."""
+    """Bytes on one node, each byte in one type; null = the kernel does not say. Resident, seen from the node."""
 
     numa_node: int
     anon: int | None
@@ -60,7 +60,10 @@ class MappedBytes:
 
 @dataclass(frozen=True, slots=True)
 class MappingsReport:
-    """From numa_maps. A page that several processes map counts once for each of them."""
+    """From numa_maps. A page that several processes map counts once for each of them.
+
+    Mappings as rows: JSON has no numbers as keys.
+    """
 
     kinds: tuple[MappedBytes, ...]
     policies: tuple[MappedBytes, ...]
@@ -83,7 +86,10 @@ class Intended(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFindingReport:
-    """One thing found in a checkpoint, as `numaudit state verify` names it."""
+    """One thing found in a checkpoint, as `numaudit state verify` names it.
+
+    A StateFinding without what it stops, which `starts_now` and `starts_after_reboot` sum up.
+    """
 
     name: str
     severity: StateSeverity
@@ -94,7 +100,10 @@ class CheckpointFindingReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """One of the kubelet's checkpoints, and whether the kubelet would start with it."""
+    """One of the kubelet's checkpoints, and whether the kubelet would start with it.
+
+    CheckpointHealth in one level, without the problem's detail: the findings say it.
+    """
 
     file: str
     policy_name: str | None
@@ -114,7 +123,10 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class KubeletReport:
-    """The kubelet's settings that decide about NUMA; null = not known."""
+    """The kubelet's settings that decide about NUMA; null = not known.
+
+    KubeletConfig without the documents that these were read from.
+    """
 
     version: str | None
     memory_manager_policy: str | None
