@@ -20,9 +20,6 @@ from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
-VERDICTS: tuple[VerdictName, ...] = (
-    "unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"
-)  # fmt: skip
 MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
 
 

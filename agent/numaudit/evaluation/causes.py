@@ -64,20 +64,24 @@ def causes(
 
 @dataclass(slots=True)
 class Explained:
-    """Causes for the containers of one snapshot. Most containers have the causes of all others with their cpuset."""
+    """Causes for the containers of one snapshot.
+
+    Most have the causes of all others with their cpuset, whose value they share as long as the snapshot lives.
+    """
 
     snapshot: Snapshot
     thresholds: Thresholds
-    _cpu_nodes: dict[int, NodeSet] = field(default_factory=dict)
     _common: dict[tuple[NodeSet, bool, int], tuple[Cause, ...]] = field(default_factory=dict)
 
     def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
         """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
         snapshot, id_ = self.snapshot, container.id
         allowed, resident = snapshot.allowed.get(id_), snapshot.resident.get(id_)
-        wanted = intended or self._nodes_of_cpus(allowed)
-        if wanted is None:
-            return ()
+        wanted = intended
+        if not wanted:
+            if allowed is None or allowed.cpus is None:
+                return ()
+            wanted = snapshot.machine.nodes_of_cpus(allowed.cpus)
         outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
         if outside <= self.thresholds.spilled_bytes and not drifted:
             return ()
@@ -102,14 +106,6 @@ class Explained:
         return causes(
             wanted, promised, allowed, mappings, nodes, self.thresholds, migrated=migrated, page_size=page_size
         )
-
-    def _nodes_of_cpus(self, allowed: Allowed | None) -> NodeSet | None:
-        """Many containers share one value of `allowed`, and it lives as long as the snapshot does."""
-        if allowed is None or allowed.cpus is None:
-            return None
-        if id(allowed) not in self._cpu_nodes:
-            self._cpu_nodes[id(allowed)] = self.snapshot.machine.nodes_of_cpus(allowed.cpus)
-        return self._cpu_nodes[id(allowed)]
 
 
 def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:

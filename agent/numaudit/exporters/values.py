@@ -24,8 +24,8 @@ def info(container: ContainerReport) -> Values:
 
 
 @lru_cache(maxsize=4096)
-def _each_node(nodes: str | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
-    return () if nodes is None else tuple(((str(node), resource), 1) for node in NodeSet.parse(nodes))
+def _each_node(nodes: NodeSet | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
+    return () if nodes is None else tuple(((str(node), resource), 1) for node in nodes)
 
 
 def intended_nodes(container: ContainerReport) -> Values:
@@ -46,7 +46,7 @@ def allowed_nodes(container: ContainerReport) -> Values:
 
 
 @lru_cache(maxsize=4096)
-def _allowed(memory: str | None, cpu: str | None) -> Columns:
+def _allowed(memory: NodeSet | None, cpu: NodeSet | None) -> Columns:
     """Few cpusets are in use, and each by many containers."""
     points = _each_node(memory, "memory") + _each_node(cpu, "cpu")
     return Columns(tuple([labels for labels, _ in points]), tuple([number for _, number in points]))

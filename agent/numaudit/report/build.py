@@ -86,7 +86,7 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
 def _intent_sources(intent: Intent | None) -> tuple[Outcome, ...]:
     """The kubelet's sources in the same words as our own collectors."""
     sources = () if intent is None else intent.sources
-    return tuple(Outcome(f"{one.name}", _SOURCE_STATES[one.state], one.reason) for one in sources)
+    return tuple(Outcome(one.name, _SOURCE_STATES[one.state], one.reason) for one in sources)
 
 
 def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from numaudit.evaluation.alignment import Judgements, intended_nodes
 from numaudit.evaluation.findings import Finding
@@ -19,20 +18,11 @@ from numaudit.report.values import (
     MappedBytes,
     MappingsReport,
     Unknown,
-    listed,
 )
 from numaudit.snapshot import Allowed, BytesByNode, Container, Mappings, Resident, Snapshot
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import NodeSet
 
-
-class _Cpuset(NamedTuple):
-    """What a container may use, in words."""
-
-    cpu_nodes: NodeSet | None
-    memory_nodes: str | None
-    cpus: str | None
-    cpu_nodes_listed: str | None
+_NOT_KNOWN = Allowed(None, None)
 
 
 @dataclass(slots=True)
@@ -46,7 +36,6 @@ class ContainerReports:
     outcomes: Mapping[tuple[str | None, str | None], HintOutcome]
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
-    _cpusets: dict[int, _Cpuset] = field(default_factory=dict)
     _measured: Measured = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,8 +45,8 @@ class ContainerReports:
         """All that is known of it."""
         snapshot, id_ = self.snapshot, container.id
         resident, mappings, intent = snapshot.resident.get(id_), snapshot.mappings.get(id_), self.intents.get(id_)
-        allowed = snapshot.allowed.get(id_)
-        cpuset = _NOT_KNOWN if allowed is None else self._cpuset(allowed)
+        allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
+        cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)
         intended = intended_nodes(intent)
         judged = None if resident is None else sum(resident.judged.values())
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
@@ -65,7 +54,7 @@ class ContainerReports:
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
         remote = aligned = None
         if resident is not None and judged is not None:
-            remote = None if cpuset.cpu_nodes is None else remote_bytes(resident, cpuset.cpu_nodes)
+            remote = None if cpu_nodes is None else remote_bytes(resident, cpu_nodes)
             aligned = None if not intended else judged - bytes_outside(resident.judged, intended)
         return ContainerReport(
             id=id_,
@@ -79,9 +68,9 @@ class ContainerReports:
             qos=container.qos,
             runtime=container.runtime,
             whole=container.whole,
-            allowed_memory_nodes=cpuset.memory_nodes,
-            allowed_cpus=cpuset.cpus,
-            allowed_cpu_nodes=cpuset.cpu_nodes_listed,
+            allowed_memory_nodes=allowed.nodes,
+            allowed_cpus=allowed.cpus,
+            allowed_cpu_nodes=cpu_nodes,
             resident=None if resident is None else by_node(resident),
             judged_bytes=judged,
             remote_bytes=remote,
@@ -96,18 +85,6 @@ class ContainerReports:
             unknown=_unknown(container, resident, allowed, mappings),
             **self._measured.of(id_),
         )
-
-    def _cpuset(self, allowed: Allowed) -> _Cpuset:
-        """Many containers share one value of `allowed`, and it lives as long as the snapshot does."""
-        known = self._cpusets.get(id(allowed))
-        if known is None:
-            nodes = None if allowed.cpus is None else self.snapshot.machine.nodes_of_cpus(allowed.cpus)
-            known = _Cpuset(nodes, listed(allowed.nodes), listed(allowed.cpus), listed(nodes))
-            self._cpusets[id(allowed)] = known
-        return known
-
-
-_NOT_KNOWN = _Cpuset(None, None, None, None)
 
 
 def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ...]]:
@@ -125,21 +102,21 @@ def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
     for block in promise.memory or ():
         sizes[block.type] = sizes.get(block.type, 0) + block.bytes
     return Intended(
-        memory_nodes=listed(promise.memory_nodes),
+        memory_nodes=promise.memory_nodes,
         bytes=None if promise.memory is None else sizes,
-        cpus=listed(promise.cpus),
-        cpu_nodes=None if promise.cpus is None else str(machine.nodes_of_cpus(promise.cpus)),
-        device_nodes=listed(promise.device_nodes),
+        cpus=promise.cpus,
+        cpu_nodes=None if promise.cpus is None else machine.nodes_of_cpus(promise.cpus),
+        device_nodes=promise.device_nodes,
     )
 
 
 def _unknown(
-    container: Container, resident: Resident | None, allowed: Allowed | None, mappings: Mappings | None
+    container: Container, resident: Resident | None, allowed: Allowed, mappings: Mappings | None
 ) -> tuple[Unknown, ...]:
     found = []
     if resident is None:
         found.append(Unknown("resident", "the cgroup vanished or its memory.numa_stat could not be read"))
-    if allowed is None or allowed.nodes is None:
+    if allowed.nodes is None:
         found.append(Unknown("allowed", "no cpuset controller shows this cgroup"))
     if mappings is not None and mappings.processes_read < mappings.processes:
         missing = mappings.processes - mappings.processes_read

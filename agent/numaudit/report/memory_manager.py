@@ -30,8 +30,8 @@ class MemoryNodeReport:
     """One node's part in assignments."""
 
     numa_node: int
-    group: str | None
-    """The nodes of the assignments on it, in the kernel's list format; null = it has none."""
+    group: NodeSet | None
+    """The nodes of the assignments on it; null = it has none."""
     stranded_bytes: int
     """Memory that is free, but for no container of one node, since the node is in a group of several."""
 
@@ -67,7 +67,7 @@ def memory_manager_report(intent: Intent | None) -> MemoryManagerReport | None:
     nodes = [
         MemoryNodeReport(
             id_,
-            str(NodeSet.from_ids(node.cells or ())) if node.number_of_assignments else None,
+            NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else None,
             room.stranded[id_],
         )
         for id_, node in machine.items()

@@ -27,7 +27,7 @@ def node_report(memory: NodeMemory, machine: Machine) -> NodeReport:
     rows = {row.numa_node: row for row in by_node(memory.resident, always=(memory.node,))}
     return NodeReport(
         numa_node=memory.node,
-        cpus=str(node.cpus),
+        cpus=node.cpus,
         total_bytes=memory.total,
         free_bytes=memory.free,
         resident=rows[memory.node],

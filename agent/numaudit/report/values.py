@@ -1,4 +1,4 @@
-"""The report that people and programs read. Every value here goes out as it is.
+"""The report that people and programs read. Every value here goes out as it is, sets in the kernel's list format.
 
 What there is one of for each container is a Struct, which is made in a fraction of a dataclass's time.
 """
@@ -27,7 +27,7 @@ from numaudit.report.counters import (
 )
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.snapshot import Kind, Outcome, Overhead, ProbeAccount, Qos
-from numaudit.topology.nodeset import IdSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
 class Unknown(Struct, frozen=True):
@@ -73,15 +73,15 @@ class MappingsReport:
 
 
 class Intended(Struct, frozen=True):
-    """What the kubelet's managers promised the container. Node and CPU sets are in the kernel's list format."""
+    """What the kubelet's managers promised the container."""
 
-    memory_nodes: str | None
+    memory_nodes: NodeSet | None
     bytes: Mapping[str, int] | None
     """By resource: memory, hugepages-2Mi, ..."""
-    cpus: str | None
+    cpus: CpuSet | None
     """Exclusive CPUs; empty = it runs on the shared pool."""
-    cpu_nodes: str | None
-    device_nodes: str | None
+    cpu_nodes: NodeSet | None
+    device_nodes: NodeSet | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,9 @@ class ContainerReport(Struct, frozen=True):
     runtime: str | None
     whole: bool
     """False: only what the cgroup itself holds; its children are listed on their own."""
-    allowed_memory_nodes: str | None
-    allowed_cpus: str | None
-    allowed_cpu_nodes: str | None
+    allowed_memory_nodes: NodeSet | None
+    allowed_cpus: CpuSet | None
+    allowed_cpu_nodes: NodeSet | None
     resident: tuple[NodeBytes, ...] | None
     judged_bytes: int | None
     """anon + shmem + hugetlb over all nodes."""
@@ -200,7 +200,7 @@ class NodeReport:
     """One node by its own counters."""
 
     numa_node: int
-    cpus: str
+    cpus: CpuSet
     total_bytes: int | None
     free_bytes: int | None
     resident: NodeBytes
@@ -255,8 +255,3 @@ class Report:
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[Outcome, ...]
-
-
-def listed(ids: IdSet | None) -> str | None:
-    """In the kernel's list format; None stays None."""
-    return None if ids is None else str(ids)

@@ -10,7 +10,7 @@ import msgspec
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import IdSet
+from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.views import state_document
 from numaudit.views.selftest_document import SelfTest
 
@@ -22,7 +22,7 @@ class TopologyNode:
     """One node of `numaudit topology`."""
 
     numa_node: int
-    cpus: str
+    cpus: CpuSet
     sockets: tuple[int, ...]
     cores: int | None
     memory_bytes: int | None
@@ -45,8 +45,8 @@ class Topology:
     """The machine: nodes that are online, and the ids that could come."""
 
     nodes: tuple[TopologyNode, ...]
-    online: str
-    possible: str
+    online: NodeSet
+    possible: NodeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ def topology(machine: Machine) -> Topology:
     """The machine as a document."""
     return Topology(
         nodes=tuple(_topology_node(machine, node.id) for node in machine.nodes),
-        online=str(machine.online),
-        possible=str(machine.possible),
+        online=machine.online,
+        possible=machine.possible,
     )
 
 
@@ -173,7 +173,7 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
     cores = {(cpu.socket, cpu.core) for cpu in cpus if cpu.core is not None}
     return TopologyNode(
         numa_node=node.id,
-        cpus=str(node.cpus),
+        cpus=node.cpus,
         sockets=tuple(sorted({cpu.socket for cpu in cpus if cpu.socket is not None})),
         cores=len(cores) or None if cpus else 0,
         memory_bytes=node.memory,

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from numaudit.evaluation.alignment import VERDICTS
+from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.thresholds import DEFAULT
@@ -24,7 +24,7 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def test_every_verdict_is_explained() -> None:
-    assert set(rows("## Verdicts")) == set(VERDICTS)
+    assert set(rows("## Verdicts")) == set(get_args(VerdictName))
     assert all(len(cells) == 3 and all(cells) for cells in rows("## Verdicts").values())
 
 
