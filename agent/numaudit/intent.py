@@ -211,14 +211,13 @@ class HintRecord:
     """The memory manager's reason not to allocate."""
     denial: Rejection | None = None
     regenerated: bool = False
-    """A restarted kubelet found the allocation in its checkpoint: the hints only repeat it, and are
-    preferred whatever it was. Such a record is shown only where the log does not have the first one."""
+    """A restarted kubelet found the allocation in its checkpoint: the hints only repeat it, always preferred.
+    Such a record is shown only where the log does not have the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfig:
-    """The kubelet's settings that decide about NUMA. None = not known; a default is filled in only
-    where the configuration itself was read."""
+    """The kubelet's settings that decide about NUMA. Defaults are filled in only where the configuration was read."""
 
     version: str | None = None
     """v1.36.2"""
@@ -236,11 +235,10 @@ class KubeletConfig:
 
 
 class KubeletSeries(NamedTuple):
-    """One series of the kubelet's own metrics."""
+    """One series of the kubelet's own metrics; its labels as names and values, in the kubelet's order."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
-    """Name and value of each, in the kubelet's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +270,7 @@ class Intent:
     pods: Mapping[str, PodFacts] | None = None
     """By UID."""
     pod_promises: Mapping[str, Promise] = field(default_factory=dict)
-    """Pod UID -> what a pod with pod-level resources got as a whole. Its containers' promises repeat it:
-    never add both."""
+    """Pod UID -> what a pod got as a whole, at pod level. Its containers' promises repeat it: never add both."""
     machine: MachineState | None = None
     """The Memory Manager's memory map of the nodes."""
     room: Room | None = None
