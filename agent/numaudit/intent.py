@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from numaudit.memorymanager.memory.headroom import Room
 from numaudit.memorymanager.memory.state import MachineState
@@ -211,14 +211,13 @@ class HintRecord:
     """The memory manager's reason not to allocate."""
     denial: Rejection | None = None
     regenerated: bool = False
-    """A restarted kubelet found the allocation in its checkpoint: the hints only repeat it, and are
-    preferred whatever it was. Such a record is shown only where the log does not have the first one."""
+    """A restarted kubelet found the allocation in its checkpoint: the hints only repeat it, always preferred.
+    Such a record is shown only where the log does not have the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfig:
-    """The kubelet's settings that decide about NUMA. None = not known; a default is filled in only
-    where the configuration itself was read."""
+    """The kubelet's settings that decide about NUMA. Defaults are filled in only where the configuration was read."""
 
     version: str | None = None
     """v1.36.2"""
@@ -233,6 +232,13 @@ class KubeletConfig:
     reads it. It has only the fields that were set somewhere."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Field of this class -> `flag`, `file`, `configz`, `default`, `log`, `checkpoint` or `metrics`."""
+
+
+class KubeletSeries(NamedTuple):
+    """One series of the kubelet's own metrics; its labels as names and values, in the kubelet's order."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +270,7 @@ class Intent:
     pods: Mapping[str, PodFacts] | None = None
     """By UID."""
     pod_promises: Mapping[str, Promise] = field(default_factory=dict)
-    """Pod UID -> what a pod with pod-level resources got as a whole. Its containers' promises repeat it:
-    never add both."""
+    """Pod UID -> what a pod got as a whole, at pod level. Its containers' promises repeat it: never add both."""
     machine: MachineState | None = None
     """The Memory Manager's memory map of the nodes."""
     room: Room | None = None
@@ -278,8 +283,8 @@ class Intent:
     """One for each pod UID, from the pods and the log."""
     config: KubeletConfig = KubeletConfig()
     checkpoints: tuple[CheckpointHealth, ...] = ()
-    counters: Mapping[str, float] | None = None
-    """The kubelet's own counters of admissions, for cross-checks: `name{label="value"}` -> value."""
+    counters: Mapping[KubeletSeries, float] | None = None
+    """The kubelet's own counters of admissions, for cross-checks."""
     denials: Mapping[str, int] | None = None
     """Reason -> pods refused since the start from which `counters` count, by the log; None = not known."""
     start_error: str | None = None

@@ -221,35 +221,38 @@ class OverheadOfProbe:
     probe: str
     events: int
     seconds: float
-    """Estimated CPU time."""
-    cost: Cost
-    """Of an event from now on."""
+    """Estimated CPU time: events x nanoseconds for each."""
+    ns_per_event: float
+    """As it is now."""
+    basis: Literal["measured", "assumed"]
+    """Of the nanoseconds: measured on this host, or assumed where it does not let us measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAccount:
     """What one probe tells of itself, since it was loaded."""
 
+    probe: str
     lost: Mapping[str, int]
-    """Reason -> events that it did not count."""
+    """Events that it did not count, by reason: map-full, busy, ring-full, no-address."""
     runs: int | None
-    """Runs of its programs, as the kernel counts them; None = it does not, or there is no program."""
+    """Runs of its programs by the kernel's own count; None = kernel.bpf_stats_enabled is 0, or it has no program."""
     run_seconds: float | None
-    """CPU time of these runs."""
+    """CPU time of these runs, the hook's own cost not included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What the probes cost, and what rests to keep them within their budget."""
+    """What the probes cost, and what is paused to keep them within their budget."""
 
-    share: float | None
+    cpu_share: float | None
     """Of the CPU time of all CPUs since the look before; None at the first look."""
     limit: float
     steps: tuple[str, ...]
     """What was given up, in this order; empty = nothing."""
-    probes: tuple[OverheadOfProbe, ...]
     coverage: float | None
     """Share of the containers that are on the watch list; None = all are watched."""
+    probes: tuple[OverheadOfProbe, ...]
 
 
 @dataclass(frozen=True, slots=True)

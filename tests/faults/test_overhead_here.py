@@ -74,10 +74,10 @@ def test_page_alloc_rests_over_the_limit_and_comes_back_after_a_calm_time(
     order = start_worker(new_group("budget"), 32 * MIB)
     seconds = [0.1]
     limiter = _limiter(session, 0.005, seconds)
-    assert _tick(limiter).share is None
+    assert _tick(limiter).cpu_share is None
     order("refill")
     overhead = _tick(limiter)
-    assert overhead.share is not None and overhead.share > 0.005
+    assert overhead.cpu_share is not None and overhead.cpu_share > 0.005
     assert overhead.steps == ("page_alloc off",)
     (events,) = [one.events for one in overhead.probes if one.probe == "page_alloc"]
     assert events >= 8192
@@ -182,7 +182,7 @@ def test_real_events_take_the_place_of_the_trial_while_the_agent_runs(
 
 def test_what_rests_is_a_finding(session: Session) -> None:
     snapshot = Snapshot(time.time(), read_machine(Host()), "v2")
-    resting = Overhead(0.02, 0.01, ("page_alloc off", "watch list"), (), 0.25)
+    resting = Overhead(0.02, 0.01, ("page_alloc off", "watch list"), 0.25, ())
     (finding,) = find(replace(snapshot, overhead=resting))
     assert (finding.name, finding.severity) == ("over-budget", "info")
     assert "below 1.00% of the CPU time: page_alloc off, watch list; 25% of the containers" in finding.message

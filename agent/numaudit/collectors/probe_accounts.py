@@ -24,7 +24,7 @@ def accounts(host: Host, readings: Readings) -> dict[str, ProbeAccount]:
     for name, reading in readings.taken.items():
         spent = running[name].run_time() if counted else None
         runs, seconds = (None, None) if spent is None else (spent.runs, spent.nanoseconds / 1e9)
-        found[name] = ProbeAccount(dict[str, int](reading.lost.items()), runs, seconds)
+        found[name] = ProbeAccount(name, dict[str, int](reading.lost.items()), runs, seconds)
     return found
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from numaudit.evaluation import access
 from numaudit.evaluation.access import Access, RemoteShare, accesses
+from numaudit.evaluation.causes import Cause, Explained
 from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -19,20 +20,19 @@ from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
-VERDICTS: tuple[VerdictName, ...] = (
-    "unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"
-)  # fmt: skip
 MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
 
 
 class Verdict(Struct, frozen=True):
-    """What holds of one container, since when, and what says so."""
+    """Did the container get what it was promised?"""
 
     name: VerdictName
     reason: str
     """The evidence in words; for `unknown` what is missing."""
-    since: float | None = None
+    since: float | None
     """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
+    causes: tuple[Cause, ...]
+    """Why bytes are where they should not be; empty when they are where they should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,13 @@ class Judgements:
     """From where each container used its memory since the look before."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
+
+
+class _Said(NamedTuple):
+    """What holds of a container now, and what says so."""
+
+    name: VerdictName
+    reason: str
 
 
 class _Evidence(NamedTuple):
@@ -76,6 +83,7 @@ def judge(
     spilled_ticks: dict[ContainerId, int] = {}
     found = {one.id: accesses(snapshot, one, before, thresholds) for one in snapshot.containers}
     shares = access.remote_shares(found) if remote_shares is None else remote_shares
+    explained = Explained(snapshot, thresholds)
     for container in snapshot.containers:
         if not is_judged(container):
             continue
@@ -83,8 +91,10 @@ def judge(
         ticks = _spilled_ticks(evidence, thresholds, earlier)
         if ticks:
             spilled_ticks[container.id] = ticks
-        verdict = _verdict(snapshot, evidence, ticks, thresholds)
-        verdicts[container.id] = _dated(verdict, container.id, snapshot.taken_at, earlier)
+        name, reason = _verdict(snapshot, evidence, ticks, thresholds)
+        since = _since(name, container.id, snapshot.taken_at, earlier)
+        causes = explained.of(container, intended_nodes(evidence.intent), drifted=name == "drifted")
+        verdicts[container.id] = Verdict(name, reason, since, causes)
     return Judgements(verdicts, spilled_ticks, found, thresholds)
 
 
@@ -121,49 +131,49 @@ def _gather(
     )
 
 
-def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresholds: Thresholds) -> Verdict:
+def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresholds: Thresholds) -> _Said:
     """The first verdict that applies, as long as the evidence of every one before it is known."""
     unmanaged = _why_unmanaged(snapshot.intent, evidence)
     if unmanaged is not None:
-        return Verdict("unmanaged", unmanaged)
+        return _Said("unmanaged", unmanaged)
     intended = intended_nodes(evidence.intent)
     if evidence.intent is None or not intended:
-        return Verdict("unknown", "what was promised is not known: no checkpoint entry could be matched to this cgroup")
+        return _Said("unknown", "what was promised is not known: no checkpoint entry could be matched to this cgroup")
     if evidence.allowed is None or evidence.allowed.nodes is None:
-        return Verdict("unknown", "the allowed nodes are not known")
+        return _Said("unknown", "the allowed nodes are not known")
     if evidence.allowed.nodes != intended:
-        return Verdict("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
+        return _Said("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
     if evidence.resident is None or evidence.resident.anon is None:
-        return Verdict("unknown", "where the bytes are is not known")
+        return _Said("unknown", "where the bytes are is not known")
     spilled = _spilled_bytes(evidence.resident, intended, thresholds)
     if not spilled and evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
-        return Verdict("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
+        return _Said("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
     if not spilled:
         return _placed(evidence, evidence.allowed, intended, thresholds)
     if spilled_ticks >= thresholds.spilled_ticks:
-        return Verdict("spilled", f"{spilled} judged bytes are outside the promised nodes {intended}")
-    return Verdict("unknown", "bytes are outside the promised nodes, but it takes a second look to be sure")
+        return _Said("spilled", f"{spilled} judged bytes are outside the promised nodes {intended}")
+    return _Said("unknown", "bytes are outside the promised nodes, but it takes a second look to be sure")
 
 
 def _has_huge_pages(intent: ContainerIntent) -> bool:
     return any(block.type != "memory" and block.bytes for block in intent.promise.memory or ())
 
 
-def _placed(evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds) -> Verdict:
+def _placed(evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds) -> _Said:
     """The verdict on a container whose memory is where it was promised."""
     if allowed.cpus is None:
-        return Verdict("unknown", "the allowed CPUs are not known")
+        return _Said("unknown", "the allowed CPUs are not known")
     cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
     if cpu_remote is not None:
-        return Verdict("cpu-remote", cpu_remote)
+        return _Said("cpu-remote", cpu_remote)
     share = evidence.remote_share
     if share is not None and share.lower > thresholds.remote_access_share:
-        return Verdict("remote-access", f"at least {share.lower:.0%} of the accesses are remote ({share.source})")
+        return _Said("remote-access", f"at least {share.lower:.0%} of the accesses are remote ({share.source})")
     if len(intended) > 1:
-        return Verdict("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
+        return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
     if share is None:
-        return Verdict("aligned", "access not measured")
-    return Verdict("aligned", f"at most {share.upper:.0%} of the accesses are remote ({share.source})")
+        return _Said("aligned", "access not measured")
+    return _Said("aligned", f"at most {share.upper:.0%} of the accesses are remote ({share.source})")
 
 
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
@@ -215,10 +225,9 @@ def _spilled_ticks(evidence: _Evidence, thresholds: Thresholds, earlier: Judgeme
     return 1 + (0 if earlier is None else earlier.spilled_ticks.get(evidence.container.id, 0))
 
 
-def _dated(verdict: Verdict, container: ContainerId, now: float, earlier: Judgements | None) -> Verdict:
-    """Since when: kept while the verdict stays the same, unknown at the first look of all."""
+def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:
+    """Kept while the verdict stays the same, unknown at the first look of all."""
     if earlier is None:
-        return verdict
+        return None
     last = earlier.verdicts.get(container)
-    since = last.since if last is not None and last.name == verdict.name else now
-    return Verdict(verdict.name, verdict.reason, since) if since is not None else verdict
+    return last.since if last is not None and last.name == name else now

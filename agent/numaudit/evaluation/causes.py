@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.snapshot import Allowed, Mappings, Migrated, NodeMemory
+from numaudit.snapshot import Allowed, Container, Mappings, Migrated, NodeMemory, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
-Cause = Literal["mempolicy", "cpuset", "full-node", "migration", "unknown"]
+CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "unknown"]
+
+
+class Cause(Struct, frozen=True):
+    """Why bytes are where they should not be."""
+
+    cause: CauseName
+    evidence: str
 
 
 _TO_ANOTHER_NODE = ("syscall_or_cpuset", "mempolicy_mbind", "numa_misplaced", "demotion", "damon")
@@ -28,26 +38,74 @@ def causes(
     *,
     migrated: Migrated | None = None,
     page_size: int = 4096,
-) -> tuple[tuple[Cause, str], ...]:
-    """Each cause that the evidence supports, with the evidence in words; `unknown` when there is none.
+) -> tuple[Cause, ...]:
+    """Each cause that the evidence supports; `unknown` when there is none.
 
     `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs.
     `migrated` is what the container's own tasks moved; what others moved of its memory is charged to them.
     """
-    found: list[tuple[Cause, str]] = []
+    found: list[Cause] = []
     if mappings is not None:
         for policy, outside in _policies_outside(mappings, wanted).items():
-            found.append(("mempolicy", f"the process's memory policy {policy} put {outside} bytes there"))
+            found.append(Cause("mempolicy", f"the process's memory policy {policy} put {outside} bytes there"))
     if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
         what = "promised are" if promised else "its CPUs are on"
-        found.append(("cpuset", f"cpuset.mems is {allowed.nodes or 'none'}, {what} {wanted}"))
+        found.append(Cause("cpuset", f"cpuset.mems is {allowed.nodes or 'none'}, {what} {wanted}"))
     full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
     for node in full:
-        found.append(("full-node", f"node {node.node} has {node.free} of {node.total} bytes free"))
+        found.append(Cause("full-node", f"node {node.node} has {node.free} of {node.total} bytes free"))
     for reason, pages in ({} if migrated is None else migrated.pages).items():
         if reason in _TO_ANOTHER_NODE and pages.succeeded * page_size > thresholds.spilled_bytes:
-            found.append(("migration", f"its tasks moved {pages.succeeded * page_size} bytes between nodes ({reason})"))
-    return tuple(found) or (("unknown", _NOTHING),)
+            found.append(
+                Cause("migration", f"its tasks moved {pages.succeeded * page_size} bytes between nodes ({reason})")
+            )
+    return tuple(found) or (Cause("unknown", _NOTHING),)
+
+
+@dataclass(slots=True)
+class Explained:
+    """Causes for the containers of one snapshot.
+
+    Most have the causes of all others with their cpuset, whose value they share as long as the snapshot lives.
+    """
+
+    snapshot: Snapshot
+    thresholds: Thresholds
+    _common: dict[tuple[NodeSet, bool, int], tuple[Cause, ...]] = field(default_factory=dict)
+
+    def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
+        """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
+        snapshot, id_ = self.snapshot, container.id
+        allowed, resident = snapshot.allowed.get(id_), snapshot.resident.get(id_)
+        wanted = intended
+        if not wanted:
+            if allowed is None or allowed.cpus is None:
+                return ()
+            wanted = snapshot.machine.nodes_of_cpus(allowed.cpus)
+        outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
+        if outside <= self.thresholds.spilled_bytes and not drifted:
+            return ()
+        mappings = snapshot.mappings.get(id_)
+        migrated = None if snapshot.migrated is None else snapshot.migrated.get(id_)
+        if mappings is not None or migrated is not None:
+            return self._causes(wanted, bool(intended), allowed, mappings, migrated)
+        kind = (wanted, bool(intended), id(allowed))
+        if kind not in self._common:
+            self._common[kind] = self._causes(wanted, bool(intended), allowed, None, None)
+        return self._common[kind]
+
+    def _causes(
+        self,
+        wanted: NodeSet,
+        promised: bool,
+        allowed: Allowed | None,
+        mappings: Mappings | None,
+        migrated: Migrated | None,
+    ) -> tuple[Cause, ...]:
+        nodes, page_size = self.snapshot.nodes, self.snapshot.machine.page_size
+        return causes(
+            wanted, promised, allowed, mappings, nodes, self.thresholds, migrated=migrated, page_size=page_size
+        )
 
 
 def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.errors import InputError
 from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
@@ -19,23 +20,21 @@ OutcomeSource = Literal["log", "status", "re-derived"]
 _WRAPPING = ("Allocate failed due to ", ", which is unexpected")
 
 
-@dataclass(frozen=True, slots=True)
-class HintOutcome:
-    """What came of the hints of one container, or of a pod that was refused."""
+class HintOutcome(Struct, frozen=True):
+    """What came of the hints of a container, or of a pod that was refused (`container` None)."""
 
-    pod_uid: str | None
     namespace: str | None
     pod: str | None
+    pod_uid: str | None
     container: str | None
-    """None = the whole pod."""
     outcome: Outcome
     source: OutcomeSource
     """`log`: the kubelet said so. `status`: from the refused pod's status. `re-derived`: computed from
     the promise and the machine, since no log tells."""
-    nodes: NodeSet | None = None
+    numa_nodes: NodeSet | None
     """The merged hint's nodes as the log has them, else the promised ones."""
-    reason: str | None = None
-    message: str | None = None
+    reason: str | None
+    message: str | None
 
 
 def outcomes(intent: Intent) -> tuple[HintOutcome, ...]:
@@ -122,11 +121,13 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
         container=None,
         outcome=outcome_of_reason(rejection.reason, rejection.message),
         source="status" if record is None else "log",
-        nodes=None if record is None or record.best is None else record.best.affinity,
+        numa_nodes=None if record is None or record.best is None else record.best.affinity,
         reason=rejection.reason,
         message=rejection.message,
     )
 
 
 def _outcome(container: ContainerIntent, outcome: Outcome, source: OutcomeSource, nodes: NodeSet | None) -> HintOutcome:
-    return HintOutcome(container.pod_uid, container.namespace, container.pod, container.name, outcome, source, nodes)
+    return HintOutcome(
+        container.namespace, container.pod, container.pod_uid, container.name, outcome, source, nodes, None, None
+    )

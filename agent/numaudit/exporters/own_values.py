@@ -19,7 +19,7 @@ def manager_groups(tick: Tick) -> Values:
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:
         if node.group is not None:
-            yield (str(node.numa_node), node.group), 1
+            yield (str(node.numa_node), str(node.group)), 1
 
 
 def admissible(tick: Tick) -> Values:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.outcome import Outcome
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
-from numaudit.report.values import HintOutcomeReport
 
 Pair = tuple[str, str]
 """Reason of the pod's status, hint outcome."""
@@ -36,7 +36,7 @@ class Rejections:
     _seen: dict[str, None] = field(default_factory=dict)
     """Pod UIDs, the one seen longest ago first."""
 
-    def update(self, rejections: Iterable[HintOutcomeReport]) -> Mapping[Pair, int]:
+    def update(self, rejections: Iterable[HintOutcome]) -> Mapping[Pair, int]:
         """Take in one report; all counts so far."""
         for one in rejections:
             uid = one.pod_uid or f"{one.namespace}/{one.pod}"

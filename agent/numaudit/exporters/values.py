@@ -10,9 +10,8 @@ from typing import Literal
 
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Values
-from numaudit.report.counters import ProbeOverhead
 from numaudit.report.values import ContainerReport, NodeBytes
-from numaudit.snapshot import RESIDENT_TYPES
+from numaudit.snapshot import RESIDENT_TYPES, OverheadOfProbe
 from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)
@@ -25,8 +24,8 @@ def info(container: ContainerReport) -> Values:
 
 
 @lru_cache(maxsize=4096)
-def _each_node(nodes: str | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
-    return () if nodes is None else tuple(((str(node), resource), 1) for node in NodeSet.parse(nodes))
+def _each_node(nodes: NodeSet | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
+    return () if nodes is None else tuple(((str(node), resource), 1) for node in nodes)
 
 
 def intended_nodes(container: ContainerReport) -> Values:
@@ -47,7 +46,7 @@ def allowed_nodes(container: ContainerReport) -> Values:
 
 
 @lru_cache(maxsize=4096)
-def _allowed(memory: str | None, cpu: str | None) -> Columns:
+def _allowed(memory: NodeSet | None, cpu: NodeSet | None) -> Columns:
     """Few cpusets are in use, and each by many containers."""
     points = _each_node(memory, "memory") + _each_node(cpu, "cpu")
     return Columns(tuple([labels for labels, _ in points]), tuple([number for _, number in points]))
@@ -157,7 +156,7 @@ def hint_fault_events(tick: Tick) -> Values:
     return [((event,), count) for event, count in counters.items() if event.startswith("numa_hint_faults")]
 
 
-def overheads(tick: Tick) -> tuple[ProbeOverhead, ...]:
+def overheads(tick: Tick) -> tuple[OverheadOfProbe, ...]:
     return () if tick.report.overhead is None else tick.report.overhead.probes
 
 

@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from numaudit.intent import KubeletSeries
+
 NAMES = frozenset(
     {
         "kubelet_admission_rejections_total",
@@ -36,6 +38,8 @@ NAMES = frozenset(
 MOST_SERIES = 1000
 
 _SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(\{[^}]*\})? (\S+)(?: -?\d+)?", re.ASCII)
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
+_ESCAPE = re.compile(r"\\(.)")
 _VERSION = re.compile(r"[{,]git_version=\"(v[0-9][\w.+-]{0,60})\"", re.ASCII)
 
 
@@ -43,15 +47,14 @@ _VERSION = re.compile(r"[{,]git_version=\"(v[0-9][\w.+-]{0,60})\"", re.ASCII)
 class KubeletMetrics:
     """What of /metrics matters here."""
 
-    counters: Mapping[str, float]
-    """`name{label="value"}` as the kubelet writes it -> value."""
+    counters: Mapping[KubeletSeries, float]
     version: str | None
     """v1.36.2, of kubernetes_build_info."""
 
 
 def parse(text: str) -> KubeletMetrics:
     """Pick the series of NAMES out of the text; lines of any other kind are passed over."""
-    counters: dict[str, float] = {}
+    counters: dict[KubeletSeries, float] = {}
     version = None
     for line in text.splitlines():
         name = line.partition("{")[0].partition(" ")[0]
@@ -65,10 +68,16 @@ def parse(text: str) -> KubeletMetrics:
     return KubeletMetrics(counters, version)
 
 
-def _add(counters: dict[str, float], series: re.Match[str]) -> None:
+def _add(counters: dict[KubeletSeries, float], series: re.Match[str]) -> None:
     try:
         value = float(series[3])
     except ValueError:
         return
     if math.isfinite(value):
-        counters[series[1] + (series[2] or "")] = value
+        labels = tuple((label[1], _unescaped(label[2])) for label in _LABEL.finditer(series[2] or ""))
+        counters[KubeletSeries(series[1], labels)] = value
+
+
+def _unescaped(value: str) -> str:
+    """A label's value, in which the text format escapes quotes, backslashes and newlines."""
+    return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], value)

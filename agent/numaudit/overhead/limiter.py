@@ -65,7 +65,8 @@ class Limiter:
             if step.pauses is not None:
                 self.session.pause(step.pauses, step.name in steps)
         watched = self._narrow(snapshot, judgements, full)
-        return Overhead(share, self.limit, steps, self._add(loads), None if watched is None else watched.coverage)
+        coverage = None if watched is None else watched.coverage
+        return Overhead(share, self.limit, steps, coverage, self._add(loads))
 
     def cost_of(self, probe: str) -> Cost:
         """Of one event, as it was measured last, else as it is assumed."""
@@ -90,7 +91,7 @@ class Limiter:
             events, seconds = self._sums.get(load.probe, (0, 0.0))
             self._sums[load.probe] = events + load.events, seconds + load.seconds
         return tuple(
-            OverheadOfProbe(probe, events, seconds, self.cost_of(probe))
+            OverheadOfProbe(probe, events, seconds, self.cost_of(probe).ns, self.cost_of(probe).basis)
             for probe, (events, seconds) in self._sums.items()
         )
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import convert
+
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import Finding, find
+from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import CheckpointHealth, Intent
-from numaudit.report.containers import ContainerReports, hint_outcome_report, names_by_container
-from numaudit.report.counters import overhead_report
+from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
-from numaudit.report.probes import probe_reports
 from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
-    FindingReport,
     KubeletReport,
     Report,
     Unknown,
-    listed,
 )
 from numaudit.snapshot import NodeMemory, Outcome, Snapshot
 
@@ -57,40 +55,16 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         nodes=tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes),
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
         residual=residuals(snapshot),
-        findings=tuple(_finding(one) for one in findings),
-        rejections=tuple(hint_outcome_report(one) for one in hint_outcomes if one.container is None),
-        kubelet=None if intent is None else _kubelet(intent),
+        findings=findings,
+        rejections=tuple(one for one in hint_outcomes if one.container is None),
+        kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),
         numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
-        overhead=overhead_report(snapshot),
-        probes=probe_reports(snapshot),
+        overhead=snapshot.overhead,
+        probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
-    )
-
-
-def _finding(one: Finding) -> FindingReport:
-    return FindingReport(
-        name=one.name,
-        severity=one.severity,
-        message=one.message,
-        remedy=one.remedy,
-        id=one.container_id,
-        pod_uid=one.pod_uid,
-        container=one.container,
-        numa_nodes=listed(one.numa_nodes),
-    )
-
-
-def _kubelet(intent: Intent) -> KubeletReport:
-    config = intent.config
-    return KubeletReport(
-        version=config.version,
-        memory_manager_policy=config.memory_manager_policy,
-        cpu_manager_policy=config.cpu_manager_policy,
-        topology_manager_policy=config.topology_manager_policy,
-        topology_manager_scope=config.topology_manager_scope,
     )
 
 
@@ -105,17 +79,14 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
         valid=one.outlook.valid,
         starts_now=one.outlook.starts_now,
         starts_after_reboot=one.outlook.starts_after_reboot,
-        findings=tuple(
-            CheckpointFindingReport(found.name, found.severity, found.message, found.remedy, found.where)
-            for found in one.outlook.findings
-        ),
+        findings=tuple(convert(found, CheckpointFindingReport, from_attributes=True) for found in one.outlook.findings),
     )
 
 
 def _intent_sources(intent: Intent | None) -> tuple[Outcome, ...]:
     """The kubelet's sources in the same words as our own collectors."""
     sources = () if intent is None else intent.sources
-    return tuple(Outcome(f"{one.name}", _SOURCE_STATES[one.state], one.reason) for one in sources)
+    return tuple(Outcome(one.name, _SOURCE_STATES[one.state], one.reason) for one in sources)
 
 
 def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
 
-from numaudit.evaluation.alignment import Judgements, Verdict, intended_nodes
-from numaudit.evaluation.causes import causes
+from numaudit.evaluation.alignment import Judgements, intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.placement import bytes_outside, remote_bytes
 from numaudit.intent import ContainerIntent
-from numaudit.report.counters import (
-    balancing_of,
-    first_touch_reports,
-    hint_fault_reports,
-    migrated_between_reports,
-    migrated_reports,
-    task_move_reports,
-)
+from numaudit.report.counters import Measured
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
-    AllocatedBytes,
-    CauseReport,
     ContainerReport,
-    HintOutcomeReport,
     Intended,
     MappedBytes,
     MappingsReport,
-    NodeSeconds,
     Unknown,
-    VerdictReport,
-    listed,
 )
-from numaudit.snapshot import Allowed, BytesByNode, Container, ContainerId, Mappings, Resident, Snapshot
+from numaudit.snapshot import Allowed, BytesByNode, Container, Mappings, Resident, Snapshot
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import NodeSet
 
-_Key = TypeVar("_Key", bound=Hashable)
-_Number = TypeVar("_Number", int, float)
-
-
-class _Cpuset(NamedTuple):
-    """What a container may use, in words."""
-
-    cpu_nodes: NodeSet | None
-    memory_nodes: str | None
-    cpus: str | None
-    cpu_nodes_listed: str | None
+_NOT_KNOWN = Allowed(None, None)
 
 
 @dataclass(slots=True)
@@ -62,26 +36,25 @@ class ContainerReports:
     outcomes: Mapping[tuple[str | None, str | None], HintOutcome]
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
-    _cpusets: dict[int, _Cpuset] = field(default_factory=dict)
-    _common_causes: dict[tuple[int, bool, int], tuple[CauseReport, ...]] = field(default_factory=dict)
+    _measured: Measured = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._measured = Measured.by(self.snapshot)
 
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
         snapshot, id_ = self.snapshot, container.id
         resident, mappings, intent = snapshot.resident.get(id_), snapshot.mappings.get(id_), self.intents.get(id_)
-        allowed = snapshot.allowed.get(id_)
-        cpuset = _NOT_KNOWN if allowed is None else self._cpuset(allowed)
+        allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
+        cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)
         intended = intended_nodes(intent)
         judged = None if resident is None else sum(resident.judged.values())
-        verdict = self.judgements.verdicts.get(id_)
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
-        cpu_seconds = _measured(snapshot.cpu_seconds, id_)
-        allocated = _measured(snapshot.allocated_bytes, id_)
         accesses = self.judgements.accesses.get(id_, ())
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
         remote = aligned = None
         if resident is not None and judged is not None:
-            remote = None if cpuset.cpu_nodes is None else remote_bytes(resident, cpuset.cpu_nodes)
+            remote = None if cpu_nodes is None else remote_bytes(resident, cpu_nodes)
             aligned = None if not intended else judged - bytes_outside(resident.judged, intended)
         return ContainerReport(
             id=id_,
@@ -95,80 +68,23 @@ class ContainerReports:
             qos=container.qos,
             runtime=container.runtime,
             whole=container.whole,
-            allowed_memory_nodes=cpuset.memory_nodes,
-            allowed_cpus=cpuset.cpus,
-            allowed_cpu_nodes=cpuset.cpu_nodes_listed,
+            allowed_memory_nodes=allowed.nodes,
+            allowed_cpus=allowed.cpus,
+            allowed_cpu_nodes=cpu_nodes,
             resident=None if resident is None else by_node(resident),
             judged_bytes=judged,
             remote_bytes=remote,
             intended=None if intent is None else _intended(intent, snapshot.machine),
             aligned_bytes=aligned,
-            verdict=None if verdict is None else self._verdict(container, verdict, intended, cpuset.cpu_nodes),
-            hint_outcome=None if outcome is None else hint_outcome_report(outcome),
+            verdict=self.judgements.verdicts.get(id_),
+            hint_outcome=outcome,
             findings=self.findings.get(id_, ()),
-            cpu_seconds=None if cpu_seconds is None else cpu_time_reports(cpu_seconds),
             expected_remote_ratio=expected,
-            allocated=None if allocated is None else allocation_reports(allocated),
             accesses=accesses,
-            hint_faults=None if snapshot.hint_faults is None else hint_fault_reports(snapshot, id_),
-            first_touches=None if snapshot.first_touch is None else first_touch_reports(snapshot, id_),
-            migrated=None if snapshot.migrated is None else migrated_reports(snapshot, id_),
-            migrated_between=None if snapshot.migrated is None else migrated_between_reports(snapshot, id_),
-            task_moves=None if snapshot.migrated is None else task_move_reports(snapshot, id_),
-            numa_balancing=balancing_of(snapshot, id_),
             mappings=None if mappings is None else _mappings(mappings),
             unknown=_unknown(container, resident, allowed, mappings),
+            **self._measured.of(id_),
         )
-
-    def _cpuset(self, allowed: Allowed) -> _Cpuset:
-        """Many containers share one value of `allowed`, and it lives as long as the snapshot does."""
-        known = self._cpusets.get(id(allowed))
-        if known is None:
-            nodes = None if allowed.cpus is None else self.snapshot.machine.nodes_of_cpus(allowed.cpus)
-            known = _Cpuset(nodes, listed(allowed.nodes), listed(allowed.cpus), listed(nodes))
-            self._cpusets[id(allowed)] = known
-        return known
-
-    def _verdict(
-        self, container: Container, verdict: Verdict, intended: NodeSet | None, cpu_nodes: NodeSet | None
-    ) -> VerdictReport:
-        """The verdict, with causes where bytes are not where they should be: promised, or else near its CPUs."""
-        wanted = intended or cpu_nodes
-        resident = self.snapshot.resident.get(container.id)
-        misplaced = (
-            resident is not None
-            and wanted is not None
-            and bytes_outside(resident.judged, wanted) > self.judgements.thresholds.spilled_bytes
-        )
-        if wanted is None or not (misplaced or verdict.name == "drifted"):
-            return VerdictReport(verdict.name, verdict.reason, verdict.since, ())
-        return VerdictReport(verdict.name, verdict.reason, verdict.since, self._causes(container, wanted, intended))
-
-    def _causes(self, container: Container, wanted: NodeSet, intended: NodeSet | None) -> tuple[CauseReport, ...]:
-        """Where nothing is known of a container's own doings, all with one cpuset have the same causes."""
-        allowed, mappings = self.snapshot.allowed.get(container.id), self.snapshot.mappings.get(container.id)
-        migrated = None if self.snapshot.migrated is None else self.snapshot.migrated.get(container.id)
-        kind = (wanted.mask, bool(intended), id(allowed))
-        is_common = mappings is None and migrated is None
-        if is_common and kind in self._common_causes:
-            return self._common_causes[kind]
-        found = causes(
-            wanted,
-            bool(intended),
-            allowed,
-            mappings,
-            self.snapshot.nodes,
-            self.judgements.thresholds,
-            migrated=migrated,
-            page_size=self.snapshot.machine.page_size,
-        )
-        reports = tuple([CauseReport(cause, evidence) for cause, evidence in found])
-        if is_common:
-            self._common_causes[kind] = reports
-        return reports
-
-
-_NOT_KNOWN = _Cpuset(None, None, None, None)
 
 
 def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ...]]:
@@ -180,59 +96,27 @@ def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ..
     return names
 
 
-def hint_outcome_report(one: HintOutcome) -> HintOutcomeReport:
-    """What came of the hints of a container, or of a pod that was refused."""
-    return HintOutcomeReport(
-        namespace=one.namespace,
-        pod=one.pod,
-        pod_uid=one.pod_uid,
-        container=one.container,
-        outcome=one.outcome,
-        source=one.source,
-        numa_nodes=listed(one.nodes),
-        reason=one.reason,
-        message=one.message,
-    )
-
-
-def _measured(
-    by_container: Mapping[ContainerId, Mapping[_Key, _Number]] | None, container: ContainerId
-) -> Mapping[_Key, _Number] | None:
-    """A container that the probe saw nothing of did nothing; without a probe nothing is known."""
-    return None if by_container is None else by_container.get(container, {})
-
-
-def cpu_time_reports(cpu_seconds: Mapping[int, float]) -> tuple[NodeSeconds, ...]:
-    """By node."""
-    return tuple([NodeSeconds(node, seconds) for node, seconds in sorted(cpu_seconds.items())])
-
-
-def allocation_reports(allocated: Mapping[tuple[int, int | None], int]) -> tuple[AllocatedBytes, ...]:
-    """By pair of nodes."""
-    return tuple([AllocatedBytes(cpu, page, size) for (cpu, page), size in allocated.items()])
-
-
 def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
     promise = intent.promise
     sizes: dict[str, int] = {}
     for block in promise.memory or ():
         sizes[block.type] = sizes.get(block.type, 0) + block.bytes
     return Intended(
-        memory_nodes=listed(promise.memory_nodes),
+        memory_nodes=promise.memory_nodes,
         bytes=None if promise.memory is None else sizes,
-        cpus=listed(promise.cpus),
-        cpu_nodes=None if promise.cpus is None else str(machine.nodes_of_cpus(promise.cpus)),
-        device_nodes=listed(promise.device_nodes),
+        cpus=promise.cpus,
+        cpu_nodes=None if promise.cpus is None else machine.nodes_of_cpus(promise.cpus),
+        device_nodes=promise.device_nodes,
     )
 
 
 def _unknown(
-    container: Container, resident: Resident | None, allowed: Allowed | None, mappings: Mappings | None
+    container: Container, resident: Resident | None, allowed: Allowed, mappings: Mappings | None
 ) -> tuple[Unknown, ...]:
     found = []
     if resident is None:
         found.append(Unknown("resident", "the cgroup vanished or its memory.numa_stat could not be read"))
-    if allowed is None or allowed.nodes is None:
+    if allowed.nodes is None:
         found.append(Unknown("allowed", "no cpuset controller shows this cgroup"))
     if mappings is not None and mappings.processes_read < mappings.processes:
         missing = mappings.processes - mappings.processes_read

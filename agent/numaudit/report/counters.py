@@ -1,14 +1,36 @@
-"""The part of the report about accesses and migrations. Every value here goes out as it is."""
+"""What a container has counted: one list, for those that run and for those that have ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import ContainerId, Migrated, MigratedPages, Sampled, Snapshot
+from numaudit.topology.machine import Machine
+
+Counts = TypeVar("Counts")
+Pairs = Mapping[tuple[int, int | None], int]
+"""(CPU's node, page's node) -> count. None = the page's node could not be told."""
+
+
+class NodeSeconds(Struct, frozen=True, gc=False):
+    """CPU time on one node."""
+
+    numa_node: int
+    seconds: float
+
+
+class AllocatedBytes(Struct, frozen=True, gc=False):
+    """Bytes given by the page allocator: where the CPU was, and where the page is."""
+
+    cpu_numa_node: int
+    numa_node: int | None
+    """null = the page's node could not be told."""
+    bytes: int
 
 
 class HintFaultsReport(Struct, frozen=True):
@@ -63,51 +85,29 @@ class TaskMoveReport(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeOverhead:
-    """What one probe has done since the agent's first look."""
+class Counter(Generic[Counts]):
+    """How one field of ContainerReport comes from what a snapshot has counted."""
 
-    probe: str
-    events: int
-    seconds: float
-    """Estimated CPU time: events x nanoseconds for each."""
-    ns_per_event: float
-    """As it is now."""
-    basis: Literal["measured", "assumed"]
-    """Of the nanoseconds: measured on this host, or assumed where it does not let us measure."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverheadReport:
-    """What the probes cost, and what rests to keep them within their budget."""
-
-    cpu_share: float | None
-    """Of the CPU time of all CPUs since the look before; null at the first look."""
-    limit: float
-    steps: tuple[str, ...]
-    """What was given up, in this order."""
-    coverage: float | None
-    """Share of the containers that are watched at a time; null = all."""
-    probes: tuple[ProbeOverhead, ...]
+    field: str
+    """The field's name."""
+    of: Callable[[Snapshot], Mapping[ContainerId, Counts] | None]
+    """The counts by container; None = not measured."""
+    rows: Callable[[Counts, Machine], object]
+    """The field's value; None = nothing can be said of this container."""
+    if_absent: object = ()
+    """The value for a container without counts: a probe that saw nothing of it has counted nothing."""
 
 
-def overhead_report(snapshot: Snapshot) -> OverheadReport | None:
-    """None = nobody keeps account of it, as in a one-off report."""
-    found = snapshot.overhead
-    if found is None:
-        return None
-    probes = tuple(
-        ProbeOverhead(one.probe, one.events, one.seconds, one.cost.ns, one.cost.basis) for one in found.probes
-    )
-    return OverheadReport(found.share, found.limit, found.steps, found.coverage, probes)
+def _cpu_seconds(seconds: Mapping[int, float], _: Machine) -> tuple[NodeSeconds, ...]:
+    return tuple([NodeSeconds(node, on) for node, on in sorted(seconds.items())])
 
 
-def hint_fault_reports(snapshot: Snapshot, container: ContainerId) -> tuple[HintFaultsReport, ...] | None:
-    """Since the measurement began; None = not measured, or this container is one that the kernel does not sample."""
-    if snapshot.hint_faults is None:
-        return None
-    sampled = snapshot.hint_faults.get(container)
-    if sampled is None:
-        return ()
+def _allocated(pairs: Pairs, _: Machine) -> tuple[AllocatedBytes, ...]:
+    return tuple([AllocatedBytes(cpu, page, size) for (cpu, page), size in pairs.items()])
+
+
+def _hint_faults(sampled: Sampled, _: Machine) -> tuple[HintFaultsReport, ...] | None:
+    """None = the container is one that the kernel does not sample."""
     if not sampled.is_scanned:
         return None
     return tuple(
@@ -118,53 +118,82 @@ def hint_fault_reports(snapshot: Snapshot, container: ContainerId) -> tuple[Hint
     )
 
 
-def first_touch_reports(snapshot: Snapshot, container: ContainerId) -> tuple[FirstTouchReport, ...] | None:
-    """Since the measurement began; None = not measured."""
-    if snapshot.first_touch is None:
-        return None
-    pairs = snapshot.first_touch.get(container, {})
-    return tuple(FirstTouchReport(cpu_node, page_node, count) for (cpu_node, page_node), count in pairs.items())
+def _first_touches(pairs: Pairs, _: Machine) -> tuple[FirstTouchReport, ...]:
+    return tuple(FirstTouchReport(cpu, page, count) for (cpu, page), count in pairs.items())
 
 
-def migrated_reports(snapshot: Snapshot, container: ContainerId) -> tuple[MigratedReport, ...] | None:
-    """Since the measurement began; None = not measured."""
-    if snapshot.migrated is None:
-        return None
-    migrated = snapshot.migrated.get(container)
-    page = snapshot.machine.page_size
-    return tuple(
-        MigratedReport(reason, pages.succeeded * page, pages.failed * page)
-        for reason, pages in sorted(() if migrated is None else migrated.pages.items())
-    )
+def _migrated(migrated: Migrated, machine: Machine) -> tuple[MigratedReport, ...]:
+    return tuple(MigratedReport(reason, *_bytes(pages, machine)) for reason, pages in sorted(migrated.pages.items()))
 
 
-def migrated_between_reports(snapshot: Snapshot, container: ContainerId) -> tuple[MigratedBetweenReport, ...] | None:
-    """Since the measurement began; None = not measured, or no program can watch the nodes here."""
-    if snapshot.migrated is None:
-        return None
-    migrated = snapshot.migrated.get(container)
-    if migrated is None:
-        return ()
+def _migrated_between(migrated: Migrated, machine: Machine) -> tuple[MigratedBetweenReport, ...] | None:
+    """None = no program can watch the nodes here."""
     if migrated.between is None:
         return None
-    page = snapshot.machine.page_size
     return tuple(
-        MigratedBetweenReport(from_node, to_node, pages.succeeded * page, pages.failed * page)
+        MigratedBetweenReport(from_node, to_node, *_bytes(pages, machine))
         for (from_node, to_node), pages in migrated.between.items()
     )
 
 
-def task_move_reports(snapshot: Snapshot, container: ContainerId) -> tuple[TaskMoveReport, ...] | None:
-    """Since the measurement began; None = not measured."""
-    if snapshot.migrated is None:
-        return None
-    migrated = snapshot.migrated.get(container)
-    return tuple(
-        TaskMoveReport(move.event, move.from_node, move.to_node, count)
-        for move, count in ({} if migrated is None else migrated.tasks).items()
-    )
+def _bytes(pages: MigratedPages, machine: Machine) -> tuple[int, int]:
+    """Moved, and not moved."""
+    return pages.succeeded * machine.page_size, pages.failed * machine.page_size
 
 
-def balancing_of(snapshot: Snapshot, container: ContainerId) -> Mapping[str, int] | None:
-    """The kernel's own counters of one cgroup; None = it shows none."""
-    return None if snapshot.balancing is None else snapshot.balancing.by_container.get(container)
+def _task_moves(migrated: Migrated, _: Machine) -> tuple[TaskMoveReport, ...]:
+    return tuple(TaskMoveReport(*move, count) for move, count in migrated.tasks.items())
+
+
+def _kernels_own(snapshot: Snapshot) -> Mapping[ContainerId, Mapping[str, int]] | None:
+    return None if snapshot.balancing is None else snapshot.balancing.by_container
+
+
+def _as_they_are(counters: Mapping[str, int], _: Machine) -> Mapping[str, int]:
+    return counters
+
+
+COUNTERS: tuple[Counter[Any], ...] = (
+    Counter("cpu_seconds", attrgetter("cpu_seconds"), _cpu_seconds),
+    Counter("allocated", attrgetter("allocated_bytes"), _allocated),
+    Counter("hint_faults", attrgetter("hint_faults"), _hint_faults),
+    Counter("first_touches", attrgetter("first_touch"), _first_touches),
+    Counter("migrated", attrgetter("migrated"), _migrated),
+    Counter("migrated_between", attrgetter("migrated"), _migrated_between),
+    Counter("task_moves", attrgetter("migrated"), _task_moves),
+    Counter("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
+)
+"""Every counter of a container. One more is a row here and a field of ContainerReport."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The counters that one snapshot has."""
+
+    machine: Machine
+    counts: tuple[tuple[Counter[Any], Mapping[ContainerId, Any]], ...]
+    """Each with its counts by container."""
+
+    @classmethod
+    def by(cls, snapshot: Snapshot) -> Measured:
+        found = ((counter, counter.of(snapshot)) for counter in COUNTERS)
+        return cls(snapshot.machine, tuple((counter, counts) for counter, counts in found if counts is not None))
+
+    def of(self, container: ContainerId) -> dict[str, Any]:
+        """Every counter's field -> its value for a container that runs; None = not measured."""
+        values: dict[str, Any] = dict.fromkeys(_FIELDS)
+        for counter, counts in self.counts:
+            one = counts.get(container)
+            values[counter.field] = counter.if_absent if one is None else counter.rows(one, self.machine)
+        return values
+
+    def last_of(self, container: ContainerId) -> dict[str, Any]:
+        """Field -> value of what was still counted of a container that has ended."""
+        return {
+            counter.field: counter.rows(counts[container], self.machine)
+            for counter, counts in self.counts
+            if container in counts
+        }
+
+
+_FIELDS = tuple(counter.field for counter in COUNTERS)

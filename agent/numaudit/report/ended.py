@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
-
 from msgspec.structs import replace
 
-from numaudit.report.containers import allocation_reports, cpu_time_reports
-from numaudit.report.counters import first_touch_reports, hint_fault_reports, migrated_reports, task_move_reports
+from numaudit.report.counters import Measured
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId, Snapshot
-
-Counts = TypeVar("Counts")
-Reported = TypeVar("Reported")
 
 
 def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ...]:
@@ -22,25 +15,7 @@ def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ..
     A counter that was not read once more keeps what it had.
     """
     alive = {container.id for container in snapshot.containers}
-    return tuple(_with_last_counts(one, snapshot) for one in before.containers if one.id not in alive)
-
-
-def _with_last_counts(one: ContainerReport, snapshot: Snapshot) -> ContainerReport:
-    id_ = ContainerId(one.id)
-
-    def newer(
-        counts: Mapping[ContainerId, Counts] | None,
-        report: Callable[[Counts], Reported | None],
-        old: Reported | None,
-    ) -> Reported | None:
-        return old if counts is None or id_ not in counts else report(counts[id_])
-
-    return replace(
-        one,
-        cpu_seconds=newer(snapshot.cpu_seconds, cpu_time_reports, one.cpu_seconds),
-        allocated=newer(snapshot.allocated_bytes, allocation_reports, one.allocated),
-        hint_faults=newer(snapshot.hint_faults, lambda _: hint_fault_reports(snapshot, id_), one.hint_faults),
-        first_touches=newer(snapshot.first_touch, lambda _: first_touch_reports(snapshot, id_), one.first_touches),
-        migrated=newer(snapshot.migrated, lambda _: migrated_reports(snapshot, id_), one.migrated),
-        task_moves=newer(snapshot.migrated, lambda _: task_move_reports(snapshot, id_), one.task_moves),
+    measured = Measured.by(snapshot)
+    return tuple(
+        replace(one, **measured.last_of(ContainerId(one.id))) for one in before.containers if one.id not in alive
     )

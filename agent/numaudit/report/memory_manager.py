@@ -1,4 +1,7 @@
-"""The part of the report about the Memory Manager's memory map, as its checkpoint has it: values go out as they are."""
+"""The part of the report about the Memory Manager's memory map, as its checkpoint has it.
+
+The map and what it leaves are keyed by node, resource and number of nodes; a document has a row for each instead.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ class MemoryNodeReport:
     """One node's part in assignments."""
 
     numa_node: int
-    group: str | None
-    """The nodes of the assignments on it, in the kernel's list format; null = it has none."""
+    group: NodeSet | None
+    """The nodes of the assignments on it; null = it has none."""
     stranded_bytes: int
     """Memory that is free, but for no container of one node, since the node is in a group of several."""
 
@@ -64,7 +67,7 @@ def memory_manager_report(intent: Intent | None) -> MemoryManagerReport | None:
     nodes = [
         MemoryNodeReport(
             id_,
-            str(NodeSet.from_ids(node.cells or ())) if node.number_of_assignments else None,
+            NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else None,
             room.stranded[id_],
         )
         for id_, node in machine.items()

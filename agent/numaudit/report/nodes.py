@@ -6,31 +6,31 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from numaudit.report.values import NodeBytes, NodeReport, Residual
-from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, NodeMemory, Resident, Snapshot
+from numaudit.snapshot import BytesByNode, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine
 
 
-def by_node(resident: Resident) -> tuple[NodeBytes, ...]:
-    """A row for each node that any type names, ascending."""
+def by_node(resident: Resident, always: Iterable[int] = ()) -> tuple[NodeBytes, ...]:
+    """A row for each node that any type names and for those of `always`, ascending."""
     columns: tuple[BytesByNode | None, ...] = _columns(resident)
-    nodes = sorted(set().union(*filter(None, columns)))
+    nodes = sorted(set().union(always, *filter(None, columns)))
     return tuple([NodeBytes(node, *[None if by is None else by.get(node, 0) for by in columns]) for node in nodes])
 
 
-_columns = attrgetter(*RESIDENT_TYPES)
-"""In the order of NodeBytes' fields."""
+_columns = attrgetter(*NodeBytes.__struct_fields__[1:])
+"""Of Resident: its fields have the same names."""
 
 
 def node_report(memory: NodeMemory, machine: Machine) -> NodeReport:
     """One node by its own counters."""
     node = machine.by_id[memory.node]
-    resident = by_node(memory.resident)
+    rows = {row.numa_node: row for row in by_node(memory.resident, always=(memory.node,))}
     return NodeReport(
         numa_node=memory.node,
-        cpus=str(node.cpus),
+        cpus=node.cpus,
         total_bytes=memory.total,
         free_bytes=memory.free,
-        resident=resident[0] if resident else NodeBytes(memory.node, None, None, None, None, None, None),
+        resident=rows[memory.node],
         numastat_bytes=memory.numastat,
         distances=dict(node.distances),
     )

@@ -1,4 +1,4 @@
-"""The report that people and programs read. Every value here goes out as it is.
+"""The report that people and programs read. Every value here goes out as it is, sets in the kernel's list format.
 
 What there is one of for each container is a Struct, which is made in a fraction of a dataclass's time.
 """
@@ -11,25 +11,23 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from numaudit.evaluation.access import Access
-from numaudit.evaluation.alignment import VerdictName
-from numaudit.evaluation.causes import Cause
-from numaudit.evaluation.findings import Severity
-from numaudit.evaluation.hint_outcomes import OutcomeSource
-from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
+from numaudit.evaluation.alignment import Verdict
+from numaudit.evaluation.findings import Finding
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.counters import (
+    AllocatedBytes,
     FirstTouchReport,
     HintFaultsReport,
     MigratedBetweenReport,
     MigratedReport,
-    OverheadReport,
+    NodeSeconds,
     TaskMoveReport,
 )
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.report.probes import ProbeReport
-from numaudit.snapshot import Kind, Outcome, Qos
-from numaudit.topology.nodeset import IdSet
+from numaudit.snapshot import Kind, Outcome, Overhead, ProbeAccount, Qos
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
 class Unknown(Struct, frozen=True):
@@ -40,7 +38,7 @@ class Unknown(Struct, frozen=True):
 
 
 class NodeBytes(Struct, frozen=True, gc=False):
-    """Bytes on one node, each byte in one type; null = the kernel does not say."""
+    """Bytes on one node, each byte in one type; null = the kernel does not say. Resident, seen from the node."""
 
     numa_node: int
     anon: int | None
@@ -62,7 +60,10 @@ class MappedBytes:
 
 @dataclass(frozen=True, slots=True)
 class MappingsReport:
-    """From numa_maps. A page that several processes map counts once for each of them."""
+    """From numa_maps. A page that several processes map counts once for each of them.
+
+    Mappings as rows: JSON has no numbers as keys.
+    """
 
     kinds: tuple[MappedBytes, ...]
     policies: tuple[MappedBytes, ...]
@@ -72,66 +73,23 @@ class MappingsReport:
 
 
 class Intended(Struct, frozen=True):
-    """What the kubelet's managers promised the container. Node and CPU sets are in the kernel's list format."""
+    """What the kubelet's managers promised the container."""
 
-    memory_nodes: str | None
+    memory_nodes: NodeSet | None
     bytes: Mapping[str, int] | None
     """By resource: memory, hugepages-2Mi, ..."""
-    cpus: str | None
+    cpus: CpuSet | None
     """Exclusive CPUs; empty = it runs on the shared pool."""
-    cpu_nodes: str | None
-    device_nodes: str | None
-
-
-class CauseReport(Struct, frozen=True):
-    """Why bytes are where they should not be."""
-
-    cause: Cause
-    evidence: str
-
-
-class VerdictReport(Struct, frozen=True):
-    """Did the container get what it was promised?"""
-
-    name: VerdictName
-    reason: str
-    since: float | None
-    """Seconds since the epoch; null when it was so at the first look."""
-    causes: tuple[CauseReport, ...]
-
-
-class HintOutcomeReport(Struct, frozen=True):
-    """What came of the hints of a container, or of a pod that was refused (`container` null)."""
-
-    namespace: str | None
-    pod: str | None
-    pod_uid: str | None
-    container: str | None
-    outcome: HintOutcomeName
-    source: OutcomeSource
-    numa_nodes: str | None
-    reason: str | None
-    message: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FindingReport:
-    """Something wrong or risky, and what to do about it."""
-
-    name: str
-    severity: Severity
-    message: str
-    remedy: str
-    id: int | None
-    """cgroup id of the container, if it is of one that runs."""
-    pod_uid: str | None
-    container: str | None
-    numa_nodes: str | None
+    cpu_nodes: NodeSet | None
+    device_nodes: NodeSet | None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFindingReport:
-    """One thing found in a checkpoint, as `numaudit state verify` names it."""
+    """One thing found in a checkpoint, as `numaudit state verify` names it.
+
+    A StateFinding without what it stops, which `starts_now` and `starts_after_reboot` sum up.
+    """
 
     name: str
     severity: StateSeverity
@@ -142,7 +100,10 @@ class CheckpointFindingReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """One of the kubelet's checkpoints, and whether the kubelet would start with it."""
+    """One of the kubelet's checkpoints, and whether the kubelet would start with it.
+
+    CheckpointHealth in one level, without the problem's detail: the findings say it.
+    """
 
     file: str
     policy_name: str | None
@@ -160,25 +121,12 @@ class CheckpointReport:
     findings: tuple[CheckpointFindingReport, ...]
 
 
-class NodeSeconds(Struct, frozen=True, gc=False):
-    """CPU time on one node."""
-
-    numa_node: int
-    seconds: float
-
-
-class AllocatedBytes(Struct, frozen=True, gc=False):
-    """Bytes given by the page allocator: where the CPU was, and where the page is."""
-
-    cpu_numa_node: int
-    numa_node: int | None
-    """null = the page's node could not be told."""
-    bytes: int
-
-
 @dataclass(frozen=True, slots=True)
 class KubeletReport:
-    """The kubelet's settings that decide about NUMA; null = not known."""
+    """The kubelet's settings that decide about NUMA; null = not known.
+
+    KubeletConfig without the documents that these were read from.
+    """
 
     version: str | None
     memory_manager_policy: str | None
@@ -202,9 +150,9 @@ class ContainerReport(Struct, frozen=True):
     runtime: str | None
     whole: bool
     """False: only what the cgroup itself holds; its children are listed on their own."""
-    allowed_memory_nodes: str | None
-    allowed_cpus: str | None
-    allowed_cpu_nodes: str | None
+    allowed_memory_nodes: NodeSet | None
+    allowed_cpus: CpuSet | None
+    allowed_cpu_nodes: NodeSet | None
     resident: tuple[NodeBytes, ...] | None
     judged_bytes: int | None
     """anon + shmem + hugetlb over all nodes."""
@@ -213,9 +161,9 @@ class ContainerReport(Struct, frozen=True):
     intended: Intended | None
     aligned_bytes: int | None
     """Judged bytes on the promised nodes; null = nothing was promised, or it is not known."""
-    verdict: VerdictReport | None
+    verdict: Verdict | None
     """null for pause sandboxes and for what parent groups hold themselves: nothing is promised to those."""
-    hint_outcome: HintOutcomeReport | None
+    hint_outcome: HintOutcome | None
     findings: tuple[str, ...]
     """Names of the findings about this container; `findings` of the report has them whole."""
     cpu_seconds: tuple[NodeSeconds, ...] | None
@@ -252,7 +200,7 @@ class NodeReport:
     """One node by its own counters."""
 
     numa_node: int
-    cpus: str
+    cpus: CpuSet
     total_bytes: int | None
     free_bytes: int | None
     resident: NodeBytes
@@ -289,8 +237,8 @@ class Report:
     unattributed: tuple[NodeBytes, ...] | None
     """Held by no container: the root cgroup's own memory."""
     residual: tuple[Residual, ...]
-    findings: tuple[FindingReport, ...]
-    rejections: tuple[HintOutcomeReport, ...]
+    findings: tuple[Finding, ...]
+    rejections: tuple[HintOutcome, ...]
     """Pods that the kubelet refused."""
     kubelet: KubeletReport | None
     """null on a host without one."""
@@ -300,15 +248,10 @@ class Report:
     """null where no memory map can be read."""
     numa_balancing: Mapping[str, int] | None
     """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
-    overhead: OverheadReport | None
+    overhead: Overhead | None
     """What measuring cost; null in a one-off report."""
-    probes: tuple[ProbeReport, ...]
+    probes: tuple[ProbeAccount, ...]
     """What the probes that run tell of themselves."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[Outcome, ...]
-
-
-def listed(ids: IdSet | None) -> str | None:
-    """In the kernel's list format; None stays None."""
-    return None if ids is None else str(ids)

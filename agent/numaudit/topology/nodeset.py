@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import ClassVar, Self
@@ -17,17 +16,33 @@ from numaudit.errors import ParseError
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7})/(\d{1,7}))?)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
 class IdSet:
-    """An immutable set of ids, kept as one integer bitmask (bit n = id n)."""
+    """An immutable set of ids, kept as one integer bitmask (bit n = id n).
 
-    mask: int = 0
+    No dataclass: documents show it in the list format, not by its field.
+    """
+
+    __slots__ = ("mask",)
+    mask: int
     limit: ClassVar[int] = 1 << 16
     what: ClassVar[str] = "id"
 
-    def __post_init__(self) -> None:
-        if self.mask < 0:
-            raise ValueError(f"a bitmask is not negative: {self.mask}")
+    def __init__(self, mask: int = 0) -> None:
+        if mask < 0:
+            raise ValueError(f"a bitmask is not negative: {mask}")
+        object.__setattr__(self, "mask", mask)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} is immutable: cannot set {name}")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int]]:
+        return type(self), (self.mask,)
+
+    def __eq__(self, other: object) -> bool:
+        return self.mask == other.mask if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.mask)
 
     @classmethod
     def of(cls, *ids: int) -> Self:
@@ -115,10 +130,10 @@ class IdSet:
         return self.mask & other.mask == 0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class NodeSet(IdSet):
     """A set of NUMA node ids. Ids may have gaps; the kernel's limit is 1024 (NODES_SHIFT 10)."""
 
+    __slots__ = ()
     limit: ClassVar[int] = 1024
     what: ClassVar[str] = "node"
 
@@ -137,10 +152,10 @@ class NodeSet(IdSet):
         return (len(self), self.mask) < (len(other), other.mask)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class CpuSet(IdSet):
     """A set of logical CPU ids."""
 
+    __slots__ = ()
     limit: ClassVar[int] = 1 << 16
     what: ClassVar[str] = "CPU"
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.report.values import ContainerReport, NodeBytes, Report
+from numaudit.topology.nodeset import NodeSet
 from numaudit.views.fit import Filled, filled_table, fit, left_out
 from numaudit.views.terminal import UNKNOWN, printable, share, size
 
@@ -114,7 +115,7 @@ def _promised(container: ContainerReport) -> str:
     if container.intended is None:
         return ""
     nodes = container.intended.memory_nodes
-    return UNKNOWN if nodes is None else nodes or "-"
+    return UNKNOWN if nodes is None else str(nodes) or "-"
 
 
 def _remote(container: ContainerReport, text: str) -> Text:
@@ -170,5 +171,5 @@ def _total(rows: Sequence[NodeBytes] | None, kind: str) -> int | None:
     return None if not values or None in values else sum(values)
 
 
-def _set(text: str | None) -> str:
-    return UNKNOWN if text is None else text or "none"
+def _set(nodes: NodeSet | None) -> str:
+    return UNKNOWN if nodes is None else str(nodes) or "none"

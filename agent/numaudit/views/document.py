@@ -10,6 +10,7 @@ import msgspec
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.views import state_document
 from numaudit.views.selftest_document import SelfTest
 
@@ -21,7 +22,7 @@ class TopologyNode:
     """One node of `numaudit topology`."""
 
     numa_node: int
-    cpus: str
+    cpus: CpuSet
     sockets: tuple[int, ...]
     cores: int | None
     memory_bytes: int | None
@@ -44,8 +45,8 @@ class Topology:
     """The machine: nodes that are online, and the ids that could come."""
 
     nodes: tuple[TopologyNode, ...]
-    online: str
-    possible: str
+    online: NodeSet
+    possible: NodeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,26 @@ def encode(kind: str, value: object) -> bytes:
 
     A name with bytes that are no UTF-8 (a cgroup may have one) gets them as escapes: \\udcff for 0xff.
     """
-    body = msgspec.to_builtins(value, str_keys=True)
+    body = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_set)
     document = {"apiVersion": API_VERSION, "kind": kind, **body}
     try:
         text = msgspec.json.encode(document)
     except UnicodeEncodeError:
         text = msgspec.json.encode(_well_formed(document))
     return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def _encode_set(value: object) -> str:
+    """Sets of nodes and CPUs, in the kernel's list format."""
+    if isinstance(value, IdSet):
+        return str(value)
+    raise NotImplementedError(f"no document shows a {type(value).__name__}")
+
+
+def _schema_of_set(of: type) -> dict[str, str]:
+    if issubclass(of, IdSet):
+        return {"type": "string"}
+    raise NotImplementedError(f"no document shows a {of.__name__}")
 
 
 def _well_formed(value: object) -> object:
@@ -117,7 +131,7 @@ def _well_formed(value: object) -> object:
 def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of one kind of document."""
     of = KINDS[kind]
-    _, parts = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
+    _, parts = msgspec.json.schema_components([of], schema_hook=_schema_of_set, ref_template="#/$defs/{name}")
     body = parts.pop(of.__name__)
     marks = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
     return {
@@ -148,8 +162,8 @@ def topology(machine: Machine) -> Topology:
     """The machine as a document."""
     return Topology(
         nodes=tuple(_topology_node(machine, node.id) for node in machine.nodes),
-        online=str(machine.online),
-        possible=str(machine.possible),
+        online=machine.online,
+        possible=machine.possible,
     )
 
 
@@ -159,7 +173,7 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
     cores = {(cpu.socket, cpu.core) for cpu in cpus if cpu.core is not None}
     return TopologyNode(
         numa_node=node.id,
-        cpus=str(node.cpus),
+        cpus=node.cpus,
         sockets=tuple(sorted({cpu.socket for cpu in cpus if cpu.socket is not None})),
         cores=len(cores) or None if cpus else 0,
         memory_bytes=node.memory,

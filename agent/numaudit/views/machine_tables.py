@@ -28,8 +28,8 @@ def print_topology(topology: Topology, out: Console) -> None:
         pages = [f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages]
         table.add_row(
             str(node.numa_node),
-            str(_count(node.cpus)),
-            node.cpus or "none",
+            str(len(node.cpus)),
+            str(node.cpus) or "none",
             ",".join(map(str, node.sockets)),
             or_unknown(node.cores),
             size(node.memory_bytes),
@@ -81,8 +81,3 @@ def print_settings(settings: Sequence[Setting], out: Console) -> None:
     for setting in settings:
         table.add_row(setting.key, printable(setting.value) or "unset", printable(setting.origin))
     print_table(table, out)
-
-
-def _count(cpus: str) -> int:
-    bounds = [part.split("-") for part in cpus.split(",") if part]
-    return sum(int(pair[-1]) - int(pair[0]) + 1 for pair in bounds)

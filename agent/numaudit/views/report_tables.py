@@ -120,7 +120,7 @@ def _node_columns(report: Report) -> list[Filled]:
     rows = [residual.get(node.numa_node) for node in nodes]
     return [
         Filled("NODE", 0, [str(node.numa_node) for node in nodes]),
-        Filled("CPU LIST", 5, [node.cpus or "none" for node in nodes]),
+        Filled("CPU LIST", 5, [str(node.cpus) or "none" for node in nodes]),
         Filled(">TOTAL", 3, [size(node.total_bytes) for node in nodes]),
         Filled(">FREE", 4, [size(node.free_bytes) for node in nodes]),
         Filled(">CONTAINERS", 1, [size(row.container_bytes if row else None) for row in rows]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ Content = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found in a checkpoint."""
+    """One thing found in a checkpoint: a StateFinding, whose severity may be any word in this kind of document."""
 
     name: str
     severity: str
@@ -120,7 +120,7 @@ def verification(
         first_difference=None if replay is None else str(replay.difference or replay.message),
         starts_now=outlook.starts_now,
         starts_after_reboot=outlook.starts_after_reboot,
-        findings=tuple(_finding(one) for one in outlook.findings),
+        findings=_findings(outlook.findings),
     )
 
 
@@ -128,7 +128,7 @@ def unreadable(file: str, kind: Kind | None, finding: StateFinding, refusal: str
     """A file that is no checkpoint, or no longer one."""
     starts = "no" if finding.what_it_stops == "start" else "yes"
     return StateVerification(
-        file, kind, None, None, None, None, False, None, None, refusal, None, starts, starts, (_finding(finding),)
+        file, kind, None, None, None, None, False, None, None, refusal, None, starts, starts, _findings((finding,))
     )
 
 
@@ -155,5 +155,5 @@ def _changes(where: str, left: object, right: object) -> Iterator[Change]:
         yield Change(where, left, right)
 
 
-def _finding(finding: StateFinding) -> Finding:
-    return Finding(finding.name, finding.severity, finding.message, finding.remedy, finding.where)
+def _findings(found: Iterable[StateFinding]) -> tuple[Finding, ...]:
+    return tuple(msgspec.convert(one, Finding, from_attributes=True) for one in found)

@@ -19,7 +19,7 @@ from numaudit.observer import Observer
 from numaudit.probes.first_touch import FirstTouches
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.report.build import build
-from numaudit.report.probes import ProbeReport
+from numaudit.snapshot import ProbeAccount
 from reports import container, report, tick
 from ticks import readings_of
 
@@ -83,7 +83,7 @@ def test_runs_are_told_only_while_the_kernel_counts_them(tmp_path: Path, setting
 
 
 def test_each_probe_has_its_rows() -> None:
-    probes = (ProbeReport("page_alloc", {"map-full": 3, "busy": 0}, 20, 0.5), ProbeReport("cpu_time", {}, None, None))
+    probes = (ProbeAccount("page_alloc", {"map-full": 3, "busy": 0}, 20, 0.5), ProbeAccount("cpu_time", {}, None, None))
     of = tick(replace(report(container()), probes=probes))
     assert _values("lost_events_total", of) == {("page_alloc", "map-full"): 3, ("page_alloc", "busy"): 0}
     assert _values("bpf_runs_total", of) == {("page_alloc",): 20}

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up
 from numaudit.daemon.notify import Notifier
 from numaudit.daemon.ticks import Beat
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.rejections import PAIRS, Rejections
 from numaudit.memorymanager.outcome import Outcome
-from numaudit.report.values import HintOutcomeReport
 
 
 @pytest.fixture(autouse=True)
@@ -124,8 +124,8 @@ def test_a_systemd_that_has_gone_is_no_error(tmp_path: Path) -> None:
     Notifier(str(tmp_path / "none"), 1.0).alive()
 
 
-def _rejected(uid: str, reason: str = "TopologyAffinityError", outcome: str = "rejected-affinity") -> HintOutcomeReport:
-    return HintOutcomeReport("prod", f"pod-{uid}", uid, None, Outcome(outcome), "status", None, reason, None)
+def _rejected(uid: str, reason: str = "TopologyAffinityError", outcome: str = "rejected-affinity") -> HintOutcome:
+    return HintOutcome("prod", f"pod-{uid}", uid, None, Outcome(outcome), "status", None, reason, None)
 
 
 def test_a_refused_pod_is_counted_once_however_long_it_is_listed() -> None:

@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from numaudit.evaluation.alignment import VERDICTS
-from numaudit.evaluation.causes import Cause
-from numaudit.evaluation.findings import MEANINGS
+from numaudit.evaluation.alignment import VerdictName
+from numaudit.evaluation.causes import CauseName
+from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.memorymanager.outcome import Outcome
 
@@ -24,17 +24,17 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def test_every_verdict_is_explained() -> None:
-    assert set(rows("## Verdicts")) == set(VERDICTS)
+    assert set(rows("## Verdicts")) == set(get_args(VerdictName))
     assert all(len(cells) == 3 and all(cells) for cells in rows("## Verdicts").values())
 
 
 def test_every_cause_is_explained() -> None:
-    assert set(rows("## Causes")) == set(get_args(Cause))
+    assert set(rows("## Causes")) == set(get_args(CauseName))
 
 
 def test_every_finding_is_explained_with_its_severity_and_remedy() -> None:
     shown = {name: (cells[0], cells[-1]) for name, cells in rows("## Findings").items()}
-    assert shown == {name: (meaning.severity, meaning.remedy) for name, meaning in MEANINGS.items()}
+    assert shown == {rule.name: (rule.severity, rule.remedy) for rule in RULES}
 
 
 def test_every_hint_outcome_is_explained_in_its_order_of_precedence() -> None:

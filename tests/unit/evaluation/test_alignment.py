@@ -61,8 +61,12 @@ def verdict(taken: Snapshot, earlier: Judgements | None = None, share: RemoteSha
     return judge(taken, earlier=earlier, remote_shares=shares).verdicts[DB]
 
 
+def said(found: Verdict) -> tuple[str, str]:
+    return found.name, found.reason
+
+
 def test_memory_on_the_promised_node_is_aligned_and_says_that_access_was_not_measured() -> None:
-    assert verdict(snapshot()) == Verdict("aligned", "access not measured")
+    assert said(verdict(snapshot())) == ("aligned", "access not measured")
 
 
 def test_page_cache_on_another_node_is_no_misalignment() -> None:
@@ -92,7 +96,7 @@ def test_the_lower_bound_of_remote_access_decides() -> None:
     ],
 )
 def test_without_a_promise_nothing_is_managed(taken: Snapshot, reason: str) -> None:
-    assert verdict(taken) == Verdict("unmanaged", reason)
+    assert said(verdict(taken)) == ("unmanaged", reason)
 
 
 def test_other_allowed_nodes_than_promised_are_a_drift() -> None:
@@ -112,7 +116,7 @@ def test_cpu_time_on_other_nodes_is_remote_above_five_percent() -> None:
 
 def test_an_idle_container_is_judged_by_its_allowed_cpus() -> None:
     idle = verdict(snapshot(cpus="0-7", cpu_seconds={}))
-    assert idle == Verdict("cpu-remote", "50% of the allowed CPUs are on other nodes than 0 (idle)")
+    assert said(idle) == ("cpu-remote", "50% of the allowed CPUs are on other nodes than 0 (idle)")
     assert verdict(snapshot(cpus="0-3", cpu_seconds={})).name == "aligned"
 
 
@@ -205,7 +209,7 @@ def test_promised_huge_pages_that_nobody_shows_leave_the_verdict_unknown() -> No
 
 
 def test_an_empty_cpuset_is_drift() -> None:
-    assert verdict(snapshot(mems="")) == Verdict("drifted", "allowed nodes are none, promised are 0")
+    assert said(verdict(snapshot(mems=""))) == ("drifted", "allowed nodes are none, promised are 0")
 
 
 def test_a_verdict_keeps_the_time_of_the_look_that_saw_it_first() -> None:

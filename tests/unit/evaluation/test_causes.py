@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.evaluation.causes import causes
+from numaudit.evaluation.causes import Cause, causes
 from numaudit.snapshot import Allowed, Mappings, Migrated, MigratedPages, NodeMemory, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -21,14 +21,14 @@ def node(id_: int, free: int) -> NodeMemory:
     return NodeMemory(id_, 100 * MIB, free, Resident())
 
 
-def names(*found: tuple[str, str]) -> list[str]:
-    return [name for name, _ in found]
+def names(*found: Cause) -> list[str]:
+    return [one.cause for one in found]
 
 
 @pytest.mark.parametrize("policy", ["bind:1", "prefer:1", "interleave:0-1"])
 def test_a_memory_policy_that_put_bytes_elsewhere_is_named(policy: str) -> None:
     (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings(policy, 1), ())
-    assert found == ("mempolicy", f"the process's memory policy {policy} put {20 * MIB} bytes there")
+    assert found == Cause("mempolicy", f"the process's memory policy {policy} put {20 * MIB} bytes there")
 
 
 def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
@@ -37,7 +37,7 @@ def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
 
 def test_another_cpuset_than_promised_is_named() -> None:
     (found,) = causes(NODE_0, True, Allowed(NodeSet.of(0, 1), ALL_CPUS), None, ())
-    assert found == ("cpuset", "cpuset.mems is 0-1, promised are 0")
+    assert found == Cause("cpuset", "cpuset.mems is 0-1, promised are 0")
 
 
 def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_from_the_cpus() -> None:
@@ -47,7 +47,7 @@ def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_fr
 
 def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
     (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)))
-    assert found == ("full-node", f"node 0 has {MIB} of {100 * MIB} bytes free")
+    assert found == Cause("full-node", f"node 0 has {MIB} of {100 * MIB} bytes free")
     assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),))) == ["unknown"]
 
 
@@ -65,7 +65,7 @@ def test_a_node_whose_memory_is_not_known_is_not_called_full(total: int | None, 
 def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> None:
     moved = Migrated({"numa_misplaced": MigratedPages(1024, 3), "compaction": MigratedPages(9999, 0)}, {})
     (found,) = causes(NODE_0, True, None, None, (), migrated=moved)
-    assert found == ("migration", f"its tasks moved {4 * MIB} bytes between nodes (numa_misplaced)")
+    assert found == Cause("migration", f"its tasks moved {4 * MIB} bytes between nodes (numa_misplaced)")
     few = Migrated({"numa_misplaced": MigratedPages(100, 0)}, {})
     assert names(*causes(NODE_0, True, None, None, (), migrated=few)) == ["unknown"]
 

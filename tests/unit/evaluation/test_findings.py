@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaudit.evaluation.findings import MEANINGS, Finding, find
+from numaudit.evaluation.findings import RULES, Finding, find
 from numaudit.intent import (
     CheckpointHealth,
     ContainerIntent,
     Intent,
+    KubeletSeries,
     Promise,
     PromisedDevices,
     PromisedMemory,
@@ -23,7 +24,7 @@ from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 GIB = 1 << 30
-AFFINITY = 'kubelet_admission_rejections_total{reason="TopologyAffinityError"}'
+AFFINITY = KubeletSeries("kubelet_admission_rejections_total", (("reason", "TopologyAffinityError"),))
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 
 
@@ -151,12 +152,20 @@ def test_of_what_is_gone_nothing_but_that_is_found(is_stale: bool, has_ended: bo
     [
         ({}, {}, 0),
         ({AFFINITY: 1.0}, {}, 1),
+        (
+            {
+                AFFINITY._replace(name="kubelet_other_total"): 1.0,
+                AFFINITY._replace(labels=(("reason", "Evicted"),)): 1.0,
+            },
+            {},
+            0,
+        ),
         ({AFFINITY: 2.0}, {"TopologyAffinityError": 2}, 0),
         ({AFFINITY: 1.0}, None, 0),
     ],
 )
 def test_refusals_that_the_kubelet_counted_and_its_log_lacks_are_found(
-    counted: dict[str, float], told: dict[str, int] | None, missed: int
+    counted: dict[KubeletSeries, float], told: dict[str, int] | None, missed: int
 ) -> None:
     taken = look()
     assert taken.intent is not None
@@ -183,4 +192,5 @@ def test_a_damaged_checkpoint_is_found_and_an_absent_one_is_not() -> None:
 
 
 def test_every_finding_says_what_to_do() -> None:
-    assert all(meaning.remedy.endswith((".", ".)")) for meaning in MEANINGS.values())
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert all(rule.remedy.endswith((".", ".)")) for rule in RULES)

@@ -13,7 +13,7 @@ from numaudit.cli.report import observe
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
-from numaudit.intent import Intent
+from numaudit.intent import Intent, KubeletSeries
 from numaudit.kernel.host import Host
 from numaudit.kubelet.poller import KubeletIntent
 from numaudit.memorymanager.outcome import Outcome
@@ -125,7 +125,7 @@ def test_every_pods_outcome_agrees_with_the_kubelets_own_log(step: str, tmp_path
         assert one.outcome in NUMA_REJECTIONS
         best = logged[name].merges[-1].best
         assert isinstance(best, dict)
-        assert (None if one.nodes is None else one.nodes.mask) == best["NUMANodeAffinity"]
+        assert (None if one.numa_nodes is None else one.numa_nodes.mask) == best["NUMANodeAffinity"]
     compared = 0
     for name in listed:
         if name in refused:
@@ -152,8 +152,8 @@ def check(one: HintOutcome, merge: LoggedMerge) -> None:
         assert not merge.answers[-1]
         return
     assert one.source == "log"
-    assert one.nodes is not None
-    assert one.nodes.mask == best["NUMANodeAffinity"]
+    assert one.numa_nodes is not None
+    assert one.numa_nodes.mask == best["NUMANodeAffinity"]
     assert best["Preferred"] is (one.outcome in (Outcome.ALIGNED_SINGLE, Outcome.ALIGNED_MULTI))
 
 
@@ -240,7 +240,7 @@ def test_the_log_tells_of_every_refusal_that_the_kubelet_counted(step: str, tmp_
     assert found.intent.counters is not None
     assert found.intent.denials is not None
     counted = {
-        reason: found.intent.counters.get(f'kubelet_admission_rejections_total{{reason="{reason}"}}', 0)
+        reason: found.intent.counters.get(KubeletSeries("kubelet_admission_rejections_total", (("reason", reason),)), 0)
         for reason in ("TopologyAffinityError", "UnexpectedAdmissionError")
     }
     assert all(count <= found.intent.denials.get(reason, 0) for reason, count in counted.items())

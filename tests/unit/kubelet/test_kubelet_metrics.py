@@ -6,16 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_steps import Step
+from numaudit.intent import KubeletSeries
 from numaudit.kubelet.metrics import parse
+
+
+def _series(name: str, **labels: str) -> KubeletSeries:
+    return KubeletSeries(name, tuple(labels.items()))
 
 
 def test_the_counters_of_a_recorded_kubelet_are_read() -> None:
     found = parse(Step("standalone-restricted/2-more").read("metrics.txt").decode())
-    assert found.counters['kubelet_admission_rejections_total{reason="UnexpectedAdmissionError"}'] == 1
-    assert found.counters["kubelet_topology_manager_admission_errors_total"] == 1
-    assert found.counters["kubelet_memory_manager_pinning_errors_total"] == 1
-    assert found.counters["kubelet_memory_manager_pinning_requests_total"] == 4
-    assert not any(name.startswith("kubelet_topology_manager_admission_duration") for name in found.counters)
+    assert found.counters[_series("kubelet_admission_rejections_total", reason="UnexpectedAdmissionError")] == 1
+    assert found.counters[_series("kubelet_topology_manager_admission_errors_total")] == 1
+    assert found.counters[_series("kubelet_memory_manager_pinning_errors_total")] == 1
+    assert found.counters[_series("kubelet_memory_manager_pinning_requests_total")] == 4
+    assert not any(one.name.startswith("kubelet_topology_manager_admission_duration") for one in found.counters)
 
 
 def test_the_version_is_that_of_the_build() -> None:
@@ -24,10 +29,16 @@ def test_the_version_is_that_of_the_build() -> None:
     assert parse("").version is None
 
 
+def test_labels_are_read_as_their_values() -> None:
+    line = r'kubelet_admission_rejections_total{reason="a \"b\" \\n, c=\n",zone=""} 2'
+    (series,) = parse(line).counters
+    assert series == _series("kubelet_admission_rejections_total", reason='a "b" \\n, c=\n', zone="")
+
+
 def test_values_that_are_no_numbers_and_other_lines_are_passed_over() -> None:
     name = "kubelet_memory_manager_pinning_errors_total"
     assert parse(f"# HELP {name} x\n{name} NaN\n{name} \n{name}\n{name} +Inf\n{name}{{").counters == {}
-    assert parse(f"{name} 3 1795214302000").counters == {name: 3}
+    assert parse(f"{name} 3 1795214302000").counters == {_series(name): 3}
 
 
 @given(st.text(max_size=200))

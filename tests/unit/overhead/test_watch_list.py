@@ -65,7 +65,9 @@ def snapshot_of(ids: Collection[int], promised: Collection[int] = ()) -> Snapsho
 
 
 def judged(**verdicts: VerdictName) -> Judgements:
-    return Judgements({ContainerId(int(id_[1:])): Verdict(name, "as made up") for id_, name in verdicts.items()})
+    return Judgements(
+        {ContainerId(int(id_[1:])): Verdict(name, "as made up", None, ()) for id_, name in verdicts.items()}
+    )
 
 
 def tick(limiter: Limiter, snapshot: Snapshot, judgements: Judgements | None = None, dropped: int = 0) -> float | None:

@@ -14,7 +14,12 @@ from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
-from numaudit.snapshot import HintFault
+from numaudit.report.build import build
+from numaudit.report.counters import COUNTERS
+from numaudit.report.ended import last_counts
+from numaudit.report.values import ContainerReport
+from numaudit.snapshot import Balancing, Container, HintFault, Migrated, MigratedPages, Sampled, Snapshot, TaskMove
+from reports import MACHINE, container
 
 MIB = 1 << 20
 
@@ -82,3 +87,41 @@ def test_a_counter_does_not_grow_because_a_cgroup_in_the_container_ended(node: N
         for _ in range(3):
             node.daemon.tick()
             assert node.values("container_cpu_seconds_total") == {("job", "0"): 42.0}
+
+
+JOB = container()
+
+
+def _snapshot(count: int, *containers: Container) -> Snapshot:
+    """Every probe has counted so much of the container, which runs or has ended."""
+    moved = MigratedPages(count, count)
+    return Snapshot(
+        0.0, MACHINE, "v2", containers,
+        cpu_seconds={JOB.id: {0: float(count)}},
+        allocated_bytes={JOB.id: {(0, 1): count}},
+        hint_faults={JOB.id: Sampled({HintFault(0, 1, 0): count}, single_threaded=False)},
+        first_touch={JOB.id: {(0, 1): count}},
+        migrated={JOB.id: Migrated({"numa_misplaced": moved}, {TaskMove("moved", 0, 1): count}, {(0, 1): moved})},
+        balancing=Balancing({}, {JOB.id: {"numa_pages_migrated": count}}),
+    )  # fmt: skip
+
+
+def _ended(now: Snapshot) -> ContainerReport:
+    (found,) = last_counts(build(_snapshot(1, JOB)), now)
+    return found
+
+
+def test_pages_moved_between_nodes_in_the_last_interval_are_kept() -> None:
+    (moved,) = _ended(_snapshot(2)).migrated_between or ()
+    assert (moved.from_numa_node, moved.to_numa_node, moved.bytes) == (0, 1, 2 * MACHINE.page_size)
+
+
+@pytest.mark.parametrize("field", [counter.field for counter in COUNTERS])
+def test_every_counter_of_the_last_interval_is_kept(field: str) -> None:
+    (running,) = build(_snapshot(2, JOB)).containers
+    assert getattr(_ended(_snapshot(2)), field) == getattr(running, field) != getattr(_ended(_snapshot(1)), field)
+
+
+def test_a_counter_that_was_not_read_once_more_keeps_what_it_had() -> None:
+    (before,) = build(_snapshot(1, JOB)).containers
+    assert _ended(Snapshot(0.0, MACHINE, "v2")) == before

@@ -118,7 +118,7 @@ def test_an_empty_cpuset_is_told_from_an_unknown_one() -> None:
         _snapshot({"/a": Resident(anon={0: MIB})}), allowed={ContainerId(1): Allowed(NodeSet(), CpuSet())}
     )
     (one,) = build(snapshot).containers
-    assert (one.allowed_memory_nodes, one.allowed_cpu_nodes) == ("", "")
+    assert (one.allowed_memory_nodes, one.allowed_cpu_nodes) == (NodeSet(), NodeSet())
 
 
 def test_bytes_on_a_node_whose_cpus_are_unknown_are_neither_local_nor_remote() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +26,18 @@ def test_the_kernels_list_format_is_read_and_written() -> None:
 def test_blank_text_is_the_empty_set() -> None:
     assert not NodeSet.parse("\n")
     assert str(NodeSet()) == ""
+
+
+def test_a_set_is_a_value() -> None:
+    nodes = NodeSet.of(0, 3)
+    assert nodes == NodeSet.parse("0,3") != NodeSet.of(0)
+    assert nodes != CpuSet.of(0, 3)
+    assert {nodes: 1}[NodeSet.of(3, 0)] == 1
+    assert copy.deepcopy(nodes) == pickle.loads(pickle.dumps(nodes)) == nodes
+    with pytest.raises(AttributeError, match="immutable"):
+        nodes.mask = 1
+    with pytest.raises(ValueError, match="not negative"):
+        NodeSet(-1)
 
 
 def test_a_stride_takes_the_first_of_each_group() -> None:

@@ -16,7 +16,9 @@ from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host
+from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.snapshot import Check
+from numaudit.topology.nodeset import NodeSet
 from numaudit.views.document import API_VERSION, KINDS, Doctor, encode, schema
 
 CapturedHost = Callable[[str], Host]
@@ -55,6 +57,20 @@ def test_a_document_ends_its_last_line(captured: CapturedHost) -> None:
     text = encode("Doctor", Doctor(examine(captured("eight-nodes"))))
     assert text.startswith(b'{\n  "apiVersion": "numaudit/v1",\n  "kind": "Doctor",\n')
     assert text.endswith(b"}\n")
+
+
+def test_a_set_of_nodes_is_shown_in_the_kernels_list_format() -> None:
+    asked = TopologyHint(NodeSet.of(0, 1, 3), preferred=True)
+    assert json.loads(encode("Doctor", asked))["affinity"] == "0-1,3"
+
+
+def test_a_value_that_no_document_shows_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="no document shows a _Host"):
+        encode("Doctor", {"host": _Host()})
+
+
+class _Host:
+    """Made up: msgspec knows no way to show it."""
 
 
 @given(st.text(max_size=40) | st.text("ab é\n\x00\udcff\ud800", max_size=40))

@@ -112,7 +112,7 @@ def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer)
         after = eventually(moved)
     assert before[1] >= SIZE
     assert anon(after)[1] < MIB
-    assert after.allowed_memory_nodes == "2"
+    assert str(after.allowed_memory_nodes) == "2"
 
 
 def _bytes(observer: Observer, group: Cgroup, running: Worker) -> dict[int, int]:

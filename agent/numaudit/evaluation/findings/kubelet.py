@@ -1,0 +1,88 @@
+"""Rules about the kubelet: its checkpoints, its counters, and where its sources disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
+from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
+
+_REJECTIONS = "kubelet_admission_rejections_total"
+
+
+def _checkpoint_damaged(evidence: Evidence) -> Iterator[Found]:
+    for file in evidence.intent.checkpoints:
+        if file.problem in ("not understood", "checksum"):
+            yield Found(f"{file.file}: {file.detail or file.problem}")
+
+
+def _restart_unsafe(evidence: Evidence) -> Iterator[Found]:
+    """One finding for each cause and file, with all places where it holds."""
+    for file in evidence.intent.checkpoints:
+        causes: dict[str, list[StateFinding]] = {}
+        for one in file.outlook.findings:
+            if one.what_it_stops in ("start", "maybe"):
+                causes.setdefault(one.name, []).append(one)
+        for name, found in causes.items():
+            first = "; ".join(one.message for one in found[:3])
+            more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+            yield Found(f"{file.file}: {name}: {first}{more}", remedy=found[0].remedy)
+
+
+def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
+    """The kubelet counted more refused pods than its log tells of.
+
+    Of its counters this one alone can be held against anything: the others count restored pods, other QoS
+    classes or init containers as well. It is read before the log, so the log may only know more.
+    """
+    intent = evidence.intent
+    if intent.counters is None or intent.denials is None:
+        return
+    for reason in (TOPOLOGY_AFFINITY_ERROR, UNEXPECTED):
+        counted = sum(
+            value
+            for series, value in intent.counters.items()
+            if series.name == _REJECTIONS and dict(series.labels).get("reason") == reason
+        )
+        told = intent.denials.get(reason, 0)
+        if counted > told:
+            text = (
+                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log tells of {told}"
+            )
+            yield Found(text)
+
+
+def _sources_disagree(evidence: Evidence) -> Iterator[Found]:
+    return map(Found, evidence.intent.conflicts)
+
+
+RULES = (
+    Rule(
+        "checkpoint-damaged",
+        "critical",
+        "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
+        _checkpoint_damaged,
+    ),
+    Rule(
+        "restart-unsafe",
+        "critical",
+        "Repair what the message names before the kubelet restarts: it would not start again, and the node would go "
+        "not ready.",
+        _restart_unsafe,
+    ),
+    Rule(
+        "refusals-missed",
+        "info",
+        "The kubelet's log has gaps (rotation, or the journal's rate limit): raise RateLimitBurst for the kubelet's "
+        "unit or keep more of its log. Pods that it refused may be missing here.",
+        _refusals_missed,
+    ),
+    Rule(
+        "sources-disagree",
+        "info",
+        "Compare the sources that are named; the kubelet may just have restarted.",
+        _sources_disagree,
+    ),
+)

@@ -1,0 +1,52 @@
+"""Rules about what the probes measured, and about what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaudit.evaluation.access import failed_moves
+from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+
+
+def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
+    """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
+    snapshot, limit = evidence.snapshot, evidence.thresholds.failed_moves
+    for one in snapshot.containers:
+        moves = failed_moves(snapshot, one.id, evidence.before)
+        if moves is None:
+            continue
+        failed, moved = moves
+        if failed >= limit and failed >= moved:
+            text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
+            allowed = snapshot.allowed.get(one.id)
+            nodes = None if allowed is None else allowed.nodes
+            yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes)
+
+
+def _over_budget(evidence: Evidence) -> Iterator[Found]:
+    """The probes took more CPU time than they may, so some of them rest."""
+    overhead = evidence.snapshot.overhead
+    if overhead is not None and overhead.steps:
+        text = f"to keep the probes below {overhead.limit:.2%} of the CPU time: {', '.join(overhead.steps)}"
+        if overhead.coverage is not None:
+            text += f"; {overhead.coverage:.0%} of the containers are watched at a time"
+        yield Found(text)
+
+
+RULES = (
+    Rule(
+        "cannot-heal",
+        "warning",
+        "Its CPUs use memory of another node, and its cpuset.mems or a full node keeps the kernel from moving that "
+        "here: let it use the memory of the nodes where its CPUs are, or run it on CPUs of the nodes where its memory "
+        "is. Until then each attempt costs time and moves nothing.",
+        _cannot_heal,
+    ),
+    Rule(
+        "over-budget",
+        "info",
+        "Nothing has to be done: what rests comes back when there is less load. To measure more, raise the agent's "
+        "setting overhead.max_cpu_percent, or name fewer probes.",
+        _over_budget,
+    ),
+)

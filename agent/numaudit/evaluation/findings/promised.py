@@ -1,0 +1,142 @@
+"""Rules about promises: stale ones, those that do not fit each other, and those that memory may lack for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.intent import ContainerIntent, Intent
+from numaudit.snapshot import ContainerId, NodeMemory
+from numaudit.topology.nodeset import NodeSet
+
+
+def _stale(evidence: Evidence) -> Iterator[Found]:
+    for one in evidence.intent.containers:
+        if one.is_stale and one.promise.memory:
+            size = sum(block.bytes for block in one.promise.memory)
+            yield _of(one, f"holds {size} bytes of {one.promise.memory_nodes}, but its pod is gone")
+        elif one.has_ended and one.promise.memory and any(block.bytes for block in one.promise.memory):
+            size = sum(block.bytes for block in one.promise.memory)
+            yield _of(one, f"holds {size} bytes of {one.promise.memory_nodes}, but the container has ended")
+
+
+def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
+    for one in _alive(evidence.intent):
+        memory, cpus = one.promise.memory_nodes, one.promise.cpus
+        if not memory or not cpus:
+            continue
+        cpu_nodes = evidence.snapshot.machine.nodes_of_cpus(cpus)
+        if not cpu_nodes <= memory:
+            text = f"exclusive CPUs {cpus} are on nodes {cpu_nodes}, the promised memory on {memory}"
+            yield _of(one, text, cpu_nodes - memory)
+
+
+def _device_remote(evidence: Evidence) -> Iterator[Found]:
+    for one in _alive(evidence.intent):
+        memory = one.promise.memory_nodes
+        for devices in one.promise.devices or ():
+            if memory and devices.nodes and devices.nodes.isdisjoint(memory):
+                ids = ", ".join(devices.ids[:3])
+                text = f"{devices.resource} ({ids}) is on node {devices.nodes}, the promised memory on {memory}"
+                yield _of(one, text, devices.nodes)
+
+
+def _oom_risk(evidence: Evidence) -> Iterator[Found]:
+    """Promised but not yet resident memory that free and reclaimable pages of its nodes cannot give.
+
+    All promises within a set of nodes draw on the same pages, so they are added up for each set.
+    """
+    outstanding = _outstanding(evidence)
+    sums: Counter[NodeSet] = Counter()
+    for _, nodes, size in outstanding:
+        sums[nodes] += size
+    for nodes in sums:
+        available = _available(evidence.snapshot.nodes, nodes)
+        wanted = sum(size for within, size in sums.items() if within <= nodes)
+        if available is None or wanted <= available:
+            continue
+        for one, within, size in outstanding:
+            if within == nodes and size:
+                text = (
+                    f"{size} promised bytes are not resident yet; all promises on node {nodes} still want {wanted}, "
+                    f"but only {available} are free or reclaimable there"
+                )
+                yield _of(one, text, nodes)
+
+
+def _outstanding(evidence: Evidence) -> list[tuple[ContainerIntent, NodeSet, int]]:
+    """Each container with its nodes and the bytes of type memory that it may still ask of them."""
+    found = []
+    for one in _alive(evidence.intent):
+        nodes = one.promise.memory_nodes
+        promised = sum(block.bytes for block in one.promise.memory or () if block.type == "memory")
+        resident = [evidence.snapshot.resident.get(ContainerId(cgroup)) for cgroup in one.cgroups]
+        if not nodes or not resident or None in resident:
+            continue
+        # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
+        used = sum(
+            sum(by_node.values())
+            for each in resident
+            if each is not None
+            for by_node in (each.anon, each.shmem)
+            if by_node is not None
+        )
+        found.append((one, nodes, max(0, promised - used)))
+    return found
+
+
+def _available(memory: Sequence[NodeMemory], nodes: NodeSet) -> int | None:
+    by_node: Mapping[int, NodeMemory] = {one.node: one for one in memory}
+    total = 0
+    for node in nodes:
+        one = by_node.get(node)
+        if one is None or one.free is None:
+            return None
+        total += one.free + (one.reclaimable or 0)
+    return total
+
+
+def _alive(intent: Intent) -> Iterator[ContainerIntent]:
+    return (one for one in intent.containers if not one.is_stale and not one.has_ended)
+
+
+def _of(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> Found:
+    return Found(
+        text,
+        container_id=one.cgroups[0] if len(one.cgroups) == 1 else None,
+        pod_uid=one.pod_uid,
+        container=one.name,
+        numa_nodes=nodes if nodes is not None else one.promise.memory_nodes,
+    )
+
+
+RULES = (
+    Rule(
+        "stale",
+        "warning",
+        "The memory manager frees it at the next admission of any pod: start one, or restart the kubelet with the "
+        "node drained. Until then new pods may be refused for room that is free.",
+        _stale,
+    ),
+    Rule(
+        "cpu-memory-disagree",
+        "warning",
+        "Use the Topology Manager policy restricted or single-numa-node, so that CPUs and memory are chosen together, "
+        "and start the pod anew.",
+        _cpu_memory_disagree,
+    ),
+    Rule(
+        "device-remote",
+        "warning",
+        "Use the Topology Manager policy restricted or single-numa-node, and start the pod anew.",
+        _device_remote,
+    ),
+    Rule(
+        "oom-risk",
+        "critical",
+        "Move pods that are not Guaranteed off the node, or raise --reserved-memory of these NUMA nodes: when the "
+        "promised memory is used, the kernel must kill a process.",
+        _oom_risk,
+    ),
+)

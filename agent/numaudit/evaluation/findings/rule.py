@@ -1,0 +1,70 @@
+"""What a finding is, and the rule that finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
+
+from numaudit.evaluation.thresholds import Thresholds
+from numaudit.intent import Intent
+from numaudit.snapshot import Snapshot
+from numaudit.topology.nodeset import NodeSet
+
+Severity = Literal["critical", "warning", "info"]
+
+
+class Finding(Struct, frozen=True):
+    """Something wrong or risky, and what to do about it."""
+
+    name: str
+    """That of its rule."""
+    severity: Severity
+    message: str
+    remedy: str
+    container_id: int | None = field(name="id")
+    """cgroup id of the container; None = not of a container that runs now."""
+    pod_uid: str | None
+    container: str | None
+    numa_nodes: NodeSet | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the rules of one tick look at."""
+
+    snapshot: Snapshot
+    intent: Intent
+    """The snapshot's; empty where there is no kubelet."""
+    before: Snapshot | None
+    """The previous snapshot, for what happened since then."""
+    thresholds: Thresholds
+
+
+class Found(NamedTuple):
+    """What a rule found once."""
+
+    message: str
+    container_id: int | None = None
+    pod_uid: str | None = None
+    container: str | None = None
+    numa_nodes: NodeSet | None = None
+    remedy: str | None = None
+    """None = the rule's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """All that holds for findings of one name. docs/verdicts.md explains each."""
+
+    name: str
+    severity: Severity
+    remedy: str
+    find: Callable[[Evidence], Iterable[Found]]
+
+    def findings(self, evidence: Evidence) -> Iterator[Finding]:
+        for one in self.find(evidence):
+            remedy = self.remedy if one.remedy is None else one.remedy
+            yield Finding(self.name, self.severity, one.message, remedy, *one[1:5])
