@@ -15,7 +15,7 @@ from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Severity
 from numaudit.evaluation.hint_outcomes import OutcomeSource
-from numaudit.memorymanager.outcome import Outcome as HintOutcomeName
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.counters import (
@@ -107,7 +107,7 @@ class HintOutcomeReport(Struct, frozen=True):
     pod: str | None
     pod_uid: str | None
     container: str | None
-    outcome: HintOutcomeName
+    outcome: AdmissionOutcome
     source: OutcomeSource
     numa_nodes: str | None
     reason: str | None

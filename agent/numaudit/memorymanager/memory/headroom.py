@@ -17,7 +17,7 @@ from numaudit.memorymanager.topologymanager.policy import POLICIES, RESTRICTED, 
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Headroom:
     """Bytes of memory, huge pages apart."""
 
     admissible: Mapping[int, int] | None
@@ -27,7 +27,7 @@ class Room:
     """Node id -> bytes that are free there, but not for a container of one node: the node is in a group."""
 
 
-def room_of(machine: MachineState, policy: str | None) -> Room:
+def headroom_of(machine: MachineState, policy: str | None) -> Headroom:
     """What is left under the Topology Manager's policy. A container's CPUs and devices may leave it less.
 
     Raises InputError for a map in which a node has no memory.
@@ -35,7 +35,7 @@ def room_of(machine: MachineState, policy: str | None) -> Room:
     stranded = {
         id_: table_of(machine, id_, MEMORY).free if len(node.cells or ()) > 1 else 0 for id_, node in machine.items()
     }
-    return Room(_admissible(machine, policy), stranded)
+    return Headroom(_admissible(machine, policy), stranded)
 
 
 def _admissible(machine: MachineState, policy: str | None) -> dict[int, int] | None:
