@@ -1,7 +1,7 @@
 """A node's life with its kubelet: pods are admitted, started and removed, the kubelet restarts.
 
-All functions are pure: a node's state goes in, and comes out anew. `admit`, `remove` and
-`reconcile` are told in `admission`.
+All functions are pure: they take a node's state and return a new one. `admit`, `remove` and
+`reconcile` are defined in `admission`.
 
 Source: pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_container_lifecycle_linux.go.
 """

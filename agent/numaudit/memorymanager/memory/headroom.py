@@ -18,10 +18,10 @@ from numaudit.memorymanager.topologymanager.policy import POLICIES, RESTRICTED, 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Bytes of memory, huge pages apart."""
+    """Bytes of memory that are left to new containers; huge pages are not counted."""
 
     admissible: Mapping[int, int] | None
-    """Number of nodes -> the largest request that would be admitted with a hint of so many nodes; 0 = none would.
+    """Number of nodes -> the largest request that would be admitted with a hint of that size; 0 = none would.
     None = the Topology Manager's policy is not known, or there are too many nodes to try all sets of them."""
     stranded: Mapping[int, int]
     """Node id -> bytes that are free there, but not for a container of one node: the node is in a group."""

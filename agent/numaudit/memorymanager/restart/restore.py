@@ -1,7 +1,7 @@
 """What the kubelet says when it starts with a checkpoint that it does not take.
 
-It reads the file, compares the checksum, then the policy, and then looks whether the content is true
-of the machine; the first objection stops it. Of the checks of the content `replay` and `cpu_start` tell.
+It reads the file, compares the checksum, then the policy, then the content with the machine; the first
+objection stops it. The checks of the content are in `memory.replay` and `cpu.start`.
 
 JSON errors: those of the syntax are Go's to the letter. Where a value has the wrong type, the kubelet's
 text goes on with the name of a Go field, which differs between builds; here it goes on with the value's
