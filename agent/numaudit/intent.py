@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from numaudit.memorymanager.memory.headroom import Room
+from numaudit.memorymanager.memory.headroom import Headroom
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.pod.spec import Pod, QosClass
 from numaudit.memorymanager.restart.findings import StateFinding
@@ -273,7 +273,7 @@ class Intent:
     """Pod UID -> what a pod got as a whole, at pod level. Its containers' promises repeat it: never add both."""
     machine: MachineState | None = None
     """The Memory Manager's memory map of the nodes."""
-    room: Room | None = None
+    headroom: Headroom | None = None
     """What the map leaves to new containers; None = there is no map."""
     shared_cpus: CpuSet | None = None
     """The CPU Manager's default set. None also when its policy is none."""

@@ -256,7 +256,7 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CollectorOutcome:
     """How one collector fared in this tick."""
 
     source: str
@@ -300,7 +300,7 @@ class Snapshot:
     """None = nobody keeps account of it, as in a one-off report."""
     probes: Mapping[str, ProbeAccount] = field(default_factory=dict)
     """Of those that were read in this look."""
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CollectorOutcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, parse, re
 from numaudit.memorymanager.go import fnv
 from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
 from numaudit.memorymanager.memory.replay import replay, without_assignments
-from numaudit.memorymanager.memory.state import Block, State
+from numaudit.memorymanager.memory.state import Block, MemoryState
 from numaudit.topology.machine import HugePages, Machine, Node
 from short import pick, run
 
@@ -57,7 +57,7 @@ def main() -> int:
     return 0 if whole <= LIMIT_SECONDS else 1
 
 
-def _state() -> State:
+def _state() -> MemoryState:
     """Each container in a pod of its own; every fourth one has huge pages, too."""
     chance = random.Random(1)
     nodes = tuple(Node(id_, memory=768 * GI, huge_pages=(HugePages(GI, 128),)) for id_ in range(NODES))
@@ -71,7 +71,7 @@ def _state() -> State:
         for block in blocks:
             machine = charge(machine, (node,), block.type, block.size)
         entries[str(uuid.UUID(int=chance.getrandbits(128)))] = {f"container-{index % 7}": tuple(blocks)}
-    return State(machine, entries)
+    return MemoryState(machine, entries)
 
 
 def _byte_by_byte(data: bytes) -> int:

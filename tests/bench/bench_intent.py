@@ -29,7 +29,7 @@ from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet
 from short import pick, run
@@ -99,7 +99,7 @@ def checkpoints(kubelet: Path) -> None:
     names = [f"c{number}" for number in range(PER_POD)]
     blocks = {uid(pod): dict.fromkeys(names, (Block((pod % 8,), "memory", GIB),)) for pod in range(PODS)}
     machine = {node: NUMANodeState(125, {"memory": MemoryTable(1, 1, 1, 1, 1)}, (node,)) for node in range(8)}
-    data = memory_checkpoint.write(MemoryCheckpoint.of("Static", State(machine, blocks)))
+    data = memory_checkpoint.write(MemoryCheckpoint.of("Static", MemoryState(machine, blocks)))
     (kubelet / "memory_manager_state").write_bytes(data)
     cpus = {uid(pod): {n: CpuSet.of(pod * PER_POD + i) for i, n in enumerate(names)} for pod in range(PODS)}
     data = cpu_checkpoint.write(CpuCheckpoint.of("static", CPUState(CpuSet.of(2000), cpus)))

@@ -7,7 +7,7 @@ from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
 from numaudit.exporters.series import Ledger
 from numaudit.report.build import build
 from numaudit.report.values import Report
-from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Outcome, Resident, Snapshot
+from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -48,7 +48,10 @@ def report(*containers: Container, anon: dict[int, int] | None = None, taken_at:
         unattributed=Resident(anon={0: 100, 1: 200}),
         cpu_seconds={one.id: {0: one.id + 0.5, 1: 0.25} for one in containers},
         allocated_bytes={one.id: {(0, 0): 8192, (0, 1): 4096, (1, None): 4096} for one in containers},
-        outcomes=(Outcome("residency", "ok", seconds=0.25), Outcome("allowed", "unavailable", "no cpuset")),
+        outcomes=(
+            CollectorOutcome("residency", "ok", seconds=0.25),
+            CollectorOutcome("allowed", "unavailable", "no cpuset"),
+        ),
     )
     return build(snapshot)
 

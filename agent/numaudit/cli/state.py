@@ -20,7 +20,7 @@ from numaudit.memorymanager.checkpoint.file import Checkpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
 from numaudit.memorymanager.memory.replay import MissingTarget, replay
-from numaudit.memorymanager.memory.state import State
+from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.memorymanager.restart.memory_start import default_state
 from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
@@ -244,7 +244,9 @@ def _replayed(left: Checkpoint, machine: Machine) -> MemoryCheckpoint:
         expected = replay(default_state(state, machine), state, pod_level=pod_level)
     except MissingTarget as missing:
         raise InputError(f"the assignments do not fit this machine: {missing}") from None
-    return MemoryCheckpoint.of(left.policy_name, State(expected, state.entries, state.pod_entries), pod_level=pod_level)
+    return MemoryCheckpoint.of(
+        left.policy_name, MemoryState(expected, state.entries, state.pod_entries), pod_level=pod_level
+    )
 
 
 def _write_json(kind: str, value: object) -> None:

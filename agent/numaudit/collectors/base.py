@@ -1,4 +1,4 @@
-"""What every collector shares: what it works on, and a result that is caught once and becomes an Outcome."""
+"""What every collector shares: what it works on, and a result that is caught once and becomes an CollectorOutcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.poller import KubeletIntent
 from numaudit.probes.probe import Kind, Reading
 from numaudit.probes.session import Readings
-from numaudit.snapshot import Outcome, Snapshot
+from numaudit.snapshot import CollectorOutcome, Snapshot
 from numaudit.topology.machine import Machine
 
 Value = TypeVar("Value")
@@ -55,7 +55,7 @@ class Skipped:
 class Run:
     """Runs collectors and keeps their outcomes, so that a failing one does not stop the others."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CollectorOutcome] = field(default_factory=list)
 
     def __call__(self, source: str, collect: Callable[[Skipped], Value], default: Value) -> Value:
         skipped = Skipped()
@@ -64,20 +64,20 @@ class Run:
         try:
             value = collect(skipped)
         except Unavailable as error:
-            problem = Outcome(source, "unavailable", str(error))
+            problem = CollectorOutcome(source, "unavailable", str(error))
         except (NumauditError, OSError, ValueError) as error:
-            problem = Outcome(source, "failed", explain(error))
+            problem = CollectorOutcome(source, "failed", explain(error))
         except Exception as error:
             # A bug in one collector is no reason to lose what the others found.
-            problem = Outcome(source, "failed", f"internal error: {type(error).__name__}: {error}")
+            problem = CollectorOutcome(source, "failed", f"internal error: {type(error).__name__}: {error}")
             _log.exception("internal error in the collector %s", source)
         seconds = perf_counter() - start
         self.outcomes.append(problem or _outcome(source, skipped, seconds))
         return value
 
 
-def _outcome(source: str, skipped: Skipped, seconds: float) -> Outcome:
-    return Outcome(
+def _outcome(source: str, skipped: Skipped, seconds: float) -> CollectorOutcome:
+    return CollectorOutcome(
         source,
         "partial" if skipped.failed else "ok",
         skipped.reason,

@@ -25,7 +25,7 @@ from numaudit.probes.session import Readings, Session
 from numaudit.report.build import build
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
-from numaudit.snapshot import Outcome, Snapshot
+from numaudit.snapshot import CollectorOutcome, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Publisher:
         )
         return evaluate_tick(tick, containers)
 
-    def _log_changes(self, sources: Sequence[Outcome]) -> None:
+    def _log_changes(self, sources: Sequence[CollectorOutcome]) -> None:
         for one in sources:
             if self._changes.is_news(("source", one.source), one.state, usual="ok"):
                 level = logging.INFO if one.state in ("ok", "unavailable") else logging.WARNING

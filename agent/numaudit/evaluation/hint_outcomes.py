@@ -12,7 +12,7 @@ from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Reject
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.memory.candidates import fewest_nodes
 from numaudit.memorymanager.memory.state import MachineState
-from numaudit.memorymanager.outcome import Outcome, outcome_of_nodes, outcome_of_refusal
+from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
@@ -27,7 +27,7 @@ class HintOutcome(Struct, frozen=True):
     pod: str | None
     pod_uid: str | None
     container: str | None
-    outcome: Outcome
+    outcome: AdmissionOutcome
     source: OutcomeSource
     """`log`: the kubelet said so. `status`: from the refused pod's status. `re-derived`: computed from
     the promise and the machine, since no log tells."""
@@ -42,16 +42,16 @@ def outcomes(intent: Intent) -> tuple[HintOutcome, ...]:
     return (*_of_containers(intent), *(_of_rejection(one, intent) for one in intent.rejections))
 
 
-def outcome_of_reason(reason: str, message: str) -> Outcome:
+def outcome_of_reason(reason: str, message: str) -> AdmissionOutcome:
     """The outcome that a pod's rejection stands for, by the reason and message of its status.
 
     Both reasons can mean the same lack of memory: with no hint to offer, the memory manager lets the
     merge pass and then fails to allocate.
     """
     if reason == TOPOLOGY_AFFINITY_ERROR:
-        return Outcome.REJECTED_AFFINITY
+        return AdmissionOutcome.REJECTED_AFFINITY
     if reason != UNEXPECTED:
-        return Outcome.REJECTED_OTHER
+        return AdmissionOutcome.REJECTED_OTHER
     before, after = _WRAPPING
     text = message[message.index(before) + len(before) :] if before in message else message
     return outcome_of_refusal(AdmissionError(text.removesuffix(after)))
@@ -73,7 +73,7 @@ def _of_container(container: ContainerIntent, intent: Intent) -> HintOutcome | N
     if nodes is None:
         return None
     if not nodes:
-        return _outcome(container, Outcome.NOT_MANAGED, "re-derived", None)
+        return _outcome(container, AdmissionOutcome.NOT_MANAGED, "re-derived", None)
     record = container.hints
     if record is not None and record.best is not None and _is_of_this_promise(record, nodes):
         told = outcome_of_nodes(record.best, nodes)
@@ -92,16 +92,16 @@ def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
     return stored is None or stored == nodes or (record.container is None and nodes <= stored)
 
 
-def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> Outcome:
+def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> AdmissionOutcome:
     """What the promise itself shows. Without the merged hint an extension looks like a degraded hint."""
     policy = intent.config.topology_manager_policy
     if policy == "none":
-        return Outcome.DEFAULT_HINT
+        return AdmissionOutcome.DEFAULT_HINT
     must_be_preferred = policy in ("restricted", "single-numa-node")
     fewest = None if intent.machine is None else _fewest_nodes(intent.machine, promise)
     if must_be_preferred or fewest is None or len(nodes) == fewest:
-        return Outcome.ALIGNED_MULTI if len(nodes) > 1 else Outcome.ALIGNED_SINGLE
-    return Outcome.DEGRADED
+        return AdmissionOutcome.ALIGNED_MULTI if len(nodes) > 1 else AdmissionOutcome.ALIGNED_SINGLE
+    return AdmissionOutcome.DEGRADED
 
 
 def _fewest_nodes(machine: MachineState, promise: Promise) -> int | None:
@@ -127,7 +127,9 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
     )
 
 
-def _outcome(container: ContainerIntent, outcome: Outcome, source: OutcomeSource, nodes: NodeSet | None) -> HintOutcome:
+def _outcome(
+    container: ContainerIntent, outcome: AdmissionOutcome, source: OutcomeSource, nodes: NodeSet | None
+) -> HintOutcome:
     return HintOutcome(
         container.namespace, container.pod, container.pod_uid, container.name, outcome, source, nodes, None, None
     )

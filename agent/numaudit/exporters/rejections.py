@@ -8,24 +8,24 @@ from itertools import islice
 
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
 
 Pair = tuple[str, str]
 """Reason of the pod's status, hint outcome."""
 
 PAIRS: tuple[Pair, ...] = (
-    (TOPOLOGY_AFFINITY_ERROR, Outcome.REJECTED_AFFINITY.value),
-    (UNEXPECTED, Outcome.REJECTED_CAPACITY.value),
-    (UNEXPECTED, Outcome.REJECTED_GROUP_RULE.value),
-    (UNEXPECTED, Outcome.REJECTED_PREFERRED_EXTENSION.value),
-    (UNEXPECTED, Outcome.REJECTED_OTHER.value),
+    (TOPOLOGY_AFFINITY_ERROR, AdmissionOutcome.REJECTED_AFFINITY.value),
+    (UNEXPECTED, AdmissionOutcome.REJECTED_CAPACITY.value),
+    (UNEXPECTED, AdmissionOutcome.REJECTED_GROUP_RULE.value),
+    (UNEXPECTED, AdmissionOutcome.REJECTED_PREFERRED_EXTENSION.value),
+    (UNEXPECTED, AdmissionOutcome.REJECTED_OTHER.value),
 )
 """There from the start at 0, so that the first rejection of each kind is an increase."""
 
 _REMEMBERED = 10_000
 _MOST_PAIRS = 50
-_OTHER: Pair = ("other", Outcome.REJECTED_OTHER.value)
+_OTHER: Pair = ("other", AdmissionOutcome.REJECTED_OTHER.value)
 
 
 @dataclass(slots=True)

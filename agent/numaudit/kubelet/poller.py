@@ -34,7 +34,7 @@ from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.memory.headroom import Room, room_of
+from numaudit.memorymanager.memory.headroom import Headroom, headroom_of
 from numaudit.snapshot import Container
 
 SELDOM = 60.0
@@ -78,7 +78,7 @@ class KubeletIntent:
     _next_search: float = 0.0
     _misread: int = 0
     _by_container: tuple[_Good, tuple[bool, bool, bool], Checkpoints] | None = None
-    _room: tuple[MemoryCheckpoint, str | None, Room | None] | None = None
+    _headroom: tuple[MemoryCheckpoint, str | None, Headroom | None] | None = None
     _seen: tuple[object, ...] = ()
     _joined: tuple[tuple[object, ...], tuple[Container, ...], Joined] | None = None
 
@@ -171,7 +171,7 @@ class KubeletIntent:
             pods=pods,
             pod_promises=checkpoints.pods,
             machine=None if memory is None else memory.machine,
-            room=self._room_of(memory, config.topology_manager_policy),
+            headroom=self._headroom_of(memory, config.topology_manager_policy),
             shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
             hints=joined.hints,
             rejections=join.rejections(pods, self._admissions.rejections),
@@ -186,17 +186,17 @@ class KubeletIntent:
             sources=self._sources(),
         )
 
-    def _room_of(self, memory: MemoryCheckpoint | None, policy: str | None) -> Room | None:
+    def _headroom_of(self, memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | None:
         """Computed again only when the checkpoint or the policy changed: eight nodes have 255 sets to try."""
         if memory is None or not memory.machine:
             return None
-        if self._room is None or self._room[0] is not memory or self._room[1] != policy:
+        if self._headroom is None or self._headroom[0] is not memory or self._headroom[1] != policy:
             try:
-                room = room_of(memory.machine, policy)
+                headroom = headroom_of(memory.machine, policy)
             except InputError:  # a node without any memory; `state verify` tells of it
-                room = None
-            self._room = memory, policy, room
-        return self._room[2]
+                headroom = None
+            self._headroom = memory, policy, headroom
+        return self._headroom[2]
 
     def _denials(self) -> Mapping[str, int] | None:
         """What the log tells since the kubelet's start, if its counters, read before, are of the same run."""

@@ -75,7 +75,7 @@ def _totals(host: Host) -> _Inputs:
 
 
 def examine_file(file: WatchedCheckpoint, machine: Machine | None, config: KubeletConfig) -> StartOutlook:
-    """What `memorymanager.restart` says of a file that was looked at, with this configuration."""
+    """What `memorymanager.restart.outlook` says about a watched file, with this configuration."""
     problem = file.health.problem
     if problem == "absent":
         return StartOutlook(None, "yes", "yes")

@@ -19,9 +19,9 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.memory import static_policy
 from numaudit.memorymanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.memorymanager.outcome import (
+    AdmissionOutcome,
     Answer,
     Decision,
-    Outcome,
     Placement,
     Rejection,
     outcome_of_placement,
@@ -213,7 +213,7 @@ class _Run:
 
     def _refused(self, container: str | None) -> Rejection:
         message = _REFUSALS[self.kubelet.topology.scope if self._at_pod_level else None]
-        return Rejection(TOPOLOGY_AFFINITY_ERROR, message, Outcome.REJECTED_AFFINITY, container)
+        return Rejection(TOPOLOGY_AFFINITY_ERROR, message, AdmissionOutcome.REJECTED_AFFINITY, container)
 
     def _store_hint(self, container: str, hint: TopologyHint) -> None:
         stored = {**self.state.hints.get(self.pod.uid, {}), container: hint}

@@ -71,7 +71,7 @@ from numaudit.memorymanager.memory.reserved import (
     validate_against_node,
     validate_reserved_memory,
 )
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.memory.static_policy import (
     MemoryAllocation,
     MemoryPolicy,
@@ -85,7 +85,7 @@ from numaudit.memorymanager.memory.static_policy import (
 )
 from numaudit.memorymanager.memory.static_policy import container_hints as memory_hints_for_container
 from numaudit.memorymanager.memory.static_policy import pod_hints as memory_hints_for_pod
-from numaudit.memorymanager.outcome import Decision, Outcome, Placement, Rejection
+from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
 from numaudit.memorymanager.pod.level import shared_pool_error
 from numaudit.memorymanager.pod.manifest import read_pod
 from numaudit.memorymanager.pod.requests import container_requests, pod_requests
@@ -111,9 +111,15 @@ from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantity, eviction_threshold, node_allocatable_reservation
 
+State = MemoryState
+"""The older name of MemoryState."""
+Outcome = AdmissionOutcome
+"""The older name of AdmissionOutcome."""
+
 __all__ = [
     "Admission",
     "AdmissionError",
+    "AdmissionOutcome",
     "Block",
     "CPUContainer",
     "CPUInfo",
@@ -142,6 +148,7 @@ __all__ = [
     "MemoryCheckpoint",
     "MemoryPolicy",
     "MemoryReservation",
+    "MemoryState",
     "MemoryTable",
     "MergeResult",
     "MissingTarget",

@@ -1,7 +1,7 @@
 """A node's life with its kubelet: pods are admitted, started and removed, the kubelet restarts.
 
-All functions are pure: a node's state goes in, and comes out anew. `admit`, `remove` and
-`reconcile` are told in `admission`.
+All functions are pure: they take a node's state and return a new one. `admit`, `remove` and
+`reconcile` are defined in `admission`.
 
 Source: pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_container_lifecycle_linux.go.
 """
@@ -21,7 +21,7 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.memory import static_policy
 from numaudit.memorymanager.memory.machine_state import default_machine_state
 from numaudit.memorymanager.memory.replay import Refusal, check_start
-from numaudit.memorymanager.memory.state import MachineState, State
+from numaudit.memorymanager.memory.state import MachineState, MemoryState
 from numaudit.memorymanager.memory.static_policy import MemoryPolicy
 from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init
 
@@ -110,10 +110,10 @@ def _running(pod: Pod, kubelet: Kubelet) -> list[str]:
 
 
 def _fresh_memory(kubelet: Kubelet) -> MemoryPolicy:
-    return MemoryPolicy(State({} if kubelet.memory_policy == "None" else _default_machine_state(kubelet)))
+    return MemoryPolicy(MemoryState({} if kubelet.memory_policy == "None" else _default_machine_state(kubelet)))
 
 
-def _restarted_memory(kubelet: Kubelet, stored: State) -> MemoryPolicy:
+def _restarted_memory(kubelet: Kubelet, stored: MemoryState) -> MemoryPolicy:
     if kubelet.memory_policy == "None" or not (stored.machine or stored.entries):
         return _fresh_memory(kubelet)
     refusal = check_start(

@@ -24,7 +24,7 @@ from numaudit.memorymanager.topologymanager.hints import ProviderHints, Topology
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
-class Outcome(StrEnum):
+class AdmissionOutcome(StrEnum):
     """How well the promise to a container, or to a refused pod, turned out. The first that applies."""
 
     REJECTED_AFFINITY = "rejected-affinity"
@@ -52,11 +52,11 @@ class Outcome(StrEnum):
 
 
 _MEMORY_REFUSALS = {
-    NO_DEFAULT: Outcome.REJECTED_CAPACITY,
-    NO_EXTENSION: Outcome.REJECTED_CAPACITY,
-    GROUP_VIOLATION: Outcome.REJECTED_GROUP_RULE,
-    NO_PREFERRED_DEFAULT: Outcome.REJECTED_PREFERRED_EXTENSION,
-    NO_PREFERRED_EXTENSION: Outcome.REJECTED_PREFERRED_EXTENSION,
+    NO_DEFAULT: AdmissionOutcome.REJECTED_CAPACITY,
+    NO_EXTENSION: AdmissionOutcome.REJECTED_CAPACITY,
+    GROUP_VIOLATION: AdmissionOutcome.REJECTED_GROUP_RULE,
+    NO_PREFERRED_DEFAULT: AdmissionOutcome.REJECTED_PREFERRED_EXTENSION,
+    NO_PREFERRED_EXTENSION: AdmissionOutcome.REJECTED_PREFERRED_EXTENSION,
 }
 
 
@@ -99,7 +99,7 @@ class Placement:
     """What one container of an admitted pod got."""
 
     container: str
-    outcome: Outcome
+    outcome: AdmissionOutcome
     hint: TopologyHint
     """What the Topology Manager told all providers; (None, False) under policy none."""
     memory: tuple[Block, ...] = ()
@@ -118,30 +118,30 @@ class Rejection:
 
     reason: str
     message: str
-    outcome: Outcome
+    outcome: AdmissionOutcome
     container: str | None = None
     """The container that was looked at; None = the whole pod."""
 
 
-def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, blocks: Sequence[Block]) -> Outcome:
+def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, blocks: Sequence[Block]) -> AdmissionOutcome:
     """The outcome of a container whose memory was allocated, or that holds it already."""
     stored = allocation.affinity
     if allocation.choice is Choice.NOT_MANAGED or stored is None or not blocks:
-        return Outcome.NOT_MANAGED
+        return AdmissionOutcome.NOT_MANAGED
     return outcome_of_nodes(hint, stored)
 
 
-def outcome_of_nodes(hint: TopologyHint, stored: NodeSet) -> Outcome:
+def outcome_of_nodes(hint: TopologyHint, stored: NodeSet) -> AdmissionOutcome:
     """The outcome of an admitted container whose memory is on these nodes."""
     if hint.affinity is None:
-        return Outcome.DEFAULT_HINT
+        return AdmissionOutcome.DEFAULT_HINT
     if hint.affinity < stored:
-        return Outcome.EXTENDED
+        return AdmissionOutcome.EXTENDED
     if not hint.preferred:
-        return Outcome.DEGRADED
-    return Outcome.ALIGNED_MULTI if len(stored) > 1 else Outcome.ALIGNED_SINGLE
+        return AdmissionOutcome.DEGRADED
+    return AdmissionOutcome.ALIGNED_MULTI if len(stored) > 1 else AdmissionOutcome.ALIGNED_SINGLE
 
 
-def outcome_of_refusal(error: AdmissionError) -> Outcome:
+def outcome_of_refusal(error: AdmissionError) -> AdmissionOutcome:
     """The outcome of a pod for which a provider's Allocate failed."""
-    return _MEMORY_REFUSALS.get(str(error), Outcome.REJECTED_OTHER)
+    return _MEMORY_REFUSALS.get(str(error), AdmissionOutcome.REJECTED_OTHER)

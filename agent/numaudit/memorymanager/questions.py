@@ -24,7 +24,7 @@ from numaudit.memorymanager.go import json as go_json
 from numaudit.memorymanager.memory import static_policy
 from numaudit.memorymanager.memory.machine_state import default_machine_state
 from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import State
+from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.memorymanager.memory.static_policy import NO_HINT, MemoryPolicy
 from numaudit.memorymanager.plain import read_mapping, read_text
 from numaudit.memorymanager.pod.manifest import read_pod
@@ -44,7 +44,7 @@ def initial_state(machine: Mapping[Any, Plain], reserved: Mapping[Any, Plain] | 
     "2Gi"}}; `reserved` likewise what the system keeps. Sizes are bytes or quantities.
     """
     kept = values.read_sizes_by_node({} if reserved is None else reserved, "reserved")
-    return write_state(State(default_machine_state(values.read_machine(machine), kept)))
+    return write_state(MemoryState(default_machine_state(values.read_machine(machine), kept)))
 
 
 def memory_hints(
@@ -163,7 +163,7 @@ def take_cpus(
     return str(take(topology, parsed, free, values.read_count(count, "count"), version=described))
 
 
-def read_state(state: Plain) -> State:
+def read_state(state: Plain) -> MemoryState:
     """A state in plain values as the library's own; see `write_state`."""
     try:
         return memory_checkpoint.parse(go_json.dump(state)).state
@@ -171,7 +171,7 @@ def read_state(state: Plain) -> State:
         raise InputError(f"state: {error}") from None
 
 
-def write_state(state: State) -> dict[str, Any]:
+def write_state(state: MemoryState) -> dict[str, Any]:
     """A state of the library in plain values, in the words of `memory_manager_state`."""
     document = memory_checkpoint.write(MemoryCheckpoint("", state.machine, state.entries, state.pod_entries, 0))
     plain = go_json.load(document)

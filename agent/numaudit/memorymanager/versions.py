@@ -1,4 +1,4 @@
-"""The Kubernetes versions whose kubelets differ in what is told here, and the feature gates that matter.
+"""The Kubernetes versions whose kubelets decide differently, and the feature gates that matter.
 
 Source: pkg/features/kube_features.go.
 """

@@ -21,7 +21,7 @@ from numaudit.report.values import (
     Report,
     Unknown,
 )
-from numaudit.snapshot import NodeMemory, Outcome, Snapshot
+from numaudit.snapshot import CollectorOutcome, NodeMemory, Snapshot
 
 _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
     "ok": "ok",
@@ -83,10 +83,10 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
     )
 
 
-def _intent_sources(intent: Intent | None) -> tuple[Outcome, ...]:
+def _intent_sources(intent: Intent | None) -> tuple[CollectorOutcome, ...]:
     """The kubelet's sources in the same words as our own collectors."""
     sources = () if intent is None else intent.sources
-    return tuple(Outcome(one.name, _SOURCE_STATES[one.state], one.reason) for one in sources)
+    return tuple(CollectorOutcome(one.name, _SOURCE_STATES[one.state], one.reason) for one in sources)
 
 
 def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:

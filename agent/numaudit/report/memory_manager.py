@@ -56,9 +56,9 @@ class MemoryManagerReport:
 
 def memory_manager_report(intent: Intent | None) -> MemoryManagerReport | None:
     """None = there is no memory map: no kubelet, no checkpoint that can be read, or the policy None."""
-    if intent is None or not intent.machine or intent.room is None:
+    if intent is None or not intent.machine or intent.headroom is None:
         return None
-    machine, room = intent.machine, intent.room
+    machine, headroom = intent.machine, intent.headroom
     tables = [
         MemoryTableReport(id_, name, table.total, table.system_reserved, table.allocatable, table.reserved, table.free)
         for id_, node in machine.items()
@@ -68,11 +68,11 @@ def memory_manager_report(intent: Intent | None) -> MemoryManagerReport | None:
         MemoryNodeReport(
             id_,
             NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else None,
-            room.stranded[id_],
+            headroom.stranded[id_],
         )
         for id_, node in machine.items()
     ]
-    admissible = room.admissible
+    admissible = headroom.admissible
     return MemoryManagerReport(
         tuple(tables),
         tuple(nodes),

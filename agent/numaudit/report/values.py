@@ -26,7 +26,7 @@ from numaudit.report.counters import (
     TaskMoveReport,
 )
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.snapshot import Kind, Outcome, Overhead, ProbeAccount, Qos
+from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
@@ -254,4 +254,4 @@ class Report:
     """What the probes that run tell of themselves."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
-    sources: tuple[Outcome, ...]
+    sources: tuple[CollectorOutcome, ...]

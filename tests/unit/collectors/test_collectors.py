@@ -18,7 +18,7 @@ from numaudit.containers.inventory import Census, Inventory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_bytes, read_text
-from numaudit.snapshot import Allowed, ContainerId, Mappings, Outcome, Resident
+from numaudit.snapshot import Allowed, CollectorOutcome, ContainerId, Mappings, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
@@ -192,7 +192,7 @@ def test_what_vanished_is_normal_and_what_failed_has_its_first_reason() -> None:
 
     run = Run()
     run("groups", skip, 0)
-    assert run.outcomes == [Outcome("groups", "partial", "first", run.outcomes[0].seconds, 5)]
+    assert run.outcomes == [CollectorOutcome("groups", "partial", "first", run.outcomes[0].seconds, 5)]
 
 
 def test_a_missing_right_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

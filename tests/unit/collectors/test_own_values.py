@@ -53,11 +53,11 @@ def test_the_room_is_worked_out_again_only_for_another_checkpoint(
 ) -> None:
     observer = Observer.of(captured("kubernetes-four-nodes"))
     first = observer.observe().intent
-    monkeypatch.setattr("numaudit.kubelet.poller.room_of", None)
+    monkeypatch.setattr("numaudit.kubelet.poller.headroom_of", None)
     second = observer.observe().intent
     assert first is not None
     assert second is not None
-    assert second.room is first.room
+    assert second.headroom is first.headroom
 
 
 def test_what_a_probe_lost_is_told_by_reason(tmp_path: Path) -> None:

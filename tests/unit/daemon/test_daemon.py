@@ -19,7 +19,7 @@ from numaudit.daemon.notify import Notifier
 from numaudit.daemon.ticks import Beat
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.rejections import PAIRS, Rejections
-from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.outcome import AdmissionOutcome
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_a_systemd_that_has_gone_is_no_error(tmp_path: Path) -> None:
 
 
 def _rejected(uid: str, reason: str = "TopologyAffinityError", outcome: str = "rejected-affinity") -> HintOutcome:
-    return HintOutcome("prod", f"pod-{uid}", uid, None, Outcome(outcome), "status", None, reason, None)
+    return HintOutcome("prod", f"pod-{uid}", uid, None, AdmissionOutcome(outcome), "status", None, reason, None)
 
 
 def test_a_refused_pod_is_counted_once_however_long_it_is_listed() -> None:

@@ -10,7 +10,7 @@ from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.thresholds import DEFAULT
-from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.outcome import AdmissionOutcome
 
 PAGE = (Path(__file__).parents[3] / "docs/verdicts.md").read_text(encoding="utf-8")
 
@@ -38,7 +38,7 @@ def test_every_finding_is_explained_with_its_severity_and_remedy() -> None:
 
 
 def test_every_hint_outcome_is_explained_in_its_order_of_precedence() -> None:
-    assert list(rows("## Hint outcomes")) == [one.value for one in Outcome]
+    assert list(rows("## Hint outcomes")) == [one.value for one in AdmissionOutcome]
 
 
 def test_every_limit_is_shown_with_its_default() -> None:

@@ -15,7 +15,7 @@ from numaudit.intent import (
     Rejection,
 )
 from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
 
@@ -45,36 +45,36 @@ def only(intent: Intent) -> HintOutcome:
 @pytest.mark.parametrize(
     ("hint", "stored", "outcome"),
     [
-        (record("0"), "0", Outcome.ALIGNED_SINGLE),
-        (record("0-1"), "0-1", Outcome.ALIGNED_MULTI),
-        (record("0", preferred=False), "0", Outcome.DEGRADED),
-        (record(None), "0", Outcome.DEFAULT_HINT),
-        (record("0"), "0-1", Outcome.EXTENDED),
-        (record("0", preferred=False), "0-1", Outcome.EXTENDED),
+        (record("0"), "0", AdmissionOutcome.ALIGNED_SINGLE),
+        (record("0-1"), "0-1", AdmissionOutcome.ALIGNED_MULTI),
+        (record("0", preferred=False), "0", AdmissionOutcome.DEGRADED),
+        (record(None), "0", AdmissionOutcome.DEFAULT_HINT),
+        (record("0"), "0-1", AdmissionOutcome.EXTENDED),
+        (record("0", preferred=False), "0-1", AdmissionOutcome.EXTENDED),
     ],
 )
-def test_the_kubelets_log_tells_the_outcome(hint: HintRecord, stored: str, outcome: Outcome) -> None:
+def test_the_kubelets_log_tells_the_outcome(hint: HintRecord, stored: str, outcome: AdmissionOutcome) -> None:
     found = only(Intent(containers=(promised(stored, hints=hint),)))
     assert (found.outcome, found.source) == (outcome, "log")
 
 
 def test_a_container_that_the_memory_manager_holds_nothing_for_is_not_managed() -> None:
-    assert only(Intent(containers=(promised(""),))).outcome is Outcome.NOT_MANAGED
+    assert only(Intent(containers=(promised(""),))).outcome is AdmissionOutcome.NOT_MANAGED
 
 
 @pytest.mark.parametrize(
     ("policy", "stored", "size", "outcome"),
     [
-        ("single-numa-node", "1", GIB, Outcome.ALIGNED_SINGLE),
-        ("restricted", "0-1", 15 * GIB, Outcome.ALIGNED_MULTI),
-        ("best-effort", "0-1", 15 * GIB, Outcome.ALIGNED_MULTI),
-        ("best-effort", "0-1", GIB, Outcome.DEGRADED),
-        ("best-effort", "0", GIB, Outcome.ALIGNED_SINGLE),
-        ("none", "0", GIB, Outcome.DEFAULT_HINT),
+        ("single-numa-node", "1", GIB, AdmissionOutcome.ALIGNED_SINGLE),
+        ("restricted", "0-1", 15 * GIB, AdmissionOutcome.ALIGNED_MULTI),
+        ("best-effort", "0-1", 15 * GIB, AdmissionOutcome.ALIGNED_MULTI),
+        ("best-effort", "0-1", GIB, AdmissionOutcome.DEGRADED),
+        ("best-effort", "0", GIB, AdmissionOutcome.ALIGNED_SINGLE),
+        ("none", "0", GIB, AdmissionOutcome.DEFAULT_HINT),
     ],
 )
 def test_without_a_log_the_outcome_is_derived_and_says_so(
-    policy: str, stored: str, size: int, outcome: Outcome
+    policy: str, stored: str, size: int, outcome: AdmissionOutcome
 ) -> None:
     config = KubeletConfig(topology_manager_policy=policy)
     found = only(Intent(containers=(promised(stored, size),), machine=machine(), config=config))
@@ -104,35 +104,39 @@ def test_stale_entries_have_no_outcome() -> None:
 @pytest.mark.parametrize(
     ("reason", "message", "outcome"),
     [
-        ("TopologyAffinityError", "Resources cannot be allocated with Topology locality", Outcome.REJECTED_AFFINITY),
+        (
+            "TopologyAffinityError",
+            "Resources cannot be allocated with Topology locality",
+            AdmissionOutcome.REJECTED_AFFINITY,
+        ),
         (
             "UnexpectedAdmissionError",
             "Allocate failed due to [memorymanager] failed to find NUMA nodes to extend the current topology hint, "
             "which is unexpected",
-            Outcome.REJECTED_CAPACITY,
+            AdmissionOutcome.REJECTED_CAPACITY,
         ),
         (
             "UnexpectedAdmissionError",
             "Pod was rejected: Allocate failed due to [memorymanager] failed to get the default NUMA affinity, "
             "no NUMA nodes with enough memory is available, which is unexpected",
-            Outcome.REJECTED_CAPACITY,
+            AdmissionOutcome.REJECTED_CAPACITY,
         ),
         (
             "UnexpectedAdmissionError",
             "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, which is unexpected",
-            Outcome.REJECTED_GROUP_RULE,
+            AdmissionOutcome.REJECTED_GROUP_RULE,
         ),
         (
             "UnexpectedAdmissionError",
             "Allocate failed due to [memorymanager] failed to find the extended preferred hint, which is unexpected",
-            Outcome.REJECTED_PREFERRED_EXTENSION,
+            AdmissionOutcome.REJECTED_PREFERRED_EXTENSION,
         ),
-        ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices", Outcome.REJECTED_OTHER),
-        ("OutOfcpu", "Node didn't have enough resource: cpu", Outcome.REJECTED_OTHER),
+        ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices", AdmissionOutcome.REJECTED_OTHER),
+        ("OutOfcpu", "Node didn't have enough resource: cpu", AdmissionOutcome.REJECTED_OTHER),
     ],
 )
 def test_both_of_the_kubelets_reasons_are_told_apart_by_their_cause(
-    reason: str, message: str, outcome: Outcome
+    reason: str, message: str, outcome: AdmissionOutcome
 ) -> None:
     assert outcome_of_reason(reason, message) is outcome
 
@@ -140,4 +144,4 @@ def test_both_of_the_kubelets_reasons_are_told_apart_by_their_cause(
 def test_a_refused_pod_has_one_outcome_and_its_containers_have_none() -> None:
     refused = Rejection("uid", "shop", "db-0", "TopologyAffinityError", "Resources cannot be allocated")
     found = only(Intent(containers=(promised("0"),), rejections=(refused,)))
-    assert (found.container, found.outcome, found.source) == (None, Outcome.REJECTED_AFFINITY, "status")
+    assert (found.container, found.outcome, found.source) == (None, AdmissionOutcome.REJECTED_AFFINITY, "status")

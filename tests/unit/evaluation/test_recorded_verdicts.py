@@ -16,7 +16,7 @@ from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.intent import Intent, KubeletSeries
 from numaudit.kernel.host import Host
 from numaudit.kubelet.poller import KubeletIntent
-from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
@@ -26,10 +26,10 @@ from recorded_kubelet import LoggedAdmission, LoggedMerge, read_events, read_mac
 
 SINGLE = "standalone-single-numa-node"
 NUMA_REJECTIONS = {
-    Outcome.REJECTED_AFFINITY,
-    Outcome.REJECTED_CAPACITY,
-    Outcome.REJECTED_GROUP_RULE,
-    Outcome.REJECTED_PREFERRED_EXTENSION,
+    AdmissionOutcome.REJECTED_AFFINITY,
+    AdmissionOutcome.REJECTED_CAPACITY,
+    AdmissionOutcome.REJECTED_GROUP_RULE,
+    AdmissionOutcome.REJECTED_PREFERRED_EXTENSION,
 }
 
 
@@ -147,14 +147,14 @@ def outcomes_of(found: tuple[HintOutcome, ...], pod: str, merge: LoggedMerge) ->
 def check(one: HintOutcome, merge: LoggedMerge) -> None:
     best = merge.best
     assert isinstance(best, dict)
-    if one.outcome is Outcome.NOT_MANAGED:
+    if one.outcome is AdmissionOutcome.NOT_MANAGED:
         # It asked the memory manager for nothing, so that one had no preference.
         assert not merge.answers[-1]
         return
     assert one.source == "log"
     assert one.numa_nodes is not None
     assert one.numa_nodes.mask == best["NUMANodeAffinity"]
-    assert best["Preferred"] is (one.outcome in (Outcome.ALIGNED_SINGLE, Outcome.ALIGNED_MULTI))
+    assert best["Preferred"] is (one.outcome in (AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.ALIGNED_MULTI))
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_the_same_pods_are_refused_for_two_reasons_and_both_are_numa_rejections(
     """The restarted kubelet met other groups of nodes, so the memory manager had no hint to offer and failed later."""
     found = outcomes(moment(step, tmp_path).intent)
     told = {(one.pod or "").removesuffix("-numanode"): (one.reason, one.outcome) for one in found if not one.container}
-    affinity = ("TopologyAffinityError", Outcome.REJECTED_AFFINITY)
-    capacity = ("UnexpectedAdmissionError", Outcome.REJECTED_CAPACITY)
+    affinity = ("TopologyAffinityError", AdmissionOutcome.REJECTED_AFFINITY)
+    capacity = ("UnexpectedAdmissionError", AdmissionOutcome.REJECTED_CAPACITY)
     pods = ("gu-toobig", "gu-cross", "gu-manycpu", "gu-nomem")
     assert told == {pod: capacity if pod in unexpected else affinity for pod in pods}
 

@@ -25,7 +25,7 @@ from numaudit.kubelet.promises import Checkpoints, by_container
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.memory.state import Block, State
+from numaudit.memorymanager.memory.state import Block, MemoryState
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -296,7 +296,7 @@ def test_a_pod_is_rejected_once_whoever_tells() -> None:
 
 def test_checkpoints_are_sorted_by_container() -> None:
     block = Block((0, 1), "hugepages-2Mi", 4 << 20)
-    memory = MemoryCheckpoint.of("Static", State({}, {"u1": {"db": (block,)}}, {"u9": (block,)}), pod_level=True)
+    memory = MemoryCheckpoint.of("Static", MemoryState({}, {"u1": {"db": (block,)}}, {"u9": (block,)}), pod_level=True)
     cpu = CpuCheckpoint("static", "0,4", {"u1": {"db": "1-2"}}, None, {"u9": "3"}, 0)
     nic = PodDevices("u1", "db", "vendor.example/nic", {0: ("n1",), -1: ("n2",)}, None)
     fuse = PodDevices("u1", "db", "vendor.example/fuse", {-1: ("f",)}, None)

@@ -19,7 +19,7 @@ from numaudit.kubelet import state_files
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, write
 from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.memory.state import Block, State
+from numaudit.memorymanager.memory.state import Block, MemoryState
 from numaudit.topology.nodeset import CpuSet
 
 ROOT = FIXTURES / "kubernetes-four-nodes"
@@ -29,7 +29,7 @@ KILLS = 200 if os.environ.get("CI") or os.environ.get("HYPOTHESIS_PROFILE") == "
 
 def state(size: int) -> MemoryCheckpoint:
     entries = {f"pod-{index}": {"app": (Block((0,), "memory", size),)} for index in range(20)}
-    return MemoryCheckpoint.of("Static", State({}, entries))
+    return MemoryCheckpoint.of("Static", MemoryState({}, entries))
 
 
 OLD, NEW = state(4096), state(8192)

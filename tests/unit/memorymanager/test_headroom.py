@@ -9,7 +9,7 @@ from test_memory_invariants import machines
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.memory.candidates import calculate_hints
-from numaudit.memorymanager.memory.headroom import room_of
+from numaudit.memorymanager.memory.headroom import headroom_of
 from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.topologymanager.hints import MOST_NODES, merge
 from numaudit.memorymanager.topologymanager.policy import NONE, POLICIES, RESTRICTED, SINGLE_NUMA_NODE
@@ -26,45 +26,45 @@ GROUP = {0: _node(0, (0, 1), 1), 1: _node(3, (0, 1), 1), 2: _node(10, (2,)), 3: 
 
 
 def test_an_empty_machine_takes_all_of_each_node() -> None:
-    assert room_of(EMPTY, "best-effort").admissible == {1: 10, 2: 20}
-    assert room_of(EMPTY, RESTRICTED).admissible == {1: 10, 2: 20}
-    assert room_of(EMPTY, SINGLE_NUMA_NODE).admissible == {1: 10, 2: 0}
+    assert headroom_of(EMPTY, "best-effort").admissible == {1: 10, 2: 20}
+    assert headroom_of(EMPTY, RESTRICTED).admissible == {1: 10, 2: 20}
+    assert headroom_of(EMPTY, SINGLE_NUMA_NODE).admissible == {1: 10, 2: 0}
 
 
 def test_a_node_with_an_assignment_of_its_own_joins_no_group() -> None:
-    assert room_of(SINGLE, "best-effort").admissible == {1: 10, 2: 0}
+    assert headroom_of(SINGLE, "best-effort").admissible == {1: 10, 2: 0}
 
 
 def test_a_group_takes_only_what_needs_as_many_nodes_under_restricted() -> None:
-    assert room_of(GROUP, "best-effort").admissible == {1: 10, 2: 3, 3: 0, 4: 0}
-    assert room_of(GROUP, RESTRICTED).admissible == {1: 10, 2: 0, 3: 0, 4: 0}
+    assert headroom_of(GROUP, "best-effort").admissible == {1: 10, 2: 3, 3: 0, 4: 0}
+    assert headroom_of(GROUP, RESTRICTED).admissible == {1: 10, 2: 0, 3: 0, 4: 0}
 
 
 def test_what_is_free_in_a_group_is_stranded_for_containers_of_one_node() -> None:
-    assert room_of(GROUP, NONE).stranded == {0: 0, 1: 3, 2: 0, 3: 0}
+    assert headroom_of(GROUP, NONE).stranded == {0: 0, 1: 3, 2: 0, 3: 0}
 
 
 @pytest.mark.parametrize("policy", [None, "nonsense"])
 def test_without_the_policy_it_is_not_known_what_is_admitted(policy: str | None) -> None:
-    assert room_of(EMPTY, policy).admissible is None
-    assert room_of(EMPTY, policy).stranded == {0: 0, 1: 0}
+    assert headroom_of(EMPTY, policy).admissible is None
+    assert headroom_of(EMPTY, policy).stranded == {0: 0, 1: 0}
 
 
 def test_beyond_the_nodes_of_which_all_sets_can_be_tried_it_is_not_known() -> None:
     many = {id_: _node(1, (id_,)) for id_ in range(MOST_NODES + 1)}
-    assert room_of(many, "best-effort").admissible is None
+    assert headroom_of(many, "best-effort").admissible is None
 
 
 def test_a_node_of_a_group_without_memory_is_an_error() -> None:
     with pytest.raises(InputError, match="no memory on NUMA node 0"):
-        room_of({0: NUMANodeState(1, {}, (0, 1)), 1: _node(1, (0, 1), 1)}, NONE)
+        headroom_of({0: NUMANodeState(1, {}, (0, 1)), 1: _node(1, (0, 1), 1)}, NONE)
 
 
 @given(machines(), st.sampled_from(POLICIES), st.integers(1, 30))
 def test_any_request_is_admitted_by_the_hints_themselves_as_far_as_was_said_and_no_further(
     machine: MachineState, policy: str, asked: int
 ) -> None:
-    admissible = room_of(machine, policy).admissible
+    admissible = headroom_of(machine, policy).admissible
     assert admissible is not None
     nodes = NodeSet.from_ids(machine)
     for width, most in admissible.items():

@@ -16,7 +16,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
-from numaudit.memorymanager.memory.state import Block, State
+from numaudit.memorymanager.memory.state import Block, MemoryState
 from numaudit.observer import Observer
 from numaudit.report.values import ContainerReport, Report
 
@@ -39,7 +39,7 @@ def promise(tree: NodeTree, promises: Promises, policy: str = "Static") -> Path:
         for block in blocks:
             if set(block.numa_affinity or ()) <= machine.keys():
                 machine = charge(machine, block.numa_affinity or (), block.type, block.size)
-    state = State(machine, entries) if policy == "Static" else State({})
+    state = MemoryState(machine, entries) if policy == "Static" else MemoryState({})
     file = tree.root / "var/lib/kubelet/memory_manager_state"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(checkpoints.write(MemoryCheckpoint.of(policy, state)))

@@ -30,7 +30,7 @@ from numaudit.memorymanager.memory.static_policy import (
     NO_PREFERRED_DEFAULT,
     NO_PREFERRED_EXTENSION,
 )
-from numaudit.memorymanager.outcome import Outcome, outcome_of_refusal
+from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_refusal
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
@@ -98,38 +98,38 @@ class TestOutcomes:
     def test_one_node_and_preferred(self) -> None:
         (done,) = run(kubelet(), pod("a", container("app", "5Gi")))
         (placed,) = done.placements
-        assert (placed.outcome, placed.memory_nodes) == (Outcome.ALIGNED_SINGLE, NodeSet.of(0))
+        assert (placed.outcome, placed.memory_nodes) == (AdmissionOutcome.ALIGNED_SINGLE, NodeSet.of(0))
         assert placed.hint == TopologyHint(NodeSet.of(0), preferred=True)
 
     def test_two_nodes_and_preferred(self) -> None:
-        assert outcomes(run(kubelet(), pod("a", container("app", "15Gi")))) == [Outcome.ALIGNED_MULTI]
+        assert outcomes(run(kubelet(), pod("a", container("app", "15Gi")))) == [AdmissionOutcome.ALIGNED_MULTI]
 
     def test_policy_none_leaves_the_choice_to_the_memory_manager(self) -> None:
         (done,) = run(kubelet(policy="none"), pod("a", container("app", "5Gi")))
         assert done.decisions == ()
         assert done.placements[0].hint == TopologyHint(None, preferred=False)
-        assert outcomes([done]) == [Outcome.DEFAULT_HINT]
+        assert outcomes([done]) == [AdmissionOutcome.DEFAULT_HINT]
 
     def test_pods_that_are_not_guaranteed_are_not_managed(self) -> None:
         admissions = run(
             kubelet(policy="single-numa-node"), pod("a", bare("app")), pod("b", container("app", limit="2Gi"))
         )
-        assert outcomes(admissions) == [Outcome.NOT_MANAGED] * 2
+        assert outcomes(admissions) == [AdmissionOutcome.NOT_MANAGED] * 2
         assert admissions[0].decisions[0].merged == TopologyHint(None, preferred=True)
 
     def test_memory_manager_policy_none_manages_nothing(self) -> None:
         node = kubelet(memoryManagerPolicy="None")
         (done,) = run(node, pod("a", container("app", "5Gi")))
-        assert outcomes([done]) == [Outcome.NOT_MANAGED]
+        assert outcomes([done]) == [AdmissionOutcome.NOT_MANAGED]
         assert done.state.memory.state.machine == {}
 
     def test_a_hint_of_the_cpu_manager_may_be_extended(self) -> None:
         """The CPU Manager prefers one node, the memory needs two, and best-effort takes a hint of one node."""
         full = pod("a", container("app", "9Gi", cpu="500m"))
         admissions = run(kubelet(machine(3, 3, 3), cpus=True), pod("b", container("app", "5Gi", cpu="1")))
-        assert outcomes(admissions) == [Outcome.DEGRADED]
+        assert outcomes(admissions) == [AdmissionOutcome.DEGRADED]
         assert admissions[0].placements[0].memory_nodes == NodeSet.of(0, 1)
-        assert outcomes(run(kubelet(machine(3, 3, 3), cpus=True), full)) == [Outcome.REJECTED_CAPACITY]
+        assert outcomes(run(kubelet(machine(3, 3, 3), cpus=True), full)) == [AdmissionOutcome.REJECTED_CAPACITY]
 
     def test_a_hint_that_other_providers_narrow_is_extended(self) -> None:
         devices = DeviceState({"vendor.example/nic": {"n0": Device("n0", NodeSet.of(1))}})
@@ -137,7 +137,7 @@ class TestOutcomes:
         asking = pod("a", container("app", "15Gi", more={"vendor.example/nic": "1"}))
         done = admit(node, fresh_state(node, devices), asking)
         assert done.decisions[0].merged == TopologyHint(NodeSet.of(1), preferred=False)
-        assert outcomes([done]) == [Outcome.EXTENDED]
+        assert outcomes([done]) == [AdmissionOutcome.EXTENDED]
         assert done.placements[0].memory_nodes == NodeSet.of(0, 1)
 
 
@@ -145,14 +145,14 @@ class TestRefusals:
     def test_memory_that_fits_no_node_is_refused_by_single_numa_node_in_the_merge(self) -> None:
         (done,) = run(kubelet(policy="single-numa-node"), pod("a", container("app", "15Gi")))
         assert why(done) == ("TopologyAffinityError", NO_LOCALITY)
-        assert outcomes([done]) == [Outcome.REJECTED_AFFINITY]
+        assert outcomes([done]) == [AdmissionOutcome.REJECTED_AFFINITY]
         assert done.state.memory.state.entries == {}
 
     @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
     def test_memory_that_fits_nowhere_passes_the_merge_and_is_refused_in_allocate(self, policy: str) -> None:
         (done,) = run(kubelet(policy=policy), pod("a", container("app", "99Gi")))
         assert why(done)[0] == "UnexpectedAdmissionError"
-        assert outcomes([done]) == [Outcome.REJECTED_CAPACITY]
+        assert outcomes([done]) == [AdmissionOutcome.REJECTED_CAPACITY]
 
     def test_the_text_tells_whether_there_was_a_hint_to_extend(self) -> None:
         big = pod("a", container("app", "99Gi"))
@@ -171,7 +171,7 @@ class TestRefusals:
         done = admit(node, state, asking)
         assert done.decisions[0].answers[2].hints == {}
         assert done.decisions[0].merged == TopologyHint(NodeSet.of(1, 2), preferred=True)
-        assert outcomes([done]) == [Outcome.REJECTED_GROUP_RULE]
+        assert outcomes([done]) == [AdmissionOutcome.REJECTED_GROUP_RULE]
         assert why(done)[1] == (
             "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, which is unexpected"
         )
@@ -184,21 +184,21 @@ class TestRefusals:
         state = fresh_state(node, DeviceState({"vendor.example/nic": nics}))
         state = admit(node, state, pod("a", container("app", "15Gi"))).state
         done = admit(node, state, pod("b", container("app", "5Gi", more={"vendor.example/nic": "1"})))
-        assert outcomes([done]) == [Outcome.DEGRADED]
+        assert outcomes([done]) == [AdmissionOutcome.DEGRADED]
         assert [one.cells for one in done.state.memory.state.machine.values()] == [(0, 1), (1,), (2,)]
 
     @pytest.mark.parametrize(
         ("text", "outcome"),
         [
-            (NO_DEFAULT, Outcome.REJECTED_CAPACITY),
-            (NO_EXTENSION, Outcome.REJECTED_CAPACITY),
-            (GROUP_VIOLATION, Outcome.REJECTED_GROUP_RULE),
-            (NO_PREFERRED_DEFAULT, Outcome.REJECTED_PREFERRED_EXTENSION),
-            (NO_PREFERRED_EXTENSION, Outcome.REJECTED_PREFERRED_EXTENSION),
-            ("not enough cpus available to satisfy request", Outcome.REJECTED_OTHER),
+            (NO_DEFAULT, AdmissionOutcome.REJECTED_CAPACITY),
+            (NO_EXTENSION, AdmissionOutcome.REJECTED_CAPACITY),
+            (GROUP_VIOLATION, AdmissionOutcome.REJECTED_GROUP_RULE),
+            (NO_PREFERRED_DEFAULT, AdmissionOutcome.REJECTED_PREFERRED_EXTENSION),
+            (NO_PREFERRED_EXTENSION, AdmissionOutcome.REJECTED_PREFERRED_EXTENSION),
+            ("not enough cpus available to satisfy request", AdmissionOutcome.REJECTED_OTHER),
         ],
     )
-    def test_a_refusal_in_allocate_has_an_outcome_by_its_text(self, text: str, outcome: Outcome) -> None:
+    def test_a_refusal_in_allocate_has_an_outcome_by_its_text(self, text: str, outcome: AdmissionOutcome) -> None:
         assert outcome_of_refusal(AdmissionError(text)) is outcome
 
     def test_too_few_cpus_for_a_second_pod_is_an_affinity_error(self) -> None:
@@ -223,7 +223,7 @@ class TestRefusals:
             "SMTAlignmentError",
             "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2",
         )
-        assert outcomes([done]) == [Outcome.REJECTED_OTHER]
+        assert outcomes([done]) == [AdmissionOutcome.REJECTED_OTHER]
 
     def test_the_candidates_tell_why(self) -> None:
         admissions = run(kubelet(), pod("a", container("app", "15Gi")), pod("b", container("app", "12Gi")))
@@ -294,7 +294,11 @@ class TestScopes:
         ]
         assert [str(one.placements[0].cpus) for one in admissions] == ["1", "2-4", "5"]
         assert [str(one.state.cpu.default_cpus) for one in admissions if one.state.cpu] == ["0,2-7", "0,5-7", "0,6-7"]
-        assert outcomes(admissions) == [Outcome.ALIGNED_SINGLE, Outcome.DEGRADED, Outcome.DEGRADED]
+        assert outcomes(admissions) == [
+            AdmissionOutcome.ALIGNED_SINGLE,
+            AdmissionOutcome.DEGRADED,
+            AdmissionOutcome.DEGRADED,
+        ]
 
 
 class TestLife:

@@ -14,7 +14,7 @@ from fixture_trees import FIXTURES
 from numaudit.errors import ParseError
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, accepts, parse, render, verify, write
 from numaudit.memorymanager.memory.replay import DIFFERENT, check_start
-from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))
 POD_LEVEL = FIXTURES / "kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"
@@ -65,7 +65,7 @@ def test_a_fresh_file_is_told_apart_by_its_checksum_alone(policy: str, checksum:
     checkpoint = parse(data)
     assert verify(checkpoint).form == form
     assert write(checkpoint) == data
-    assert MemoryCheckpoint.of(policy, State({}), pod_level=form == "V2") == checkpoint
+    assert MemoryCheckpoint.of(policy, MemoryState({}), pod_level=form == "V2") == checkpoint
 
 
 def test_the_order_of_blocks_is_kept_and_counts() -> None:
@@ -146,7 +146,7 @@ def test_a_node_without_tables_is_not_the_machine() -> None:
 def test_nodes_are_in_text_order_in_the_file_and_in_number_order_in_the_checksum() -> None:
     table = {"memory": MemoryTable(1, 0, 1, 0, 1)}
     machine = {id_: NUMANodeState(0, table, (id_,)) for id_ in (10, 9, 2)}
-    data = write(MemoryCheckpoint.of("Static", State(machine)))
+    data = write(MemoryCheckpoint.of("Static", MemoryState(machine)))
     assert list(json.loads(data)["machineState"]) == ["10", "2", "9"]
     assert verify(parse(data)).form == "V1"
 
@@ -154,7 +154,7 @@ def test_nodes_are_in_text_order_in_the_file_and_in_number_order_in_the_checksum
 def test_sizes_are_exact_up_to_64_bits() -> None:
     largest = 2**64 - 1
     table = {"memory": MemoryTable(largest, largest - 1, largest - 2, 2**53 + 1, 0)}
-    checkpoint = MemoryCheckpoint.of("Static", State({0: NUMANodeState(2**63 - 1, table, (0,))}))
+    checkpoint = MemoryCheckpoint.of("Static", MemoryState({0: NUMANodeState(2**63 - 1, table, (0,))}))
     assert parse(write(checkpoint)) == checkpoint
 
 
@@ -182,7 +182,7 @@ def test_unknown_keys_are_named_with_their_path() -> None:
 
 def test_names_are_escaped_as_go_does() -> None:
     name = 'a<b>&"\\\u2028\u2029\n\x01\x7f\u00e9\U0001f600'
-    checkpoint = MemoryCheckpoint.of("Static", State({}, {name: {}}))
+    checkpoint = MemoryCheckpoint.of("Static", MemoryState({}, {name: {}}))
     data = write(checkpoint)
     assert rb'"a\u003cb\u003e\u0026\"\\\u2028\u2029\n\u0001' + b"\x7f\xc3\xa9\xf0\x9f\x98\x80" in data
     assert parse(data) == checkpoint
@@ -273,11 +273,11 @@ machines = st.dictionaries(
     nodes, st.builds(NUMANodeState, st.integers(0, 2**63 - 1), st.dictionaries(names, tables, max_size=3), node_lists)
 )
 entries = st.dictionaries(names, st.dictionaries(names, blocks, max_size=3), max_size=4)
-states = st.builds(State, machines, entries, st.dictionaries(names, blocks, max_size=3))
+states = st.builds(MemoryState, machines, entries, st.dictionaries(names, blocks, max_size=3))
 
 
 @given(names, states, st.booleans())
-def test_what_is_written_is_read_back_and_verifies(policy: str, state: State, pod_level: bool) -> None:
+def test_what_is_written_is_read_back_and_verifies(policy: str, state: MemoryState, pod_level: bool) -> None:
     checkpoint = MemoryCheckpoint.of(policy, state, pod_level=pod_level)
     data = write(checkpoint)
     read = parse(data)

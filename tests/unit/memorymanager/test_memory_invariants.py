@@ -13,7 +13,7 @@ from memory_pods import container, pod
 from numaudit.memorymanager.memory.candidates import Verdict, calculate_hints, find_best_hint, judge_candidates
 from numaudit.memorymanager.memory.machine_state import default_machine_state
 from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.memory.static_policy import (
     MemoryPolicy,
     add_container,
@@ -63,7 +63,7 @@ class History(RuleBasedStateMachine):
             Node(i, memory=(size + huge) * GI, huge_pages=(HugePages(GI, huge),)) for i, size in enumerate(memory)
         )
         self.default = default_machine_state(Machine(nodes), {0: {"memory": GI}})
-        self.policy = MemoryPolicy(State(self.default))
+        self.policy = MemoryPolicy(MemoryState(self.default))
         self.active: dict[str, Pod] = {}
         self.count = 0
 
@@ -219,7 +219,7 @@ def test_hints_are_those_of_the_rules_one_after_the_other(
 @given(pods(), st.integers(1, 4))
 def test_admitting_and_removing_a_pod_leaves_no_trace(template: Pod, nodes: int) -> None:
     machine = Machine(tuple(Node(i, memory=10 * GI, huge_pages=(HugePages(GI, 2),)) for i in range(nodes)))
-    start = MemoryPolicy(State(default_machine_state(machine, {0: {"memory": 100 * MI}})))
+    start = MemoryPolicy(MemoryState(default_machine_state(machine, {0: {"memory": 100 * MI}})))
     policy = start
     for part in template.all_containers:
         try:

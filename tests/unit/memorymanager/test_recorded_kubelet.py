@@ -22,8 +22,8 @@ from numaudit.memorymanager.manager import (
     restart,
     start,
 )
-from numaudit.memorymanager.memory.state import State
-from numaudit.memorymanager.outcome import Outcome
+from numaudit.memorymanager.memory.state import MemoryState
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import Pod, qos
 from recorded_kubelet import (
     RUNS,
@@ -116,7 +116,7 @@ def check_files(run: str, step: str, state: NodeState, *, pod_level: bool) -> No
     assert cpu_checkpoint.write(written) == data
 
 
-def in_order_of(theirs: State, ours: State) -> State:
+def in_order_of(theirs: MemoryState, ours: MemoryState) -> MemoryState:
     entries = {
         uid: {
             name: tuple(sorted(blocks, key=lambda b: [one.type for one in theirs.entries[uid][name]].index(b.type)))
@@ -191,10 +191,14 @@ def test_the_recorded_runs_have_these_outcomes() -> None:
     kubelet = set_up("standalone-restricted")
     pods = read_pods("standalone-restricted")
     state = fresh_state(kubelet)
-    outcomes: list[Outcome] = []
+    outcomes: list[AdmissionOutcome] = []
     for name in ("gu-cross3", "gu-cross2", "gu-cross"):
         admission = admit(kubelet, state, pods[f"default/{name}-numanode"])
         state = admission.state
         outcomes += [one.outcome for one in admission.placements]
         outcomes += [admission.rejection.outcome] if admission.rejection else []
-    assert outcomes == [Outcome.ALIGNED_MULTI, Outcome.ALIGNED_SINGLE, Outcome.REJECTED_CAPACITY]
+    assert outcomes == [
+        AdmissionOutcome.ALIGNED_MULTI,
+        AdmissionOutcome.ALIGNED_SINGLE,
+        AdmissionOutcome.REJECTED_CAPACITY,
+    ]

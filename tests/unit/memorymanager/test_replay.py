@@ -21,14 +21,14 @@ from numaudit.memorymanager.memory.replay import (
     replay,
     without_assignments,
 )
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.topology.machine import HugePages, Machine, Node
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))
 GI = 2**30
 
 
-def read(path: Path) -> State:
+def read(path: Path) -> MemoryState:
     return memory_checkpoint.parse(path.read_bytes()).state
 
 
@@ -36,11 +36,11 @@ def machine(*sizes: int) -> MachineState:
     return default_machine_state(Machine(nodes=tuple(Node(id_, memory=size) for id_, size in enumerate(sizes))), {})
 
 
-def assigned(default: MachineState, *blocks: Block) -> State:
+def assigned(default: MachineState, *blocks: Block) -> MemoryState:
     """A state in which each block belongs to a pod of its own."""
     for block in blocks:
         default = charge(default, block.numa_affinity or (), block.type, block.size)
-    return State(default, {f"pod-{index}": {"app": (block,)} for index, block in enumerate(blocks)})
+    return MemoryState(default, {f"pod-{index}": {"app": (block,)} for index, block in enumerate(blocks)})
 
 
 @pytest.mark.parametrize("path", CAPTURED, ids=lambda path: "/".join(path.parts[-3:-1]))
@@ -63,8 +63,8 @@ def test_containers_of_a_pod_with_blocks_of_its_own_are_not_counted_twice() -> N
 def test_a_pod_entry_without_blocks_still_stands_for_its_containers() -> None:
     default = without_assignments(read(CAPTURED[0]).machine)
     entries = {"uid": {"app": (Block((0,), "memory", 2**20),)}}
-    assert replay(default, State(default, entries, {"uid": ()}), pod_level=True) == default
-    assert replay(default, State(default, entries, {"uid": ()}), pod_level=False) != default
+    assert replay(default, MemoryState(default, entries, {"uid": ()}), pod_level=True) == default
+    assert replay(default, MemoryState(default, entries, {"uid": ()}), pod_level=False) != default
 
 
 def test_changed_huge_pages_are_what_a_real_kubelet_stumbled_over() -> None:
@@ -93,8 +93,8 @@ def test_since_1_32_a_group_needs_to_add_up_only_as_a_whole() -> None:
 
 
 def test_an_empty_machine_state_is_made_anew_unless_there_are_assignments() -> None:
-    assert check_start(State({}), machine(GI)) is None
-    refusal = check_start(State({}, {"pod": {"app": ()}}), machine(GI))
+    assert check_start(MemoryState({}), machine(GI)) is None
+    refusal = check_start(MemoryState({}, {"pod": {"app": ()}}), machine(GI))
     assert refusal is not None
     assert refusal.message == NO_MACHINE_STATE
 
@@ -107,7 +107,7 @@ def test_an_empty_machine_state_is_made_anew_unless_there_are_assignments() -> N
     ],
 )
 def test_an_assignment_to_what_is_not_there_has_the_kubelets_words(block: Block, message: str) -> None:
-    refusal = check_start(State(machine(GI), {"uid": {"app": (block,)}}), machine(GI))
+    refusal = check_start(MemoryState(machine(GI), {"uid": {"app": (block,)}}), machine(GI))
     assert refusal is not None
     assert refusal.message == f"[memorymanager] (pod: uid, container: app) {message}"
     assert refusal.difference is None

@@ -18,7 +18,7 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
 from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.restart.findings import MEANINGS, StateFinding
 from numaudit.memorymanager.restart.memory_start import machine_changes, reserved_in
 from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine
@@ -87,7 +87,7 @@ def test_a_file_without_its_machine_is_judged_by_itself() -> None:
 
 
 def test_policy_none_starts_everywhere() -> None:
-    outlook = look(MemoryCheckpoint.of("None", State({})))
+    outlook = look(MemoryCheckpoint.of("None", MemoryState({})))
     assert (outlook.findings, outlook.starts_now, outlook.starts_after_reboot) == ((), "yes", "yes")
     assert look(CpuCheckpoint.of("none", CPUState(CpuSet()))).starts_after_reboot == "yes"
 
@@ -177,7 +177,9 @@ def test_blocks_of_a_container_lie_within_those_of_its_pod(
 ) -> None:
     table = MemoryTable(100, 0, 100, 0, 100)
     machine = {id_: NUMANodeState(0, {"memory": table, "hugepages-2Mi": table}, (id_,)) for id_ in (0, 1)}
-    file = MemoryCheckpoint.of("Static", State(machine, {"uid": {"app": container}}, {"uid": pod}), pod_level=True)
+    file = MemoryCheckpoint.of(
+        "Static", MemoryState(machine, {"uid": {"app": container}}, {"uid": pod}), pod_level=True
+    )
     file = replace(file, pod_entries={"uid": pod or None})
     file = replace(file, checksum=checkpoints.verify(file).computed)
     found = [one.message for one in look(file, kubelet=PODS_ON).findings if one.name == "pod-level-incomplete"]
@@ -238,7 +240,7 @@ def broken(**changes: object) -> MemoryCheckpoint:
     machine = Machine(tuple(Node(id_, memory=8 * GI) for id_ in (0, 1)))
     default = default_machine_state(machine, {0: {"memory": GI}})
     block = Block((0,), "memory", GI)
-    state = State(charge(default, (0,), "memory", GI), {"uid": {"app": (block,)}})
+    state = MemoryState(charge(default, (0,), "memory", GI), {"uid": {"app": (block,)}})
     return MemoryCheckpoint.of(str(changes.pop("policy", "Static")), replace(state, **changes))  # type: ignore[arg-type]
 
 
@@ -376,7 +378,7 @@ def test_starts_now_is_no_exactly_when_a_kubelet_refuses(
         number_of_assignments=max(0, state[0].number_of_assignments + noise[2]),
     )
     entries = {f"pod-{index}": {"app": (block,)} for index, block in enumerate(wanted)}
-    file = MemoryCheckpoint.of("Static", State({**state, 0: node}, entries))
+    file = MemoryCheckpoint.of("Static", MemoryState({**state, 0: node}, entries))
     machine = Machine(tuple(Node(id_, memory=total) for id_, total in enumerate(live)))
     outlook = look(file, machine, StartingKubelet(version))
     live_default = default_machine_state(machine, reserved_in(file.state.machine))

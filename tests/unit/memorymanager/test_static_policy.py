@@ -17,7 +17,7 @@ from numaudit.memorymanager.memory.candidates import (
     judge_candidates,
 )
 from numaudit.memorymanager.memory.machine_state import default_machine_state
-from numaudit.memorymanager.memory.state import Block, State
+from numaudit.memorymanager.memory.state import Block, MemoryState
 from numaudit.memorymanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
@@ -54,7 +54,7 @@ def node(*sizes: int, huge: int = 0, reserved: dict[int, int] | None = None) -> 
     pages = (HugePages(GI, huge),) if huge else ()
     machine = Machine(tuple(Node(i, memory=size * GI, huge_pages=pages) for i, size in enumerate(sizes)))
     kept = {id_: {"memory": size * GI} for id_, size in (reserved or {}).items()}
-    return MemoryPolicy(State(default_machine_state(machine, kept)))
+    return MemoryPolicy(MemoryState(default_machine_state(machine, kept)))
 
 
 def gigs(policy: MemoryPolicy, resource: str = "memory") -> list[int]:
@@ -229,7 +229,7 @@ class TestAllocation:
         policy = admit(node(10, 10), pod("a", container("app", "8Gi")), on(0))
         machine = {id_: replace(one, number_of_assignments=0) for id_, one in policy.state.machine.items()}
         machine[1] = replace(machine[1], memory_map={"memory": replace(machine[1].memory_map["memory"], free=4 * GI)})
-        tight = MemoryPolicy(State(machine))
+        tight = MemoryPolicy(MemoryState(machine))
         with pytest.raises(AdmissionError) as refusal:
             allocate(tight, pod("b", container("app", "5Gi")), "app", TopologyHint(None, preferred=True))
         assert str(refusal.value) == NO_PREFERRED_DEFAULT
@@ -250,7 +250,7 @@ class TestAllocation:
         machine = dict(policy.state.machine)
         machine[0] = replace(machine[0], memory_map={"memory": replace(machine[0].memory_map["memory"], free=GI)})
         with pytest.raises(AdmissionError) as refusal:
-            allocate(MemoryPolicy(State(machine)), pod("a", container("app", "5Gi")), "app", on(0))
+            allocate(MemoryPolicy(MemoryState(machine)), pod("a", container("app", "5Gi")), "app", on(0))
         assert str(refusal.value) == NO_PREFERRED_EXTENSION
 
     def test_a_group_takes_no_part_of_another_group(self) -> None:

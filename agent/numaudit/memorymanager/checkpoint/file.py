@@ -1,6 +1,6 @@
 """The three checkpoint files of the kubelet's managers, whichever one it is.
 
-Each format is told in `memory_checkpoint`, `cpu_checkpoint` and `device_checkpoint`; the checksum in `spew`.
+The formats are in `memory`, `cpu` and `device` of this package, the checksum is in `go.spew`.
 
 Source: pkg/kubelet/checkpointmanager, pkg/kubelet/cm/{memorymanager,cpumanager,devicemanager}.
 """

@@ -17,7 +17,7 @@ from typing import Literal
 from numaudit.memorymanager.go import json as go_json
 from numaudit.memorymanager.go.json import INT64, NIL_LIST, NIL_MAP, Walk, field_names
 from numaudit.memorymanager.go.spew import NIL, Verification, checksum, identify, render_list, render_map
-from numaudit.memorymanager.memory.state import Block, Entries, MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, Entries, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
 
@@ -52,16 +52,16 @@ class MemoryCheckpoint:
     """Paths of keys that are none of the format's; the kubelet passes over them."""
 
     @classmethod
-    def of(cls, policy_name: str, state: State, *, pod_level: bool = False) -> MemoryCheckpoint:
+    def of(cls, policy_name: str, state: MemoryState, *, pod_level: bool = False) -> MemoryCheckpoint:
         """What a kubelet would write for this state, checksum included."""
         unsealed = cls(policy_name, state.machine, state.entries, dict(state.pod_entries) if pod_level else {}, 0)
         return replace(unsealed, checksum=checksum(render(unsealed, "V2" if pod_level else "V1")))
 
     @property
-    def state(self) -> State:
+    def state(self) -> MemoryState:
         """The same as plain values, where nil and empty are one."""
         pods = {uid: blocks or () for uid, blocks in (self.pod_entries or {}).items()}
-        return State(self.machine or {}, self.entries or {}, pods)
+        return MemoryState(self.machine or {}, self.entries or {}, pods)
 
 
 def parse(data: bytes) -> MemoryCheckpoint:

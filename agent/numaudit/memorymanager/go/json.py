@@ -103,7 +103,7 @@ class Walk:
     What has the wrong type raises WrongType with the path, such as `entries.UID.app[0].size`; what
     Go would read and no kubelet writes (a negative node, a key twice) raises a plain ParseError.
     Keys that no field has are collected in `unknown`, with their paths. As in Go, null and a
-    missing key leave a number 0 and a text empty; for lists and maps the caller is told apart.
+    missing key leave a number 0 and a text empty; for lists and maps the caller tells them apart.
     """
 
     def __init__(self) -> None:

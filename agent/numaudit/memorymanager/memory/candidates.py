@@ -124,7 +124,7 @@ def fewest_nodes(machine: MachineState, requests: Requests) -> int | None:
 
 
 def largest_by_size(machine: MachineState, resource: str) -> dict[int, tuple[int, int]]:
-    """Number of nodes -> the largest request that a set of so many can take now, and could when empty; 0 = none.
+    """Number of nodes -> the largest request that a set of that size can take now, and could when empty; 0 = none.
 
     Raises as `calculate_hints`.
     """

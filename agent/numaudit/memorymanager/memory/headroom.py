@@ -17,17 +17,17 @@ from numaudit.memorymanager.topologymanager.policy import POLICIES, RESTRICTED, 
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """Bytes of memory, huge pages apart."""
+class Headroom:
+    """Bytes of memory that are left to new containers; huge pages are not counted."""
 
     admissible: Mapping[int, int] | None
-    """Number of nodes -> the largest request that would be admitted with a hint of so many nodes; 0 = none would.
+    """Number of nodes -> the largest request that would be admitted with a hint of that size; 0 = none would.
     None = the Topology Manager's policy is not known, or there are too many nodes to try all sets of them."""
     stranded: Mapping[int, int]
     """Node id -> bytes that are free there, but not for a container of one node: the node is in a group."""
 
 
-def room_of(machine: MachineState, policy: str | None) -> Room:
+def headroom_of(machine: MachineState, policy: str | None) -> Headroom:
     """What is left under the Topology Manager's policy. A container's CPUs and devices may leave it less.
 
     Raises InputError for a map in which a node has no memory.
@@ -35,7 +35,7 @@ def room_of(machine: MachineState, policy: str | None) -> Room:
     stranded = {
         id_: table_of(machine, id_, MEMORY).free if len(node.cells or ()) > 1 else 0 for id_, node in machine.items()
     }
-    return Room(_admissible(machine, policy), stranded)
+    return Headroom(_admissible(machine, policy), stranded)
 
 
 def _admissible(machine: MachineState, policy: str | None) -> dict[int, int] | None:

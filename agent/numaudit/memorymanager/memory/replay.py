@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from numaudit.memorymanager.memory.machine_state import charge
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState, State
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 
 GROUP_SUMS_SINCE: KubernetesVersion = (1, 32)
@@ -54,7 +54,7 @@ class MissingTarget(Exception):
 
 
 def check_start(
-    state: State, default: MachineState, *, version: KubernetesVersion = LATEST, pod_level: bool = False
+    state: MemoryState, default: MachineState, *, version: KubernetesVersion = LATEST, pod_level: bool = False
 ) -> Refusal | None:
     """Would a kubelet with policy Static start with this state? None = yes.
 
@@ -71,7 +71,7 @@ def check_start(
     return None if difference is None else Refusal(DIFFERENT, difference)
 
 
-def replay(default: MachineState, state: State, *, pod_level: bool = False) -> MachineState:
+def replay(default: MachineState, state: MemoryState, *, pod_level: bool = False) -> MachineState:
     """The machine state that the assignments lead to, starting from `default`. Raises MissingTarget."""
     machine = default
     for uid, name, block in _assignments(state, pod_level):
@@ -119,7 +119,7 @@ def differences(
         yield Difference("node", id_, None, _presence(None), _presence(expected[id_]))
 
 
-def _assignments(state: State, pod_level: bool) -> Iterator[tuple[str, str, Block]]:
+def _assignments(state: MemoryState, pod_level: bool) -> Iterator[tuple[str, str, Block]]:
     """(pod UID, container name, block). A pod with pod-level blocks counts once: its containers repeat them."""
     for uid, containers in state.entries.items():
         of_pod = state.pod_entries.get(uid) if pod_level else None

@@ -44,7 +44,7 @@ def parse_reserved_memory(flags: Iterable[str]) -> tuple[MemoryReservation, ...]
 def read_reserved_memory(value: object) -> tuple[MemoryReservation, ...]:
     """Read `reservedMemory` of a KubeletConfiguration: a list of {numaNode, limits}.
 
-    Raises InputError for another form; what it means is looked at by `validate_reserved_memory`.
+    Raises InputError for another form; `validate_reserved_memory` checks the values.
     """
     reservations: list[MemoryReservation] = []
     for index, one in enumerate(read_sequence(value, "reservedMemory")):

@@ -51,7 +51,7 @@ Entries = Mapping[str, Mapping[str, tuple[Block, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MemoryState:
     """All that `memory_manager_state` keeps. `pod_entries` is used with PodLevelResourceManagers only."""
 
     machine: MachineState

@@ -14,7 +14,7 @@ from numaudit.errors import InputError
 from numaudit.memorymanager.memory import candidates
 from numaudit.memorymanager.memory.candidates import Reusable, calculate_hints, find_best_hint
 from numaudit.memorymanager.memory.machine_state import charge, release
-from numaudit.memorymanager.memory.state import Block, MachineState, State
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState
 from numaudit.memorymanager.pod.level import divide, shared_pool_error
 from numaudit.memorymanager.pod.requests import Requests, container_requests, pod_requests
 from numaudit.memorymanager.pod.spec import MEMORY, Pod, is_ordinary_init, is_sidecar, is_unsupported, qos
@@ -37,7 +37,7 @@ NO_HINT = TopologyHint(None, preferred=False)
 class MemoryPolicy:
     """What the static policy remembers."""
 
-    state: State
+    state: MemoryState
     """What is in the state file."""
     reusable: Mapping[str, Reusable] = field(default_factory=dict)
     """Pod UID -> what its init containers leave. In RAM only, so a kubelet restart loses it."""
@@ -162,7 +162,7 @@ def allocate_pod(
     for name, size in requests.items():
         machine = charge(machine, tuple(mask), name, size)
     containers = {name: _blocks(mask, share) for name, share in divide(pod, requests, features).items()}
-    state = State(
+    state = MemoryState(
         machine,
         {**policy.state.entries, pod.uid: containers},
         {**policy.state.pod_entries, pod.uid: _blocks(mask, requests)},
@@ -235,7 +235,7 @@ def remove_container(policy: MemoryPolicy, pod_uid: str, container: str) -> Memo
             return replace(policy, state=replace(policy.state, entries=entries))
         blocks = pod_entries[pod_uid]
         pod_entries = {uid: held for uid, held in pod_entries.items() if uid != pod_uid}
-    state = State(release(policy.state.machine, blocks), entries, pod_entries)
+    state = MemoryState(release(policy.state.machine, blocks), entries, pod_entries)
     return replace(policy, state=state)
 
 
@@ -254,7 +254,7 @@ def remove_stale_state(policy: MemoryPolicy, active: Mapping[str, Pod]) -> Memor
     return policy
 
 
-def memory_nodes(state: State, pod_uid: str, container: str) -> NodeSet | None:
+def memory_nodes(state: MemoryState, pod_uid: str, container: str) -> NodeSet | None:
     """The nodes of a container's memory (`GetMemoryNUMANodes`); None = it is not pinned."""
     return _nodes_of(state.entries.get(pod_uid, {}).get(container, ()))
 

@@ -14,7 +14,7 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.machine_state import UINT64, SystemReserved, default_machine_state
 from numaudit.memorymanager.memory.replay import GROUP_SUMS_SINCE, Refusal, check_start, without_assignments
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, State
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable
 from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
 from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.versions import KubernetesVersion
@@ -71,7 +71,7 @@ def replayed(
     return check_start(state, default_state(state, machine), version=version, pod_level=verification.form == "V2")
 
 
-def default_state(state: State, machine: Machine | None) -> MachineState:
+def default_state(state: MemoryState, machine: Machine | None) -> MachineState:
     """The memory map without pods: of the machine, reserved as in the file, or of the file itself."""
     if machine is None:
         return without_assignments(state.machine)
@@ -134,7 +134,7 @@ def _memory_changes(in_file: MachineState, default: MachineState, common: list[i
             )
 
 
-def _pod_level_findings(state: State, is_v2: bool) -> Iterator[StateFinding]:
+def _pod_level_findings(state: MemoryState, is_v2: bool) -> Iterator[StateFinding]:
     if state.pod_entries and not is_v2:
         pods = ", ".join(state.pod_entries)
         yield StateFinding("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
@@ -193,7 +193,7 @@ def _group_findings(machine: MachineState) -> Iterator[StateFinding]:
                 yield StateFinding("groups-overlap", message, f"machineState.{id_}.cells")
 
 
-def _own_findings(state: State, *, version: KubernetesVersion, pod_level: bool) -> Iterator[StateFinding]:
+def _own_findings(state: MemoryState, *, version: KubernetesVersion, pod_level: bool) -> Iterator[StateFinding]:
     """Does the file agree with itself?"""
     default = without_assignments(state.machine)
     refused = check_start(state, default, version=GROUP_SUMS_SINCE, pod_level=pod_level)

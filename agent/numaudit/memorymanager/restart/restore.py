@@ -1,7 +1,7 @@
 """What the kubelet says when it starts with a checkpoint that it does not take.
 
-It reads the file, compares the checksum, then the policy, and then looks whether the content is true
-of the machine; the first objection stops it. Of the checks of the content `replay` and `cpu_start` tell.
+It reads the file, compares the checksum, then the policy, then the content with the machine; the first
+objection stops it. The checks of the content are in `memory.replay` and `cpu.start`.
 
 JSON errors: those of the syntax are Go's to the letter. Where a value has the wrong type, the kubelet's
 text goes on with the name of a Go field, which differs between builds; here it goes on with the value's
@@ -26,7 +26,7 @@ from numaudit.memorymanager.go.json import WrongType
 from numaudit.memorymanager.go.strconv import GoSyntaxError, quote
 from numaudit.memorymanager.go.syntax import syntax_error
 from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import MachineState, State
+from numaudit.memorymanager.memory.state import MachineState, MemoryState
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet
 
@@ -66,7 +66,7 @@ def memory_start_error(
     if machine is None or checkpoint.policy_name != "Static":
         return None
     state, is_v2 = checkpoint.state, form == "V2"
-    restored = state if is_v2 else State(state.machine, state.entries)
+    restored = state if is_v2 else MemoryState(state.machine, state.entries)
     refusal = check_start(restored, machine, version=version, pod_level=is_v2)
     return None if refusal is None else refusal.message
 
