@@ -12,7 +12,7 @@ from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
 from numaudit.daemon import memory
 from numaudit.doctor.checks import examine
-from numaudit.kubelet.client import Access
+from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from numaudit.overhead.calibration import calibrate
 from numaudit.overhead.limiter import Keeper
@@ -35,8 +35,8 @@ def command(
     memory.keep_small()
     loaded = load_settings(config, listen, interval, assignments)
     kubelet = loaded.settings.kubelet
-    access = Access(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file)
-    observer = Observer.of(options.host(root), access)
+    connection = Connection(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file)
+    observer = Observer.of(options.host(root), connection)
     # Programs are loaded by a process of its own, which is started before this one grows.
     session = observer.open_probes(loaded.settings.probes)
     from numaudit.daemon import logs, loop  # noqa: PLC0415 (after the programs are loaded)

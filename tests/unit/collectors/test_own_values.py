@@ -53,7 +53,7 @@ def test_the_room_is_worked_out_again_only_for_another_checkpoint(
 ) -> None:
     observer = Observer.of(captured("kubernetes-four-nodes"))
     first = observer.look().intent
-    monkeypatch.setattr("numaudit.kubelet.poller.room_of", None)
+    monkeypatch.setattr("numaudit.kubelet.intent_of.room_of", None)
     second = observer.look().intent
     assert first is not None
     assert second is not None
