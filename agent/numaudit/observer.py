@@ -17,8 +17,8 @@ from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.client import Access
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet.client import Connection
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
@@ -44,13 +44,13 @@ class Observer:
     sanity_check: SanityCheck = field(default_factory=SanityCheck)
 
     @classmethod
-    def of(cls, host: Host, access: Access | None = None) -> Observer:
+    def of(cls, host: Host, connection: Connection | None = None) -> Observer:
         """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
         machine = read_machine(host)
         hierarchies = find_hierarchies(host)
         files = KeptFiles()
         reader = Reader(hierarchies, page_size=machine.page_size, read=files.read)
-        kubelet = KubeletIntent.of(host, access or Access())
+        kubelet = KubeletIntent.of(host, connection or Connection())
         return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, kubelet)
 
     def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:

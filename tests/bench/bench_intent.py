@@ -21,9 +21,10 @@ import psutil
 
 from numaudit.kernel.host import Host
 from numaudit.kubelet import podresources
-from numaudit.kubelet.client import Endpoint, Live
+from numaudit.kubelet.client import Endpoint, LiveKubelet
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.log_follow import FileLog
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet.poller import KubeletPoller
 from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
@@ -149,8 +150,8 @@ def main() -> int:
         server.start()
         port, pods_size, resources_size = ours.recv()
         endpoint = Endpoint(f"http://127.0.0.1:{port}")
-        live = Live(host, podresources.Client(socket), endpoint=endpoint)
-        kubelet = KubeletIntent(host, live, FileLog(log, "kubelet.log"))
+        live = LiveKubelet(host, podresources.Client(socket), endpoint=endpoint)
+        kubelet = KubeletIntent(KubeletPoller(host, live, FileLog(log, "kubelet.log")))
         containers = tuple(
             Container(
                 ContainerId(1 + pod * PER_POD + number),

@@ -24,7 +24,7 @@ from numaudit.exporters.otel import metrics_data
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kubelet import polled
-from numaudit.kubelet.client import Access
+from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from otlp_receiver import Answer, OtlpReceiver
 
@@ -257,7 +257,7 @@ def test_a_kubelet_that_is_down_is_told_once_and_asked_again_when_it_is_back(
     kubelet = step.tree(tmp_path / "tree").kubelet
     with serving(replies(step.read("pods.json"))) as url:
         port = int(url.rpartition(":")[2])
-        observer = Observer.of(Host(kubelet_root=str(kubelet)), Access(url=url))
+        observer = Observer.of(Host(kubelet_root=str(kubelet)), Connection(url=url))
         daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, (), RateLimit())
         daemon.tick()
         pods = _pods(daemon)

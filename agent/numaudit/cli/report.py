@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,16 @@ from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.progress import Duration
 from numaudit.collectors.table import kinds_by_default
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError
 from numaudit.evaluation.alignment import judge
 from numaudit.observer import Observer
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.probe import Kind
 from numaudit.probes.session import Readings
 from numaudit.report.build import build
-from numaudit.report.values import ContainerReport, Report
+from numaudit.report.fail_below import shortfalls
+from numaudit.report.selection import narrow
+from numaudit.report.values import Report
 from numaudit.views import document
 
 _SECOND_LOOK = 1.0
@@ -108,7 +109,7 @@ def command(
             report_tables.print_matrix(report, out)
             report_tables.print_accesses(report, out)
             report_tables.print_moved_pages(report, out)
-    return EXIT_FINDINGS if fail_below is not None and _below(report, fail_below) else 0
+    return EXIT_FINDINGS if fail_below is not None and _is_below(report, fail_below) else 0
 
 
 def observe(
@@ -137,67 +138,10 @@ def observe(
     return build(snapshot, judgements)
 
 
-def _below(report: Report, ratio: float) -> bool:
-    """Is a promised container less aligned than that? Says on stderr which, and of which that is not known.
-
-    Raises Unavailable when none is and of some it is not known: a check that compares nothing must not pass.
-    """
-    promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
-    for source in report.sources:
-        if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
-            raise Unavailable(f"--fail-below: what was promised is not known: {source.reason}")
-    failed, unknown = False, 0
-    for one in report.containers:
-        problem = _problem(one, ratio)
-        if problem is not None:
-            failed |= one.aligned_ratio is not None
-            unknown += one.aligned_ratio is None
-            name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
-            click.echo(f"numaudit: {name!r}: {problem}", err=True)
-    if unknown and not failed:
-        which = "a container" if unknown == 1 else f"{unknown} containers"
-        raise Unavailable(f"--fail-below: {which} cannot be compared; see above what is not known of each")
-    return failed
-
-
-def _problem(one: ContainerReport, ratio: float) -> str | None:
-    """Why a container does not pass the check. None: it does, or nothing was promised to it."""
-    if one.verdict is not None and one.verdict.name == "unmanaged":
-        return None
-    nodes = None if one.intended is None else one.intended.memory_nodes
-    if nodes is None and one.kind == "container" and one.pod_uid is not None:
-        return "what it was promised is not known"
-    if not nodes:
-        return None
-    if one.judged_bytes is None:
-        return "where its bytes are is not known"
-    if one.aligned_ratio is None or one.aligned_ratio >= ratio:
-        return None
-    return f"{one.aligned_ratio:.3f} of its bytes are on nodes it was promised"
-
-
-def narrow(report: Report, which: str | None) -> Report:
-    """The report of some containers only, or of a pod that was refused. Raises InputError when there is neither."""
-    if which is None:
-        return report
-    found = tuple(one for one in report.containers if _matches(one, which))
-    refused = tuple(one for one in report.rejections if which in (one.pod, f"{one.namespace}/{one.pod}", one.pod_uid))
-    if refused and not found:
-        return replace(report, containers=(), rejections=refused)
-    if not found:
-        raise InputError(
-            f"no container matches {which!r}; `numaudit report -o wide` lists all {len(report.containers)} of them"
-        )
-    return replace(report, containers=found)
-
-
-def _matches(container: ContainerReport, which: str) -> bool:
-    names = {container.path, container.path.lstrip("/"), container.path.rpartition("/")[2], container.pod_uid}
-    if container.container_id and len(which) >= 12 and container.container_id.startswith(which):
-        return True
-    if container.pod is not None:
-        pod, full = container.pod, f"{container.namespace}/{container.pod}"
-        names |= {pod, full, f"{pod}/{container.container}", f"{full}/{container.container}"}
-    elif container.pod_uid is not None:
-        names.add(f"{container.pod_uid}/{container.container}")
-    return which in names
+def _is_below(report: Report, ratio: float) -> bool:
+    """Is a promised container less aligned than that? Says on stderr which, and of which that is not known."""
+    found = shortfalls(report, ratio)
+    for message in found.messages:
+        click.echo(f"numaudit: {message}", err=True)
+    found.require_an_answer()
+    return found.failed

@@ -10,21 +10,18 @@ from typing import NoReturn
 import click
 
 from numaudit.cli import options
-from numaudit.cli.checkpoint_files import Looked, as_configured, is_the_kubelets, look, read_given
 from numaudit.cli.exits import EXIT_FINDINGS
-from numaudit.errors import InputError, ParseError
+from numaudit.errors import InputError
+from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
+from numaudit.kubelet.examination import ExaminedFile, decode, expected_on
+from numaudit.kubelet.host_files import as_configured, belongs_to, examine_files, read_given
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
-from numaudit.memorymanager.memory.replay import MissingTarget, replay
-from numaudit.memorymanager.memory.state import MemoryState
-from numaudit.memorymanager.restart.memory_start import default_state
 from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
-from numaudit.topology.machine import Machine
 from numaudit.views import document, state_document
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
@@ -80,19 +77,16 @@ def show(file: Path | None, output: str, kubernetes_version: str, feature_gates:
     They are judged as `verify` does, as far as the machine can be read.
     """
     host = kubelet_process.with_its_folder(options.host(root))
-    kubelet = _kubelet(kubernetes_version, feature_gates)
-    if file is None or is_the_kubelets(file, host, root is not None):
-        kubelet = as_configured(kubelet, host)
-    looked = look(file, host, is_captured=root is not None, kubelet=kubelet, needs_machine=False)
-    if output == "json":
-        contents = [None if one.checkpoint is None else state_document.content(one.checkpoint) for one in looked]
-        states = tuple(
-            state_document.State(one.verification, content) for one, content in zip(looked, contents, strict=True)
-        )
-        _write_json("State", states[0]) if file else _write_json("StateList", state_document.StateList(states))
+    kubelet = _kubelet_of(host, file, _kubelet(kubernetes_version, feature_gates))
+    found = examine_files(file, host, kubelet=kubelet, needs_machine=False)
+    if output == "json" and file is not None:
+        _write_json("State", state_document.decoded(found[0]))
+    elif output == "json":
+        states = tuple([state_document.decoded(one) for one in found])
+        _write_json("StateList", state_document.DecodedStateList(states))
     else:
-        _print(looked, with_content=True)
-    if any(one.checkpoint is None for one in looked):
+        _print(found, with_content=True)
+    if any(one.checkpoint is None for one in found):
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
@@ -132,20 +126,16 @@ def verify(
     """
     host = kubelet_process.with_its_folder(options.host(root))
     kubelet = _kubelet(kubernetes_version, feature_gates)
-    if policies:
-        kubelet = _with_policies(kubelet, policies, file)
-    elif file is None or is_the_kubelets(file, host, root is not None):
-        kubelet = as_configured(kubelet, host)
-    looked = look(file, host, is_captured=root is not None, kubelet=kubelet, needs_machine=True)
-    found = tuple(one.verification for one in looked)
-    is_valid = all(one.valid for one in found)
+    kubelet = _with_policies(kubelet, policies, file) if policies else _kubelet_of(host, file, kubelet)
+    found = examine_files(file, host, kubelet=kubelet, needs_machine=True)
+    verified = state_document.verifications(found)
     if output == "json" and file is not None:
-        _write_json("StateVerification", found[0])
+        _write_json("StateVerification", verified.items[0])
     elif output == "json":
-        _write_json("StateVerificationList", state_document.StateVerificationList(is_valid, found))
+        _write_json("StateVerificationList", verified)
     else:
-        _print(looked, with_content=False)
-    if not is_valid:
+        _print(found, with_content=False)
+    if not verified.valid:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
@@ -167,14 +157,10 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
     replay of A's assignments.
     """
     left = _parse(a)
-    right = _replayed(left, read_machine(options.host(root))) if b is None else _parse(b)
+    right = expected_on(left, read_machine(options.host(root))) if b is None else _parse(b)
     if checkpoints.kind(left) != checkpoints.kind(right):
         raise InputError(f"{a} is a {checkpoints.kind(left)}, {b} a {checkpoints.kind(right)}: give two of a kind")
-    found = state_document.StateDifference(
-        str(a),
-        "this machine" if b is None else str(b),
-        state_document.compare(state_document.content(left), state_document.content(right)),
-    )
+    found = state_document.difference(str(a), "this machine" if b is None else str(b), left, right)
     if output == "json":
         _write_json("StateDifference", found)
     else:
@@ -218,13 +204,17 @@ def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path 
     return kubelet
 
 
+def _kubelet_of(host: Host, file: Path | None, kubelet: StartingKubelet) -> StartingKubelet:
+    """A file that stands alone is not compared with this host's configuration."""
+    return as_configured(kubelet, host) if file is None or belongs_to(host, file) else kubelet
+
+
 def _parse(path: Path) -> Checkpoint:
-    data = read_given(path)
-    try:
-        checkpoint = checkpoints.parse(checkpoints.kind_of(path.name, data), data)
-    except ParseError as error:
-        _refuse(path, str(error))
-    if not checkpoints.verify(checkpoint).is_valid:
+    decoded = decode(None, read_given(path), name=path.name)
+    if decoded.content is None:
+        _refuse(path, decoded.error or "not a checkpoint")
+    checkpoint, verification = decoded.content
+    if not verification.is_valid:
         print(f"numaudit: {path}: the checksum is wrong; compared all the same", file=sys.stderr)
     return checkpoint
 
@@ -234,32 +224,17 @@ def _refuse(path: Path, message: str) -> NoReturn:
     click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _replayed(left: Checkpoint, machine: Machine) -> MemoryCheckpoint:
-    """What the Memory Manager expects on this machine with the file's assignments."""
-    if not isinstance(left, MemoryCheckpoint):
-        raise InputError(f"a {checkpoints.kind(left)} can only be compared with a second file")
-    pod_level = checkpoints.verify(left).form == "V2"
-    state = left.state
-    try:
-        expected = replay(default_state(state, machine), state, pod_level=pod_level)
-    except MissingTarget as missing:
-        raise InputError(f"the assignments do not fit this machine: {missing}") from None
-    return MemoryCheckpoint.of(
-        left.policy_name, MemoryState(expected, state.entries, state.pod_entries), pod_level=pod_level
-    )
-
-
 def _write_json(kind: str, value: object) -> None:
     sys.stdout.buffer.write(document.encode(kind, value))
 
 
-def _print(looked: list[Looked], *, with_content: bool) -> None:
+def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:
     from numaudit.views import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     out = terminal.console()
-    for number, one in enumerate(looked):
+    for number, one in enumerate(found):
         if number:
             out.print()
-        state_tables.print_verification(one.verification, out)
+        state_tables.print_verification(state_document.verification(one), out)
         if with_content and one.checkpoint is not None:
             state_tables.print_content(one.checkpoint, out)

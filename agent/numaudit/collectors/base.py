@@ -15,7 +15,7 @@ from numaudit.containers.inventory import Census
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host, explain
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind, Reading
 from numaudit.probes.session import Readings
 from numaudit.snapshot import CollectorOutcome, Snapshot

@@ -10,7 +10,7 @@ from numaudit.config.settings import Loaded
 from numaudit.daemon import memory
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Access
+from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from numaudit.overhead.calibration import calibrate
 from numaudit.overhead.limiter import Limiter
@@ -21,7 +21,7 @@ def run(loaded: Loaded, host: Host) -> None:
     memory.keep_small()
     settings = loaded.settings
     kubelet = settings.kubelet
-    observer = Observer.of(host, Access(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file))
+    observer = Observer.of(host, Connection(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file))
     # Programs are loaded by a process of its own, which is started before this one grows.
     session = observer.open_probes(kinds_named(settings.probes))
     from numaudit.daemon import logs, loop  # noqa: PLC0415 (after the programs are loaded)

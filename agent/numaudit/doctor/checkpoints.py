@@ -12,7 +12,9 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import state_files
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
-from numaudit.kubelet.restart_safety import examine_file, machine_of
+from numaudit.kubelet.examination import examine
+from numaudit.kubelet.machine_watch import whole_machine_or_none
+from numaudit.kubelet.starting import starting_kubelet
 from numaudit.snapshot import Check
 
 
@@ -25,14 +27,14 @@ def checkpoint_checks(host: Host) -> Iterator[Check]:
     else:
         config = settings.config
         host = replace(host, kubelet_root=settings.root_dir or host.kubelet_root)
-    machine = machine_of(host)
+    machine = whole_machine_or_none(host)
+    kubelet = starting_kubelet(config, machine)
     for kind, path in state_files.paths(host).items():
-        file = WatchedCheckpoint(kind, path, host.name_of(path))
-        file.look(time())
+        file = WatchedCheckpoint(kind, path, host.name_of(path)).look(time())
         if file.health.problem == "unreadable":
             yield Check(kind, "missing", file.health.detail or "cannot be read")
-        elif file.health.problem != "absent":
-            yield _check(kind, examine_file(file, machine, config))
+        elif file.newest is not None:
+            yield _check(kind, examine(file.newest, machine, kubelet).start)
 
 
 def _check(name: str, found: StartOutlook) -> Check:

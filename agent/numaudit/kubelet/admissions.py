@@ -7,6 +7,7 @@ container's creation ("Memory affinity") come later and between others.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.intent import HintRecord, Rejection
@@ -18,6 +19,22 @@ MOST_RECORDS = 4096
 _MOST_PROVIDERS = 16
 
 _Key = tuple[str, str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What the log told so far, as a value."""
+
+    records: tuple[HintRecord, ...] = ()
+    """The newest admission of each container or pod, and instead of a repeated one the first of that pod."""
+    rejections: Mapping[str, Rejection] = field(default_factory=dict)
+    """By pod UID."""
+    topology: log.TopologyManager | None = None
+    version: str | None = None
+    start_error: str | None = None
+    """Why the kubelet's newest start failed."""
+    denials: Mapping[str, int] | None = None
+    """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
 
 
 @dataclass(slots=True)
@@ -32,8 +49,6 @@ class Admissions:
     """Why the kubelet's newest start failed."""
     denials: Counter[str] | None = None
     """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
-    changes: int = 0
-    """Grows with every event."""
     dropped: int = 0
     """Records that were let go because there were too many."""
     _records: dict[_Key, HintRecord] = field(default_factory=dict)
@@ -42,6 +57,16 @@ class Admissions:
     """The record before the newest one."""
     _first: dict[_Key, HintRecord] = field(default_factory=dict)
     """The record that decided, where the newest one is regenerated."""
+    _facts: LogFacts | None = None
+
+    @property
+    def facts(self) -> LogFacts:
+        """The same value until the next event."""
+        if self._facts is None:
+            denials = None if self.denials is None else dict(self.denials)
+            told = (self.topology, self.version, self.start_error, denials)
+            self._facts = LogFacts(self.records, dict(self.rejections), *told)
+        return self._facts
 
     @property
     def records(self) -> tuple[HintRecord, ...]:
@@ -50,7 +75,7 @@ class Admissions:
 
     def add(self, event: log.Event) -> None:
         """Take in the next event, in the order of the log."""
-        self.changes += 1
+        self._facts = None
         match event:
             case log.TopologyManager():
                 self.topology, self.start_error = event, None

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from numaudit.errors import ParseError, Unavailable
+from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
 from numaudit.kubelet import state_files
-from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.kubelet.examination import Decoded, decode
+from numaudit.kubelet.readings import CheckpointReading
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
-from numaudit.memorymanager.go.spew import Verification
 
 Problem = Literal["absent", "unreadable", "not understood", "checksum"]
 
@@ -26,8 +26,8 @@ class WatchedCheckpoint:
     shown: str
     """The path as messages call it."""
     good: Checkpoint | None = None
-    newest: tuple[Checkpoint, Verification] | None = None
-    """The file as it is now, its checksum right or wrong; None = it cannot be read or understood."""
+    newest: Decoded | None = None
+    """The file as it is now, whatever is wrong with it; None = it is absent or cannot be read."""
     health: CheckpointHealth = field(init=False)
     _stamp: tuple[int, int, int] | None = None
 
@@ -39,8 +39,12 @@ class WatchedCheckpoint:
         """Is `good` what the file says now?"""
         return self.good is not None and self.health.problem is None
 
-    def look(self, now: float) -> None:
+    def look(self, now: float) -> CheckpointReading:
         """Read the file again if it changed. `now`: seconds since the epoch."""
+        self._follow(now)
+        return CheckpointReading(self.health, self.good, self.newest)
+
+    def _follow(self, now: float) -> None:
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -65,13 +69,12 @@ class WatchedCheckpoint:
         if data is None:
             self._fail("absent", f"no file {self.shown}")
             return
-        try:
-            found = checkpoints.parse(self.kind, data)
-        except ParseError as error:
-            self._fail("not understood", f"{self.shown}: {error}", written_at)
+        decoded = decode(self.kind, data, shown=self.shown)
+        if decoded.content is None:
+            self._fail("not understood", decoded.error, written_at, newest=decoded)
             return
-        verification = checkpoints.verify(found)
-        self.newest = found, verification
+        self.newest = decoded
+        found, verification = decoded.content
         policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
         if not verification.is_valid:
             newer = f"; it has keys unknown here ({', '.join(found.unknown[:3])}), maybe of a newer kubelet"
@@ -81,15 +84,22 @@ class WatchedCheckpoint:
                 + (newer if found.unknown else ""),
                 written_at,
                 policy,
+                newest=decoded,
             )
             return
         self.good = found
         self.health = CheckpointHealth(self.kind, policy, verification.form, written_at)
 
-    def _fail(self, problem: Problem, detail: str, written_at: float | None = None, policy: str | None = None) -> None:
+    def _fail(
+        self,
+        problem: Problem,
+        detail: str | None,
+        written_at: float | None = None,
+        policy: str | None = None,
+        newest: Decoded | None = None,
+    ) -> None:
         self._stamp = None
-        if problem != "checksum":
-            self.newest = None
+        self.newest = newest
         self.health = CheckpointHealth(self.kind, policy, None, written_at, self.health.last_good_at, problem, detail)
 
     def _set(self, last_good_at: float) -> None:

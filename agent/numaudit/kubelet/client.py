@@ -46,7 +46,7 @@ class Answers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedKubelet:
     """The answers in a captured tree."""
 
     folder: Path
@@ -87,7 +87,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Connection:
     """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
 
     url: str | None = None
@@ -138,7 +138,7 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
 
 
 @dataclass(slots=True)
-class Live:
+class LiveKubelet:
     """The running kubelet. Keeps its connection; makes a new one after a failure."""
 
     host: Host

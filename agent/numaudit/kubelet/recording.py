@@ -13,7 +13,7 @@ from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import podresources, pods
 from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet.client import LARGEST_ANSWER, Live
+from numaudit.kubelet.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.log_follow import JournalLog, LogSource
 
 _SECRET = frozenset({"staticPodURLHeader"})
@@ -32,14 +32,14 @@ def record(host: Host) -> Iterator[Answer]:
     pid = kubelet_process.find(host)
     if pid is None and not host.kubelet.is_dir():
         return
-    live = Live(host, podresources.Client(podresources.socket(host)), _settings(host, pid))
+    live = LiveKubelet(host, podresources.Client(podresources.socket(host)), _settings(host, pid))
     try:
         yield from ask(live, JournalLog())
     finally:
         live.close()
 
 
-def ask(live: Live, log: LogSource) -> Iterator[Answer]:
+def ask(live: LiveKubelet, log: LogSource) -> Iterator[Answer]:
     """Ask a running kubelet for each file; what it does not answer is None."""
     for name, question in _questions(live, log).items():
         try:
@@ -55,7 +55,7 @@ def _settings(host: Host, pid: int | None) -> Mapping[str, object] | None:
         return None
 
 
-def _questions(live: Live, log: LogSource) -> Mapping[str, Callable[[], bytes | None]]:
+def _questions(live: LiveKubelet, log: LogSource) -> Mapping[str, Callable[[], bytes | None]]:
     return {
         "pods.json": lambda: pods.without_secrets(live.pods()),
         "configz.json": lambda: _configz(live.configz()),

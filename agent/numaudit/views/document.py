@@ -137,6 +137,7 @@ def schema(kind: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **body,
+        "title": kind,
         "properties": {**marks, **body["properties"]},
         "required": [*marks, *body["required"]],
         "$defs": dict(sorted(parts.items())),
@@ -148,8 +149,8 @@ KINDS: dict[str, type] = {
     "Topology": Topology,
     "Doctor": Doctor,
     "SelfTest": SelfTest,
-    "State": state_document.State,
-    "StateList": state_document.StateList,
+    "State": state_document.DecodedState,
+    "StateList": state_document.DecodedStateList,
     "StateVerification": state_document.StateVerification,
     "StateVerificationList": state_document.StateVerificationList,
     "StateDifference": state_document.StateDifference,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from numaudit.kubelet.examination import ExaminedFile
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
 from numaudit.memorymanager.restart.findings import StateFinding
-from numaudit.memorymanager.restart.outlook import Outlook
 
 Content = dict[str, Any]
 """A checkpoint in its own words, as JSON reads it."""
@@ -63,7 +63,7 @@ class StateVerificationList:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DecodedState:
     """One checkpoint file decoded and judged."""
 
     verification: StateVerification
@@ -71,10 +71,10 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class StateList:
+class DecodedStateList:
     """All checkpoints of a host."""
 
-    items: tuple[State, ...]
+    items: tuple[DecodedState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,41 +95,43 @@ class StateDifference:
     differences: tuple[Change, ...]
 
 
-def verification(
-    file: str,
-    checkpoint: Checkpoint,
-    outlook: Outlook,
-    *,
-    with_machine: bool,
-    machine_problem: str | None = None,
-    refusal: str | None,
-) -> StateVerification:
-    """A checkpoint that could be read."""
-    replay = outlook.refusal
+def verification(file: ExaminedFile) -> StateVerification:
+    """One examined file; of one that is no checkpoint, or no longer one, hardly anything is known."""
+    decoded, start, found = file.examined.decoded, file.examined.start, file.examined.replay
+    checkpoint = file.checkpoint
+    replay = None if found is None else found.refusal
     return StateVerification(
-        file=file,
-        checkpoint=checkpoints.kind(checkpoint),
-        format=outlook.verification.form,
-        policy_name=None if isinstance(checkpoint, DeviceCheckpoint) else checkpoint.policy_name,
-        stored_checksum=outlook.verification.stored,
-        computed_checksum=outlook.verification.computed,
-        valid=outlook.is_valid,
-        replayed_on=("machine" if with_machine else "file") if outlook.is_replayed else None,
-        machine_problem=machine_problem,
-        refusal=refusal,
+        file=file.path,
+        checkpoint=decoded.kind,
+        format=None if found is None else found.verification.form,
+        policy_name=None if checkpoint is None or isinstance(checkpoint, DeviceCheckpoint) else checkpoint.policy_name,
+        stored_checksum=None if found is None else found.verification.stored,
+        computed_checksum=None if found is None else found.verification.computed,
+        valid=bool(start.valid),
+        replayed_on=("machine" if file.with_machine else "file") if found is not None and found.is_replayed else None,
+        machine_problem=None if found is None else file.machine_problem,
+        refusal=file.refusal,
         first_difference=None if replay is None else str(replay.difference or replay.message),
-        starts_now=outlook.starts_now,
-        starts_after_reboot=outlook.starts_after_reboot,
-        findings=_findings(outlook.findings),
+        starts_now=start.starts_now,
+        starts_after_reboot=start.starts_after_reboot,
+        findings=_findings(start.findings),
     )
 
 
-def unreadable(file: str, kind: Kind | None, finding: StateFinding, refusal: str | None) -> StateVerification:
-    """A file that is no checkpoint, or no longer one."""
-    starts = "no" if finding.what_it_stops == "start" else "yes"
-    return StateVerification(
-        file, kind, None, None, None, None, False, None, None, refusal, None, starts, starts, _findings((finding,))
-    )
+def verifications(files: Sequence[ExaminedFile]) -> StateVerificationList:
+    """All checkpoints of a host."""
+    items = tuple([verification(one) for one in files])
+    return StateVerificationList(all(one.valid for one in items), items)
+
+
+def decoded(file: ExaminedFile) -> DecodedState:
+    """One examined file with all that it says."""
+    return DecodedState(verification(file), None if file.checkpoint is None else content(file.checkpoint))
+
+
+def difference(left: str, right: str, a: Checkpoint, b: Checkpoint) -> StateDifference:
+    """Two checkpoints compared, by the names that they are shown with."""
+    return StateDifference(left, right, compare(content(a), content(b)))
 
 
 def content(checkpoint: Checkpoint) -> Content:

@@ -53,7 +53,7 @@ def test_the_room_is_worked_out_again_only_for_another_checkpoint(
 ) -> None:
     observer = Observer.of(captured("kubernetes-four-nodes"))
     first = observer.observe().intent
-    monkeypatch.setattr("numaudit.kubelet.poller.headroom_of", None)
+    monkeypatch.setattr("numaudit.kubelet.intent_of.headroom_of", None)
     second = observer.observe().intent
     assert first is not None
     assert second is not None

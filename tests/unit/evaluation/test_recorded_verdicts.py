@@ -15,7 +15,7 @@ from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.intent import Intent, KubeletSeries
 from numaudit.kernel.host import Host
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.observer import Observer
 from numaudit.report.build import build

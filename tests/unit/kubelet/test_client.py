@@ -13,15 +13,15 @@ from kubelet_http import replies, serving
 from kubelet_steps import Step
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Access, Endpoint, Live, Recorded, find_endpoint
+from numaudit.kubelet.client import Connection, Endpoint, LiveKubelet, RecordedKubelet, find_endpoint
 from numaudit.kubelet.podresources import Client
 
 PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def live(endpoint: Endpoint, **limits: float) -> Live:
-    one = Live(Host(), Client(Path("/nowhere")), endpoint=endpoint)
+def live(endpoint: Endpoint, **limits: float) -> LiveKubelet:
+    one = LiveKubelet(Host(), Client(Path("/nowhere")), endpoint=endpoint)
     one.deadline = limits.get("deadline", one.deadline)
     one.largest = int(limits.get("largest", one.largest))
     return one
@@ -211,18 +211,18 @@ def test_the_secure_port_needs_a_token(tmp_path: Path) -> None:
 
 def test_an_address_that_was_given_is_used_as_it_is(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    assert Access().endpoint(host) is None
-    assert Access("http://10.0.0.1:10255/").endpoint(host) == Endpoint("http://10.0.0.1:10255")
+    assert Connection().endpoint(host) is None
+    assert Connection("http://10.0.0.1:10255/").endpoint(host) == Endpoint("http://10.0.0.1:10255")
     account = tmp_path / ACCOUNT
     expected = Endpoint("https://10.0.0.1:10250", account / "token", account / "ca.crt")
-    assert Access("https://10.0.0.1:10250").endpoint(host) == expected
+    assert Connection("https://10.0.0.1:10250").endpoint(host) == expected
     token, authority = tmp_path / "t", tmp_path / "c"
     expected = Endpoint("https://10.0.0.1:10250", token, authority)
-    assert Access("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
+    assert Connection("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
 
 
 def test_what_a_captured_tree_lacks_is_named(tmp_path: Path) -> None:
-    recorded = Recorded(tmp_path / "numaudit")
+    recorded = RecordedKubelet(tmp_path / "numaudit")
     for ask in (recorded.pods, recorded.configz, recorded.metrics, recorded.podresources):
         with pytest.raises(Unavailable, match="the captured tree has no numaudit/"):
             ask()

@@ -13,11 +13,11 @@ from kubelet_steps import STEPS, Step
 from numaudit.errors import Unavailable
 from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
 from numaudit.kernel.host import Host
-from numaudit.kubelet import polled
-from numaudit.kubelet import poller as intent
-from numaudit.kubelet.client import Access, Recorded
+from numaudit.kubelet import polled, poller
+from numaudit.kubelet.client import Connection, RecordedKubelet
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.log_follow import FileLog, JournalLog
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet.poller import KubeletPoller
 from numaudit.memorymanager.memory.state import Block
 from numaudit.observer import Observer
 from numaudit.snapshot import Container
@@ -223,7 +223,7 @@ def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_said(tmp_path: P
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every source is asked at every look."""
     monkeypatch.setattr(polled, "RETRY_AFTER", 0.0)
-    monkeypatch.setattr(intent, "SELDOM", 0.0)
+    monkeypatch.setattr(poller, "SELDOM", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -264,13 +264,15 @@ def test_a_silent_source_is_not_asked_at_every_look(tmp_path: Path) -> None:
     host = step.tree(tmp_path / "tree")
     asked = 0
 
-    class Silent(Recorded):
+    class Silent(RecordedKubelet):
         def pods(self) -> bytes:
             nonlocal asked
             asked += 1
             raise Unavailable("no answer within 3 s")
 
-    kubelet = KubeletIntent(host, Silent(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    kubelet = KubeletIntent(
+        KubeletPoller(host, Silent(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    )
     for _ in range(5):
         assert look(kubelet, step.containers()).source("pods").reason == "no answer within 3 s"
     assert asked == 1
@@ -281,13 +283,15 @@ def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_
     host = step.tree(tmp_path / "tree")
     asked = 0
 
-    class Counting(Recorded):
+    class Counting(RecordedKubelet):
         def pods(self) -> bytes:
             nonlocal asked
             asked += 1
             return super().pods()
 
-    kubelet = KubeletIntent(host, Counting(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    kubelet = KubeletIntent(
+        KubeletPoller(host, Counting(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
+    )
     named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
     assert len(named) == 3
     first = look(kubelet, named)
@@ -379,11 +383,11 @@ def test_a_look_at_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path
 
 
 def test_a_live_kubelet_is_followed_by_journal_or_by_the_file_that_was_given(tmp_path: Path) -> None:
-    assert isinstance(KubeletIntent.of(Host()).log, JournalLog)
+    assert isinstance(KubeletIntent.of(Host()).poller.log, JournalLog)
     path = tmp_path / "kubelet.log"
     path.write_text("one\n")
-    kubelet = KubeletIntent.of(Host(), Access(url="http://127.0.0.1:1", log_file=path))
-    assert [line.text for line in kubelet.log.read()] == ["one"]
+    kubelet = KubeletIntent.of(Host(), Connection(url="http://127.0.0.1:1", log_file=path))
+    assert [line.text for line in kubelet.poller.log.read()] == ["one"]
     kubelet.close()
 
 

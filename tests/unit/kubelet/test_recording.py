@@ -18,10 +18,11 @@ from numaudit.intent import Intent
 from numaudit.kernel.host import Host
 from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import recording
-from numaudit.kubelet.client import Answers, Endpoint, Live, Recorded
+from numaudit.kubelet.client import Answers, Endpoint, LiveKubelet, RecordedKubelet
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.log_follow import FileLog
 from numaudit.kubelet.podresources import Answer, Client
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet.poller import KubeletPoller
 
 STEP = Step("standalone-single-numa-node/2-rejected")
 LOG = RUNS / "standalone-single-numa-node/kubelet.k1.log"
@@ -46,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _read(host: Host, answers: Answers, log: Path) -> Intent:
-    return KubeletIntent(host, answers, FileLog(log, "log")).collect(STEP.containers()).intent
+    return KubeletIntent(KubeletPoller(host, answers, FileLog(log, "log"))).collect(STEP.containers()).intent
 
 
 def test_what_is_asked_of_a_kubelet_reads_back_the_same(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_what_is_asked_of_a_kubelet_reads_back_the_same(tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}")
-    live = Live(host, Client(tmp_path / "none.sock"), endpoint=endpoint)
+    live = LiveKubelet(host, Client(tmp_path / "none.sock"), endpoint=endpoint)
     asked = dict(recording.ask(live, FileLog(log, "log")))
     intent = _read(host, live, log)
     server.shutdown()
@@ -78,7 +79,7 @@ def test_what_is_asked_of_a_kubelet_reads_back_the_same(tmp_path: Path) -> None:
             assert b"memhog" not in content
             assert b"secret" not in content
             (folder / name).write_bytes(content)
-    recorded = _read(host, Recorded(folder), folder / "kubelet.log")
+    recorded = _read(host, RecordedKubelet(folder), folder / "kubelet.log")
     assert recorded.containers == intent.containers
     assert recorded.pods == intent.pods
     assert recorded.rejections == intent.rejections

@@ -17,9 +17,10 @@ from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.intent import CheckpointHealth, Intent, StartOutlook
 from numaudit.kernel.host import Host
-from numaudit.kubelet import restart_safety
-from numaudit.kubelet.poller import KubeletIntent
+from numaudit.kubelet import machine_watch
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.restart import outlook as restart
 from numaudit.memorymanager.restart.outlook import examine
 from numaudit.report.build import build
 from numaudit.snapshot import Snapshot
@@ -182,8 +183,8 @@ def test_a_file_is_examined_again_only_when_something_changed(tmp_path: Path, mo
         examined.append(checkpoints.kind(checkpoint))
         return examine(checkpoint, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(restart_safety, "examine", counted)
-    monkeypatch.setattr(restart_safety, "MACHINE_EVERY", 0.0)
+    monkeypatch.setattr(restart, "examine", counted)
+    monkeypatch.setattr(machine_watch, "MACHINE_EVERY", 0.0)
     kubelet = KubeletIntent.of(host)
     for _ in range(3):
         kubelet.collect(())

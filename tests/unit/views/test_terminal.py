@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.restart.outlook import StartingKubelet, examine
+from numaudit.kubelet.examination import ExaminedFile, decode, examine
+from numaudit.memorymanager.checkpoint.file import MEMORY
+from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
@@ -235,15 +236,14 @@ def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
 
 def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> None:
     path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
-    checkpoint = checkpoints.parse(checkpoints.MEMORY, path.read_bytes())
-    outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet((1, 36), None))
+    examined = examine(decode(MEMORY, path.read_bytes()), None, StartingKubelet((1, 36), None))
     console = Console(file=io.StringIO(), width=60)
-    print_verification(verification("file", checkpoint, outlook, with_machine=False, refusal=None), console)
+    print_verification(verification(ExaminedFile("file", examined, with_machine=False)), console)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  error: groups-overlap: "))
     assert lines[start + 1].startswith("      ")
-    words = set(re.findall(r"\w+", " ".join(finding.message + finding.remedy for finding in outlook.findings)))
+    words = set(re.findall(r"\w+", " ".join(finding.message + finding.remedy for finding in examined.start.findings)))
     assert words <= set(re.findall(r"\w+", "\n".join(lines)))
 
 

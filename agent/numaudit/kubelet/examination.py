@@ -1,0 +1,102 @@
+"""One checkpoint examined: decoded, verified, and compared with the machine and the kubelet that is to start. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.errors import InputError, ParseError
+from numaudit.intent import StartOutlook
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.go.spew import Verification
+from numaudit.memorymanager.memory.replay import MissingTarget, replay
+from numaudit.memorymanager.memory.state import MemoryState
+from numaudit.memorymanager.restart import outlook as restart
+from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.memory_start import default_state
+from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet
+from numaudit.topology.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What one file says. `content` None = it is no checkpoint, or no longer one, for the reason in `error`."""
+
+    kind: Kind | None
+    """None = neither its name nor its keys say which checkpoint it is."""
+    content: tuple[Checkpoint, Verification] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a file says, and whether the kubelet starts with it."""
+
+    decoded: Decoded
+    start: StartOutlook
+    replay: Outlook | None = None
+    """All that the comparison tells; None = there was nothing to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedFile:
+    """One file of a host, or one that somebody named."""
+
+    path: str
+    examined: Examined
+    with_machine: bool
+    """Was it compared with the machine that it belongs to?"""
+    machine_problem: str | None = None
+    """Why it was not although it belongs to one."""
+    refusal: str | None = None
+    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        content = self.examined.decoded.content
+        return None if content is None else content[0]
+
+
+def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> Decoded:
+    """Read a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown` begins an error."""
+    try:
+        kind = kind or checkpoints.kind_of(name, data)
+        checkpoint = checkpoints.parse(kind, data)
+    except ParseError as error:
+        return Decoded(kind, error=f"{shown}: {error}" if shown else str(error))
+    return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)))
+
+
+def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet) -> Examined:
+    """What `memorymanager.restart` says of a file. `machine` None = the file stands alone."""
+    if decoded.content is None:
+        finding = StateFinding("devices-lost" if decoded.kind == DEVICES else "unreadable", decoded.error or "")
+        return Examined(decoded, StartOutlook(False, *restart.outlook((finding,), machine_known=True), (finding,)))
+    found = restart.examine(*decoded.content, machine, kubelet)
+    start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
+    return Examined(decoded, start, found)
+
+
+def kubelet_says(examined: Examined, data: bytes, kubelet: StartingKubelet, folder: str) -> str | None:
+    """The kubelet's words when it does not start with the file; None = it does, or they are not known.
+
+    `folder`: the kubelet's root folder, as the host calls it.
+    """
+    kind = examined.decoded.kind
+    return None if kind is None else restart.kubelet_says(kind, data, examined.replay, kubelet, folder)
+
+
+def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
+    """What the Memory Manager expects on this machine with the file's assignments. Raises InputError."""
+    if not isinstance(checkpoint, MemoryCheckpoint):
+        raise InputError(f"a {checkpoints.kind(checkpoint)} can only be compared with a second file")
+    pod_level = checkpoints.verify(checkpoint).form == "V2"
+    state = checkpoint.state
+    try:
+        expected = replay(default_state(state, machine), state, pod_level=pod_level)
+    except MissingTarget as missing:
+        raise InputError(f"the assignments do not fit this machine: {missing}") from None
+    return MemoryCheckpoint.of(
+        checkpoint.policy_name, MemoryState(expected, state.entries, state.pod_entries), pod_level=pod_level
+    )

@@ -1,0 +1,151 @@
+"""What the kubelet intends, out of everything that was read from it. Pure: readings in, intent out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from numaudit.errors import InputError
+from numaudit.intent import CheckpointHealth, HintRecord, Intent, KubeletConfig, StartOutlook
+from numaudit.kubelet import join
+from numaudit.kubelet.examination import Examined, examine
+from numaudit.kubelet.join import Joined, Pods
+from numaudit.kubelet.memo import Memo
+from numaudit.kubelet.podresources import PodResources
+from numaudit.kubelet.promises import Checkpoints, by_container
+from numaudit.kubelet.readings import CheckpointReading, Readings
+from numaudit.kubelet.starting import starting_kubelet
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.memory.headroom import Headroom, headroom_of
+from numaudit.memorymanager.restart.outlook import StartingKubelet
+from numaudit.snapshot import Container
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The intent, and the containers with the names that the pods' status gives them."""
+
+    intent: Intent
+    containers: tuple[Container, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The costly steps of `intent_of`, each done again only when its inputs changed since the last time."""
+
+    by_container: Memo[..., Checkpoints] = field(default_factory=lambda: Memo(by_container))
+    joined: Memo[..., tuple[tuple[Container, ...], Joined]] = field(default_factory=lambda: Memo(_joined))
+    room: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_room))
+    """Eight nodes have 255 sets to try."""
+    starting: Memo[..., StartingKubelet] = field(default_factory=lambda: Memo(starting_kubelet))
+    examined: Mapping[Kind, Memo[..., Examined]] = field(
+        default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
+    )
+
+
+def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Steps | None = None) -> Collected:
+    """Judge what was read. The result depends on the readings and the containers alone; `steps` saves time."""
+    steps = steps or Steps()
+    checkpoints = steps.by_container(readings.memory, readings.cpu, readings.devices, current=readings.are_current)
+    named, joined = steps.joined(
+        containers,
+        checkpoints,
+        pods=readings.pods,
+        pods_are_current=readings.pods_are_current,
+        resources=readings.resources,
+        records=readings.log.records,
+        cgroups_are_settled=readings.cgroups_are_settled,
+    )
+    config = _config(readings)
+    kubelet = steps.starting(config, readings.machine)
+    memory, cpu, log = readings.memory, readings.cpu, readings.log
+    intent = Intent(
+        containers=joined.containers,
+        pods=readings.pods,
+        pod_promises=checkpoints.pods,
+        machine=None if memory is None else memory.machine,
+        headroom=steps.room(memory, config.topology_manager_policy),
+        shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
+        hints=joined.hints,
+        rejections=join.rejections(readings.pods, log.rejections),
+        config=config,
+        checkpoints=tuple(
+            [_health(file, readings, kubelet, steps.examined[kind]) for kind, file in readings.checkpoints.items()]
+        ),
+        counters=None if readings.metrics is None else readings.metrics.counters,
+        denials=_denials(readings),
+        start_error=log.start_error,
+        conflicts=joined.conflicts,
+        sources=readings.sources,
+    )
+    return Collected(intent, named)
+
+
+def _joined(
+    containers: tuple[Container, ...],
+    checkpoints: Checkpoints,
+    *,
+    pods: Pods | None,
+    pods_are_current: bool,
+    resources: Iterable[PodResources] | None,
+    records: Iterable[HintRecord],
+    cgroups_are_settled: bool,
+) -> tuple[tuple[Container, ...], Joined]:
+    named = join.complete(containers, pods)
+    return named, join.join(
+        named,
+        checkpoints,
+        pods=pods,
+        pods_are_current=pods_are_current,
+        resources=resources,
+        records=records,
+        cgroups_are_settled=cgroups_are_settled,
+    )
+
+
+def _room(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | None:
+    if memory is None or not memory.machine:
+        return None
+    try:
+        return headroom_of(memory.machine, policy)
+    except InputError:  # a node without any memory; `state verify` reports it
+        return None
+
+
+def _health(
+    file: CheckpointReading, readings: Readings, kubelet: StartingKubelet, examined: Memo[..., Examined]
+) -> CheckpointHealth:
+    if file.health.problem == "absent":
+        return replace(file.health, outlook=StartOutlook(None, "yes", "yes"))
+    if file.newest is None:
+        return file.health
+    return replace(file.health, outlook=examined(file.newest, readings.machine, kubelet).start)
+
+
+def _denials(readings: Readings) -> Mapping[str, int] | None:
+    """What the log tells since the kubelet's start, if its counters, read before, are of the same run."""
+    log, read_at = readings.log, readings.metrics_read_at
+    if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:
+        return None
+    return log.denials
+
+
+def _config(readings: Readings) -> KubeletConfig:
+    """The settings; what they do not tell, by the checkpoints and the log."""
+    config, log, metrics = readings.config, readings.log, readings.metrics
+    memory, cpu = readings.memory, readings.cpu
+    others = {
+        "version": (("log", log.version), ("metrics", None if metrics is None else metrics.version)),
+        "memory_manager_policy": (("checkpoint", None if memory is None else memory.policy_name),),
+        "cpu_manager_policy": (("checkpoint", None if cpu is None else cpu.policy_name),),
+        "topology_manager_policy": (("log", None if log.topology is None else log.topology.policy),),
+        "topology_manager_scope": (("log", None if log.topology is None else log.topology.scope),),
+    }
+    values: dict[str, str] = {}
+    origins = dict(config.origins)
+    for name, candidates in others.items():
+        for origin, value in candidates:
+            if getattr(config, name) is None and value and name not in values:
+                values[name], origins[name] = value, origin
+    return replace(config, **values, origins=origins)  # type: ignore[arg-type]

@@ -1,0 +1,40 @@
+"""Work that is done again only when its inputs changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The inputs of the last time. They are values: nobody changes one in place."""
+
+    _last: tuple[object, ...] | None = None
+
+    def changed(self, *inputs: object) -> bool:
+        """Does one of them differ from the last time? The same object is not even compared. True at the first time."""
+        before, self._last = self._last, inputs
+        return before != inputs
+
+
+class Memo(Generic[P, R]):
+    """A pure function that keeps its last result and gives it again for the same inputs."""
+
+    __slots__ = ("_function", "_inputs", "_result")
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self._function = function
+        self._inputs = Inputs()
+        self._result: tuple[R] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._inputs.changed(args, kwargs):
+            self._result = None
+        if self._result is None:
+            self._result = (self._function(*args, **kwargs),)
+        return self._result[0]

@@ -1,0 +1,97 @@
+"""Everything that was read from one host's kubelet by one tick, as values. None = not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numaudit.intent import CheckpointHealth, KubeletConfig, SourceName, SourceState
+from numaudit.kubelet.admissions import LogFacts
+from numaudit.kubelet.examination import Decoded
+from numaudit.kubelet.join import Pods
+from numaudit.kubelet.metrics import KubeletMetrics
+from numaudit.kubelet.podresources import PodResources
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.topology.machine import Machine
+
+_NAMES: Mapping[Kind, SourceName] = {MEMORY: "memory checkpoint", CPU: "cpu checkpoint", DEVICES: "device checkpoint"}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReading:
+    """One checkpoint file as it is now, and its last good content."""
+
+    health: CheckpointHealth
+    good: Checkpoint | None = None
+    """The newest content whose checksum fitted."""
+    newest: Decoded | None = None
+    """The file as it is now, whatever is wrong with it; None = it is absent or cannot be read."""
+
+    @property
+    def is_current(self) -> bool:
+        """Is `good` what the file says now?"""
+        return self.good is not None and self.health.problem is None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The values of every source in use, those of earlier ticks included where a source does not answer now."""
+
+    checkpoints: Mapping[Kind, CheckpointReading]
+    config: KubeletConfig = KubeletConfig()
+    """What the kubelet's own settings tell, by /configz or by its files and flags."""
+    pods: Pods | None = None
+    pods_are_current: bool = False
+    resources: tuple[PodResources, ...] | None = None
+    """None also when PodResources does not answer now: it has no last good value."""
+    log: LogFacts = LogFacts()
+    metrics: KubeletMetrics | None = None
+    metrics_read_at: float | None = None
+    """Seconds since the epoch."""
+    machine: Machine | None = None
+    """None = it cannot be read whole."""
+    cgroups_are_settled: bool = False
+    """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
+    polled: tuple[SourceState, ...] = field(default=())
+    """How the sources beside the checkpoints fared."""
+
+    @property
+    def memory(self) -> MemoryCheckpoint | None:
+        found = self.checkpoints[MEMORY].good
+        return found if isinstance(found, MemoryCheckpoint) else None
+
+    @property
+    def cpu(self) -> CpuCheckpoint | None:
+        found = self.checkpoints[CPU].good
+        return found if isinstance(found, CpuCheckpoint) else None
+
+    @property
+    def devices(self) -> DeviceCheckpoint | None:
+        found = self.checkpoints[DEVICES].good
+        return found if isinstance(found, DeviceCheckpoint) else None
+
+    @property
+    def are_current(self) -> tuple[bool, bool, bool]:
+        """Of the checkpoints of memory, CPUs and devices."""
+        memory, cpu, devices = (self.checkpoints[kind].is_current for kind in (MEMORY, CPU, DEVICES))
+        return memory, cpu, devices
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """How every source fared, the checkpoints first."""
+        any_is_current = any(self.are_current)
+        files = [_state_of(kind, file, any_is_current) for kind, file in self.checkpoints.items()]
+        return (*files, *self.polled)
+
+
+def _state_of(kind: Kind, file: CheckpointReading, any_is_current: bool) -> SourceState:
+    name, health = _NAMES[kind], file.health
+    if file.is_current:
+        return SourceState(name, "ok", None, health.last_good_at)
+    if kind == DEVICES and file.good is None and health.problem == "absent" and any_is_current:
+        # The kubelet writes this file with its first device plugin. Where its others are, nothing is missing.
+        return SourceState(name, "ok", f"{health.detail}: no device plugin has registered")
+    return SourceState(name, "missing" if file.good is None else "old", health.detail, health.last_good_at)

@@ -1,0 +1,62 @@
+"""Is every promised container aligned as far as somebody demands? Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.errors import Unavailable
+from numaudit.report.values import ContainerReport, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfalls:
+    """The containers that do not pass, in words, and whether a demand is known to be missed."""
+
+    messages: tuple[str, ...] = ()
+    failed: bool = False
+    """Has one of them less than the ratio?"""
+    unknown: int = 0
+    """Containers of which that is not known."""
+
+    def require_an_answer(self) -> None:
+        """A check that compares nothing must not pass: raises Unavailable when none failed and some are not known."""
+        if self.unknown and not self.failed:
+            which = "a container" if self.unknown == 1 else f"{self.unknown} containers"
+            raise Unavailable(f"--fail-below: {which} cannot be compared; see above what is not known of each")
+
+
+def shortfalls(report: Report, ratio: float) -> Shortfalls:
+    """Which promised containers have less than this share of their judged bytes on their promised nodes?
+
+    Raises Unavailable when it is not known what was promised to anybody.
+    """
+    promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
+    for source in report.sources:
+        if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
+            raise Unavailable(f"--fail-below: what was promised is not known: {source.reason}")
+    messages: list[str] = []
+    failed, unknown = False, 0
+    for one in report.containers:
+        problem = _problem(one, ratio)
+        if problem is not None:
+            failed |= one.aligned_ratio is not None
+            unknown += one.aligned_ratio is None
+            name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
+            messages.append(f"{name!r}: {problem}")
+    return Shortfalls(tuple(messages), failed, unknown)
+
+
+def _problem(one: ContainerReport, ratio: float) -> str | None:
+    """Why a container does not pass the check. None: it does, or nothing was promised to it."""
+    if one.verdict is not None and one.verdict.name == "unmanaged":
+        return None
+    nodes = None if one.intended is None else one.intended.memory_nodes
+    if nodes is None and one.kind == "container" and one.pod_uid is not None:
+        return "what it was promised is not known"
+    if not nodes:
+        return None
+    if one.judged_bytes is None:
+        return "where its bytes are is not known"
+    if one.aligned_ratio is None or one.aligned_ratio >= ratio:
+        return None
+    return f"{one.aligned_ratio:.3f} of its bytes are on nodes it was promised"

@@ -1,0 +1,35 @@
+"""The part of a report that somebody asked for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numaudit.errors import InputError
+from numaudit.report.values import ContainerReport, Report
+
+
+def narrow(report: Report, which: str | None) -> Report:
+    """The report of some containers only, or of a pod that was refused. Raises InputError when there is neither."""
+    if which is None:
+        return report
+    found = tuple(one for one in report.containers if _matches(one, which))
+    refused = tuple(one for one in report.rejections if which in (one.pod, f"{one.namespace}/{one.pod}", one.pod_uid))
+    if refused and not found:
+        return replace(report, containers=(), rejections=refused)
+    if not found:
+        raise InputError(
+            f"no container matches {which!r}; `numaudit report -o wide` lists all {len(report.containers)} of them"
+        )
+    return replace(report, containers=found)
+
+
+def _matches(container: ContainerReport, which: str) -> bool:
+    names = {container.path, container.path.lstrip("/"), container.path.rpartition("/")[2], container.pod_uid}
+    if container.container_id and len(which) >= 12 and container.container_id.startswith(which):
+        return True
+    if container.pod is not None:
+        pod, full = container.pod, f"{container.namespace}/{container.pod}"
+        names |= {pod, full, f"{pod}/{container.container}", f"{full}/{container.container}"}
+    elif container.pod_uid is not None:
+        names.add(f"{container.pod_uid}/{container.container}")
+    return which in names
