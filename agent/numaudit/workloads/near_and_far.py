@@ -21,6 +21,8 @@ from numaudit.probes.session import Session
 from numaudit.topology.machine import Machine
 
 _MIB = 1 << 20
+_LOADING_WITHIN = 300.0
+"""Seconds for the BPF programs to be compiled: unlike a report, a self-test has time to wait for a busy machine."""
 _NEAR_BYTES, _FAR_BYTES = 32 * _MIB, 16 * _MIB
 
 
@@ -68,7 +70,9 @@ def near_and_far(host: Host) -> Iterator[Bench]:
     can_pin = nodes is not None and "cpuset" in available_controllers(hierarchies.unified)
     controllers = (*(("cpuset",) if can_pin else ()), *(("memory",) if hierarchies.is_v2 else ()))
     with ExitStack() as stack:
-        session = stack.enter_context(Session.open(host, kinds_by_default(), cgroups=1024, nodes=len(machine.nodes)))
+        session = stack.enter_context(
+            Session.open(host, kinds_by_default(), cgroups=1024, nodes=len(machine.nodes), deadline=_LOADING_WITHIN)
+        )
         name = f"numaudit-selftest-{os.getpid()}"
         tree = stack.enter_context(own_tree(hierarchies.unified, name, controllers))
         workers = []
