@@ -27,7 +27,7 @@ _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
 _PROC = ("mounts", "version", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
 _PROCESS = ("cgroup", "comm", "mountinfo", "numa_maps", "stat", "status")
-_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*")
+_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages")
 _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "memory.numa_stat", "memory.current", "memory.stat", "memory.events",
@@ -233,8 +233,8 @@ def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
 
 
 def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
-    """What is not there, or has gone meanwhile, is no news."""
-    if error.errno not in _NOT_THERE:
+    """What is not there, or has gone meanwhile, is no news; a process that has ended has no mounts (EINVAL)."""
+    if error.errno not in _NOT_THERE and (path.name, error.errno) != ("mountinfo", errno.EINVAL):
         summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from numaudit.capture.tree import NOT_READ, Summary, Unread, capture, capture_to
+from numaudit.cli.options import FilePath
 from numaudit.cli.signals import as_interrupts
 from numaudit.errors import InputError, printable
 from numaudit.kernel.host import Host
@@ -24,7 +25,7 @@ Examples:
   numaudit capture - > node-a.tar.xz
 """
 )
-@click.argument("target", type=click.Path(path_type=Path, allow_dash=True), metavar="DIR|FILE.tar.xz|-")
+@click.argument("target", type=FilePath(allow_dash=True), metavar="DIR|FILE.tar.xz|-")
 def command(target: Path) -> None:
     """Copy what the readers read into a folder or an archive, for use with --root; - is standard output.
 

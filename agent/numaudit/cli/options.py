@@ -15,6 +15,25 @@ from numaudit.kernel.host import Host
 Function = Callable[..., Any]
 
 
+class FilePath(click.Path):
+    """A path. An empty one, such as of a variable that is not set, is not the current folder."""
+
+    def __init__(self, **checks: bool) -> None:
+        super().__init__(path_type=Path, **checks)
+
+    def convert(  # type: ignore[override]  # click says Any, for its own choice of types
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        if not value:
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def short(text: str) -> str:
+    """What was typed, for a message; 5,000 digits are not shown whole."""
+    return text if len(text) < 60 else f"{text[:60]}..."
+
+
 class Number(click.FloatRange):
     """A number between bounds. `nan`, which every bound lets pass, is none."""
 
@@ -29,7 +48,7 @@ def root(function: Function) -> Function:
     """--root DIR|FILE.tar.xz: read a captured tree instead of this host."""
     option = click.option(
         "--root",
-        type=click.Path(path_type=Path, readable=False),
+        type=FilePath(readable=False),
         metavar="DIR|FILE.tar.xz",
         help="Read what `numaudit capture` wrote instead of this host.",
     )

@@ -59,8 +59,13 @@ def _run(
         (["topology", "now"], "unexpected extra argument"),
         (["capture"], "Missing argument 'DIR|FILE.tar.xz|-'"),
         (["report", "--root"], "requires an argument"),
-        (["report", "--root", "/nonexistent/tree"], "--root /nonexistent/tree: no such folder"),
-        (["report", "--root", ""], "captured tree"),
+        (["report", "--root", "/nonexistent/tree"], "--root /nonexistent/tree: no such folder or archive"),
+        (["capture", ""], "the path is empty"),
+        (["config", "show", "--config", ""], "Invalid value for '--config': the path is empty"),
+        (["config", "show", "--set", "=5"], "--set =5: give KEY=VALUE, such as"),
+        (["config", "show", "--set", "9" * 5000], f"--set {'9' * 60}...: give KEY=VALUE"),
+        (["report", "--duration", "9" * 5000], f"'{'9' * 60}...' is not between 0 and 24 hours"),
+        (["report", "--root", ""], "Invalid value for '--root': the path is empty"),
     ],
 )
 def test_wrong_words_are_refused_with_what_is_wrong(
