@@ -1,6 +1,11 @@
 """The errors a user sees: each says what failed, where, why, and what to do."""
 
 
+def printable(text: str) -> str:
+    """The text on one line: control characters, line ends and broken UTF-8 as escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 class NumauditError(Exception):
     """A failure with a message meant for the user; printed without a traceback."""
 

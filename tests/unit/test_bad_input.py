@@ -335,7 +335,7 @@ def test_a_report_is_narrowed_to_a_group_with_an_odd_name(
 def test_a_capture_keeps_groups_with_odd_names(
     capsys: pytest.CaptureFixture[str], tree: Path, odd_names: dict[str, str], tmp_path: Path
 ) -> None:
-    from numaudit.capture import capture  # noqa: PLC0415 (beside its only test here)
+    from numaudit.capture.tree import capture  # noqa: PLC0415 (beside its only test here)
 
     capture(Host.under(tree), tmp_path / "copy")
     paths = {one["path"] for one in _report(capsys, tmp_path / "copy")["containers"]}

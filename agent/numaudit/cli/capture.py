@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from numaudit.capture import capture
+from numaudit.capture.tree import NOT_READ, Summary, Unread, capture, capture_to
+from numaudit.cli.options import FilePath
+from numaudit.cli.signals import as_interrupts
+from numaudit.errors import InputError, printable
 from numaudit.kernel.host import Host
+
+_SHOWN = 20
 
 
 @click.command(
@@ -15,17 +22,44 @@ from numaudit.kernel.host import Host
 Examples:
   numaudit capture ./node-a
   numaudit capture node-a.tar.xz
+  numaudit capture - > node-a.tar.xz
 """
 )
-@click.argument("target", type=click.Path(path_type=Path), metavar="DIR|FILE.tar.xz")
+@click.argument("target", type=FilePath(allow_dash=True), metavar="DIR|FILE.tar.xz|-")
 def command(target: Path) -> None:
-    """Copy what the readers read into a folder or an archive, for use with --root.
+    """Copy what the readers read into a folder or an archive, for use with --root; - is standard output.
 
     It holds figures, cgroup paths, process names and mounts, but no memory content, environment
     or command line. Of a kubelet it holds the settings, and answers without the pods' commands
-    and environments.
+    and environments. Only its owner may read it.
     """
-    summary = capture(Host(), target)
-    click.echo(
-        f"{summary.files} files, {summary.bytes >> 10} KiB in {target}; {summary.skipped} could not be read", err=True
-    )
+    with as_interrupts():
+        summary, where = _capture(target)
+    click.echo(f"{summary.files} files, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
+    lines = _by_name(summary.unread)
+    if lines:
+        click.echo(f"{len(summary.unread)} could not be read (all of them: {NOT_READ} in the capture):", err=True)
+        for line in lines[:_SHOWN]:
+            click.echo(f"  {printable(line)}", err=True)
+        if len(lines) > _SHOWN:
+            click.echo(f"  and {len(lines) - _SHOWN} more", err=True)
+
+
+def _capture(target: Path) -> tuple[Summary, str]:
+    if str(target) != "-":
+        return capture(Host(), target), str(target)
+    output = sys.stdout.buffer
+    if output.isatty():
+        raise InputError("standard output is a terminal, and an archive is no text; add > host.tar.xz")
+    return capture_to(Host(), output), "standard output"
+
+
+def _by_name(unread: Sequence[Unread]) -> list[str]:
+    """A line for each reason and name of a file: hundreds of processes have one of the same name."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in unread:
+        groups.setdefault((one.what.rpartition("/")[2], one.reason), []).append(one.what)
+    return [
+        f"{paths[0]}{f' and {len(paths) - 1} more of that name' if len(paths) > 1 else ''}: {reason}"
+        for (_, reason), paths in groups.items()
+    ]

@@ -9,7 +9,8 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.settings_options import load_settings, settings_options
-from numaudit.config.settings import KEYS, Loaded
+from numaudit.config.loading import Loaded
+from numaudit.config.settings import KEYS
 from numaudit.views import document
 
 _HIDDEN = "(hidden)"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import io
 import os
 import sys
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, cast
 
 import click
 
 from numaudit import __version__
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
-from numaudit.errors import InputError, NumauditError
+from numaudit.cli.messages import Messages
+from numaudit.errors import InputError, NumauditError, printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 VERBS = {
@@ -79,6 +81,11 @@ def _open_outputs() -> None:
 
 def call(arguments: list[str]) -> int:
     """Run one command line; the exit code. Only messages for people go to stderr, never a traceback."""
+    with contextlib.redirect_stderr(cast("TextIO", Messages(sys.stderr))):
+        return _call(arguments)
+
+
+def _call(arguments: list[str]) -> int:
     try:
         result = main.main(args=arguments, prog_name="numaudit", standalone_mode=False)
         sys.stdout.flush()
@@ -112,7 +119,7 @@ def _failed(error: BaseException) -> int:
         if isinstance(error, click.ClickException):
             error.show()
         elif message is not None:
-            print(f"numaudit: {message}", file=sys.stderr)
+            print(f"numaudit: {printable(message)}", file=sys.stderr)
         sys.stderr.flush()
     except OSError:  # there is no other place to say it; the exit code does
         _drop_what_is_left(sys.stderr)

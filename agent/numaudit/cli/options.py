@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,25 @@ import click
 from numaudit.kernel.host import Host
 
 Function = Callable[..., Any]
+
+
+class FilePath(click.Path):
+    """A path. An empty one, such as of a variable that is not set, is not the current folder."""
+
+    def __init__(self, **checks: bool) -> None:
+        super().__init__(path_type=Path, **checks)
+
+    def convert(  # type: ignore[override]  # click says Any, for its own choice of types
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        if not value:
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def short(text: str) -> str:
+    """What was typed, for a message; 5,000 digits are not shown whole."""
+    return text if len(text) < 60 else f"{text[:60]}..."
 
 
 class Number(click.FloatRange):
@@ -25,12 +45,12 @@ class Number(click.FloatRange):
 
 
 def root(function: Function) -> Function:
-    """--root DIR: read a captured tree instead of this host."""
+    """--root DIR|FILE.tar.xz: read a captured tree instead of this host."""
     option = click.option(
         "--root",
-        type=click.Path(path_type=Path, readable=False),
-        metavar="DIR",
-        help="Read a captured tree (see `numaudit capture`) instead of this host.",
+        type=FilePath(readable=False),
+        metavar="DIR|FILE.tar.xz",
+        help="Read what `numaudit capture` wrote instead of this host.",
     )
     return option(function)
 
@@ -47,6 +67,25 @@ def output(*choices: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def host(root_folder: Path | None) -> Host:
-    """The live host, or the captured tree. Raises InputError when there is no such tree."""
-    return Host() if root_folder is None else Host.under(root_folder)
+def host(given: Path | None) -> Host:
+    """The live host, or the captured tree; an archive is unpacked for as long as the command runs.
+
+    Raises InputError when there is no such tree, and Unavailable when there is no space for it.
+    """
+    if given is None:
+        return Host()
+    if not os.path.isfile(given) and not _is_pipe(given):  # noqa: PTH113 (Path.is_file raises where it may not look)
+        return Host.under(given)
+    from numaudit.capture.archive import unpacked  # noqa: PLC0415 (tarfile and lzma are for archives only)
+    from numaudit.cli.signals import as_interrupts  # noqa: PLC0415
+
+    context = click.get_current_context()
+    context.with_resource(as_interrupts())
+    return Host.under(context.with_resource(unpacked(given)))
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.is_fifo()
+    except OSError:
+        return False

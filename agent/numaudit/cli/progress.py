@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 import click
+
+from numaudit.cli.messages import terminal
+from numaudit.cli.options import short
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -13,14 +15,15 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 def wait(seconds: float, what: str) -> None:
     """Sleep. A terminal sees what for and how long still; a pipe sees nothing."""
     end = time.monotonic() + seconds
+    stderr = terminal()
     shown = False
     while (left := end - time.monotonic()) > 0:
-        if sys.stderr.isatty():
-            print(f"\r{what}: {left:.0f} s left ", end="", file=sys.stderr, flush=True)
+        if stderr.isatty():
+            print(f"\r{what}: {left:.0f} s left ", end="", file=stderr, flush=True)
             shown = True
         time.sleep(min(1.0, left))
     if shown:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        print("\r\033[K", end="", file=stderr, flush=True)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
@@ -35,7 +38,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
         try:
             seconds = float(digits) * _UNITS[unit]
         except (ValueError, KeyError):
-            self.fail(f"{text!r} is not a time such as 500ms, 10s or 1m", param, ctx)
+            self.fail(f"{short(text)!r} is not a time such as 500ms, 10s or 1m", param, ctx)
         if not 0 < seconds <= 86400:
-            self.fail(f"{text!r} is not between 0 and 24 hours", param, ctx)
+            self.fail(f"{short(text)!r} is not between 0 and 24 hours", param, ctx)
         return seconds

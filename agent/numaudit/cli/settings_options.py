@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from numaudit.cli.options import Function
-from numaudit.config.settings import Loaded, load
+from numaudit.cli.options import FilePath, Function, short
+from numaudit.config.loading import Loaded, load
 from numaudit.errors import InputError
 
 CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
@@ -24,7 +24,7 @@ def settings_options(function: Function) -> Function:
         click.option("--listen", metavar="HOST:PORT", help="Where to serve HTTP; setting `listen`."),
         click.option(
             "--config",
-            type=click.Path(path_type=Path, dir_okay=False, readable=False),
+            type=FilePath(dir_okay=False, readable=False),
             metavar="FILE",
             help=f"Settings in YAML (docs/config.md); else the file that {CONFIG_VARIABLE} names.",
         ),
@@ -42,8 +42,8 @@ def load_settings(
     ]
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
-        if not equals:
-            raise InputError(f"--set {assignment}: give KEY=VALUE, such as --set log.format=json")
+        if not equals or not path:
+            raise InputError(f"--set {short(assignment)}: give KEY=VALUE, such as --set log.format=json")
         flags.append(("--set", path, value))
     named = os.environ.get(CONFIG_VARIABLE)
     return load(config or (Path(named) if named else None), os.environ, flags)

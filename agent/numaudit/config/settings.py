@@ -6,16 +6,12 @@ is what a file, `--set` and messages call it, and NUMAUDIT_WEB_TIMEOUT is its en
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import yaml
-
 from numaudit.collectors.table import KINDS
-from numaudit.config import yaml_file
 from numaudit.config.kinds import (
     KindOf,
     address,
@@ -29,13 +25,11 @@ from numaudit.config.kinds import (
     percent,
     url,
 )
-from numaudit.errors import InputError
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.exporters.metric import IDENTITY
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
 Value = TypeVar("Value")
-Section = TypeVar("Section")
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -195,18 +189,6 @@ class Key:
         return ENVIRONMENT_PREFIX + self.path.replace(".", "_").upper()
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The settings in force."""
-
-    settings: Settings
-    values: Mapping[str, Any]
-    """Path of a setting -> its value."""
-    origins: Mapping[str, str]
-    """Path of a setting -> `default`, `agent.yaml:7`, `environment NUMAUDIT_INTERVAL` or `flag --interval`."""
-    warnings: tuple[str, ...]
-
-
 def keys(section: type = Settings, prefix: str = "") -> Iterator[Key]:
     """Every setting, in the order of the documents."""
     for one in fields(section):
@@ -219,102 +201,3 @@ def keys(section: type = Settings, prefix: str = "") -> Iterator[Key]:
 
 
 KEYS: dict[str, Key] = {key.path: key for key in keys()}
-
-
-def load(path: Path | None, environment: Mapping[str, str], flags: Sequence[tuple[str, str, str]]) -> Loaded:
-    """Settings from all sources. `flags` are (flag, setting's path, value), the last one winning.
-
-    Raises InputError with file, line and path of the first value that is wrong.
-    """
-    values = {key.path: key.default for key in KEYS.values()}
-    origins = dict.fromkeys(values, "default")
-    warnings: list[str] = []
-    for key_path, found, where in [] if path is None else _read(path, warnings):
-        values[key_path], origins[key_path] = _parse(key_path, found, where), where
-    for key in KEYS.values():
-        if key.variable in environment:
-            where = f"environment {key.variable}"
-            values[key.path], origins[key.path] = _parse(key.path, environment[key.variable], where), where
-    for flag, key_path, given in flags:
-        if key_path not in KEYS:
-            raise InputError(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
-        values[key_path], origins[key_path] = _parse(key_path, given, f"flag {flag}"), f"flag {flag}"
-    return Loaded(_build(Settings, values), values, origins, tuple(warnings))
-
-
-def _parse(path: str, value: object, where: str) -> object:
-    kind = KEYS[path].kind
-    try:
-        return kind.parse(value)
-    except ValueError:
-        raise InputError(f"{where}: {path} must be {kind.what}, not {_shown(value)}") from None
-
-
-def _shown(value: object) -> str:
-    return repr(value if not isinstance(value, str) or len(value) < 60 else f"{value[:60]}...")
-
-
-def _build(section: type[Section], values: Mapping[str, Any], prefix: str = "") -> Section:
-    arguments = {}
-    for one in fields(cast("Any", section)):
-        path = prefix + one.name
-        nested = is_dataclass(one.default)
-        arguments[one.name] = _build(cast("type", type(one.default)), values, f"{path}.") if nested else values[path]
-    return section(**arguments)
-
-
-def _read(path: Path, warnings: list[str]) -> list[tuple[str, object, str]]:
-    """Path, value and place of each setting in a file."""
-    body = yaml_file.read(path, "the settings")
-    loader = yaml_file.Loader(body)
-    try:
-        root = loader.get_single_node()
-        if root is None:
-            return []
-        return list(_walk(loader, root, "", path, warnings))
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        raise InputError(f"{path}{line}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
-    finally:
-        loader.dispose()
-
-
-def _walk(
-    loader: yaml.SafeLoader, node: yaml.Node, prefix: str, path: Path, warnings: list[str]
-) -> Iterator[tuple[str, object, str]]:
-    """Settings below one node. An empty value leaves a setting as it is."""
-    where = f"{path}:{node.start_mark.line + 1}"
-    if not isinstance(node, yaml.MappingNode):
-        raise InputError(f"{where}: {prefix.rstrip('.') or 'the file'} must hold keys and values")
-    seen: dict[str, int] = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        key = f"{prefix}{key_node.value}" if isinstance(key_node, yaml.ScalarNode) else f"{prefix}?"
-        if key in seen:
-            raise InputError(f"{path}:{line}: {key} is there twice, first in line {seen[key]}")
-        seen[key] = line
-        is_section = any(one.startswith(f"{key}.") for one in KEYS)
-        if key in KEYS:
-            value = loader.construct_object(value_node, deep=True)
-            if value is not None:
-                yield key, value, f"{path}:{line}"
-        elif not is_section:
-            warnings.append(f"{path}:{line}: there is no setting {key}{_suggestion(key)}; it is ignored")
-        elif not _is_empty(value_node):
-            yield from _walk(loader, value_node, f"{key}.", path, warnings)
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
-
-
-def _suggestion(path: str) -> str:
-    known = [*KEYS, *{one.partition(".")[0] for one in KEYS if "." in one}]
-    close = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
-        path.rpartition(".")[2], [one.rpartition(".")[2] for one in known], n=1
-    )
-    if not close:
-        return ""
-    return f"; did you mean {next(one for one in known if one == close[0] or one.endswith(f'.{close[0]}'))}?"

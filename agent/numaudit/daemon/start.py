@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 
 from numaudit.collectors.table import kinds_named
-from numaudit.config.settings import Loaded
+from numaudit.config.loading import Loaded
 from numaudit.daemon import memory
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host

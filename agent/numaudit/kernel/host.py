@@ -29,12 +29,8 @@ class Host:
             is_tree = (root / "proc").is_dir() or (root / "sys").is_dir()
         except OSError as error:
             raise InputError(f"--root {root}: {error.strerror}; give a folder that `numaudit capture` wrote") from error
-        if root.is_file():
-            raise InputError(
-                f"--root {root}: is a file; unpack what `numaudit capture` wrote (tar -xf) and give the folder"
-            )
         if not root.is_dir():
-            raise InputError(f"--root {root}: no such folder; give one that `numaudit capture` wrote")
+            raise InputError(f"--root {root}: no such folder or archive; give one that `numaudit capture` wrote")
         if not is_tree:
             raise InputError(f"--root {root}: holds neither proc nor sys, so it is no captured tree")
         return cls(root.resolve())

@@ -9,11 +9,12 @@ from functools import partial
 from rich.table import Table
 from rich.text import Text
 
+from numaudit.errors import printable
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.report.values import ContainerReport, NodeBytes, Report
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.fit import Filled, filled_table, fit, left_out
-from numaudit.views.terminal import UNKNOWN, printable, share, size
+from numaudit.views.terminal import UNKNOWN, share, size
 
 _NODE_COLUMNS = 8
 _TWO_NODES = len("N0:99.9M N1:99.9M")

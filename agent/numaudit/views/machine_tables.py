@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from numaudit.errors import printable
 from numaudit.snapshot import Check
 from numaudit.views.document import MetricRow, Setting, Topology
 from numaudit.views.selftest_document import CheckState, SelfTestCheck
-from numaudit.views.terminal import new_table, or_unknown, print_table, printable, size
+from numaudit.views.terminal import new_table, or_unknown, print_table, size
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
 _CHECK_STYLE: dict[CheckState, str] = {

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from numaudit.errors import printable
 from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
 from numaudit.views.fit import Filled, filled_table, fit, left_out
-from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, printable, share, size
+from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
 
 _SMALL = 1 << 20
 _COLUMNS = (

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from numaudit.errors import printable
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.memorymanager.checkpoint.file import Checkpoint
@@ -16,7 +17,7 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.state_document import Finding, StateDifference, StateVerification
-from numaudit.views.terminal import new_table, print_note, print_table, printable, size
+from numaudit.views.terminal import new_table, print_note, print_table, size
 
 _STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
 

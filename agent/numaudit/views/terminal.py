@@ -96,8 +96,3 @@ def share(part: int | None, whole: int | None) -> str:
 
 def or_unknown(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
-
-
-def printable(text: str) -> str:
-    """The text on one line: control characters, line ends and broken UTF-8 as escapes."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -69,8 +69,10 @@ def read_rules(path: Path) -> Rules:
     """Read a web-config file. Raises InputError with what is wrong, and in which key."""
     try:
         document = yaml.safe_load(yaml_file.read(path, "the web-config file"))
-    except (yaml.YAMLError, ValueError) as error:
+    except yaml.YAMLError as error:
         raise InputError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
+    except ValueError as error:  # 5,000 digits, or a month 99
+        raise InputError(f"{path}: a number or date in it cannot be read; quote it if it is text") from error
     top = _mapping(document, path, "the file", {"tls_server_config", "http_server_config", "basic_auth_users"})
     tls = _mapping(top.get("tls_server_config"), path, "tls_server_config", _TLS_KEYS)
     http = _mapping(top.get("http_server_config"), path, "http_server_config", {"http2", "headers"})

@@ -58,10 +58,15 @@ def _run(
         (["report", "--fail-below", "nan"], "'nan' is not a number"),
         (["report", "--fail-below", "1.1"], "1.1 is not in the range 0<=x<=1"),
         (["topology", "now"], "unexpected extra argument"),
-        (["capture"], "Missing argument 'DIR|FILE.tar.xz'"),
+        (["capture"], "Missing argument 'DIR|FILE.tar.xz|-'"),
         (["report", "--root"], "requires an argument"),
-        (["report", "--root", "/nonexistent/tree"], "--root /nonexistent/tree: no such folder"),
-        (["report", "--root", ""], "captured tree"),
+        (["report", "--root", "/nonexistent/tree"], "--root /nonexistent/tree: no such folder or archive"),
+        (["capture", ""], "the path is empty"),
+        (["config", "show", "--config", ""], "Invalid value for '--config': the path is empty"),
+        (["config", "show", "--set", "=5"], "--set =5: give KEY=VALUE, such as"),
+        (["config", "show", "--set", "9" * 5000], f"--set {'9' * 60}...: give KEY=VALUE"),
+        (["report", "--duration", "9" * 5000], f"'{'9' * 60}...' is not between 0 and 24 hours"),
+        (["report", "--root", ""], "Invalid value for '--root': the path is empty"),
     ],
 )
 def test_wrong_words_are_refused_with_what_is_wrong(
@@ -85,7 +90,9 @@ def test_a_root_that_is_a_file_or_no_tree_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("x")
     assert call([verb, "--root", str(tmp_path / "file")]) == 2
-    assert "file: is a file; unpack what `numaudit capture` wrote (tar -xf)" in capsys.readouterr().err
+    assert (
+        "file: is neither a folder nor a .tar.xz archive; give what `numaudit capture` wrote" in capsys.readouterr().err
+    )
     assert call([verb, "--root", str(tmp_path / ("x" * 300))]) == 2
     assert "File name too long" in capsys.readouterr().err
     assert call([verb, "--root", str(tmp_path)]) == 2

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.config.settings import KEYS, Settings, load
+from numaudit.config.loading import load
+from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError
 
 
@@ -37,9 +38,25 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
     assert loaded.origins["otlp.interval"] == "default"
 
 
+DIGITS = "9" * 5000
+SHOWN = f"'{DIGITS[:60]}...'"
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        (f"\ninterval: {DIGITS}\n", f"agent.yaml:2: interval must be a duration from 1s to 3600s, not {SHOWN}"),
+        (
+            f"web: {{max_connections: {DIGITS}}}",
+            f"web.max_connections must be a whole number from 4 to 4096, not {SHOWN}",
+        ),
+        (f"otlp:\n  headers:\n    a: {DIGITS}\n", "agent.yaml:2: otlp.headers must be names and texts"),
+        ("interval: !!int abc\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not 'abc'"),
+        (
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmemoryManagerPolicy: Static\n",
+            "agent.yaml: holds none of numaudit's settings, but apiVersion, kind, memoryManagerPolicy; is it another's",
+        ),
+        ('{"policyName":"Static","machineState":{},"checksum":1}', "holds none of numaudit's settings, but policyName"),
         ("interval: fast\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not 'fast'"),
         ("\nweb:\n  max_connections: 1\n", "agent.yaml:3: web.max_connections must be a whole number from 4 to 4096"),
         ("web: 5\n", "agent.yaml:1: web must hold keys and values"),
@@ -61,7 +78,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
         ("log: {level: loud}\n", "log.level must be one of debug, info, warning, error"),
         ("interval: !!python/object:os.system x\n", "not YAML"),
         ("interval: &a [*a]\n", "agent.yaml:1: *a: write the value out"),
-        ("interval: 2001-13-45\n", "agent.yaml: not YAML: month must be in 1..12"),
+        ("interval: 2001-13-45\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not '2001-13-45'"),
     ],
 )
 def test_a_wrong_value_is_named_with_file_line_and_path(tmp_path: Path, body: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from numaudit.config.settings import load
+from numaudit.config.loading import load
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.kernel.host import Host
 from numaudit.kubelet.client import Connection

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.config import yaml_file
-from numaudit.config.settings import load
+from numaudit.config.loading import load
 from numaudit.errors import InputError
 from numaudit.web.auth import read_rules
 

@@ -68,7 +68,9 @@ def _wrong(line: str) -> list[str]:
     if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
         return [f"no verb {rest[0]!r}"]
     flags = _flags(command)
-    return [f"no flag {word}" for word in rest if word.startswith("-") and word.split("=")[0] not in flags]
+    return [
+        f"no flag {word}" for word in rest if word.startswith("-") and word != "-" and word.split("=")[0] not in flags
+    ]
 
 
 @pages

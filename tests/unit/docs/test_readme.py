@@ -24,6 +24,6 @@ def test_the_readme_shows_the_real_report_and_all_verbs(matches_golden: MatchesG
     shown = "\n".join(line for line in report.splitlines() if not re.match(r"\w[\w ]+: unavailable|Read in", line))
     verbs = "".join(f"| `numaudit {name}` | {what} |\n" for name, what in VERBS.items())
     readme = (TOP / "README.md").read_text(encoding="utf-8")
-    filled = _fill(readme, "example: report --root tests/fixtures/kubernetes-four-nodes", f"```\n{shown}\n```\n")
+    filled = _fill(readme, "example: report --root tests/fixtures/kubernetes-four-nodes.tar.xz", f"```\n{shown}\n```\n")
     filled = _fill(filled, "verbs", f"| verb | answers |\n| --- | --- |\n{verbs}")
     matches_golden("README.md", filled)

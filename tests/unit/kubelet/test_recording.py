@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from kubelet_steps import RUNS, Step
-from numaudit.capture import capture
+from numaudit.capture.tree import capture
 from numaudit.errors import ParseError
 from numaudit.intent import Intent
 from numaudit.kernel.host import Host

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from numaudit.errors import printable
 from numaudit.kubelet.examination import ExaminedFile, decode, examine
 from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.memorymanager.restart.outlook import StartingKubelet
@@ -26,7 +27,7 @@ from numaudit.views.machine_tables import print_doctor
 from numaudit.views.report_tables import print_report
 from numaudit.views.state_document import verification
 from numaudit.views.state_tables import print_verification
-from numaudit.views.terminal import printable, size
+from numaudit.views.terminal import size
 
 MIB = 1 << 20
 

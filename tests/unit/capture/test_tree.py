@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import shutil
+import stat
+import subprocess
+import sys
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from documents import without_times
 from fixture_trees import FIXTURES
-from numaudit.capture import Summary, capture
+from numaudit.capture.tree import NOT_READ, capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 
 CapturedHost = Callable[[str], Host]
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
+
+
+def _program(tree: Path, target: str) -> str:
+    """`numaudit capture TARGET` in a process of its own, on a host that is a tree."""
+    return (
+        "import sys; from pathlib import Path; from numaudit.cli import capture, main; "
+        "from numaudit.kernel.host import Host; "
+        f"capture.Host = lambda: Host.under(Path({str(tree)!r})); sys.exit(main.call(['capture', {target!r}]))"
+    )
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def _report(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:
@@ -33,8 +52,9 @@ def test_the_report_of_the_copy_is_that_of_the_host(
 ) -> None:
     summary = capture(Host.under(fixtures / name), tmp_path / "copy")
     files = [file for file in (tmp_path / "copy").rglob("*") if file.is_file()]
-    assert summary.files == len(files) - 1  # cgroup-inodes.txt is written, not copied
-    assert summary.bytes == sum(file.stat().st_size for file in files if file.name != "cgroup-inodes.txt")
+    copied = [file for file in files if file.name not in ("cgroup-inodes.txt", NOT_READ)]
+    assert (summary.files, summary.unread) == (len(copied), [])
+    assert summary.bytes == sum(file.stat().st_size for file in copied)
     assert _report(capsys, tmp_path / "copy") == _report(capsys, fixtures / name)
 
 
@@ -86,14 +106,84 @@ def test_an_archive_holds_one_folder_with_the_same_report(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["node-a", "node-a.tar.xz"]
 
 
-def test_files_that_vanish_meanwhile_are_skipped_and_counted(captured: CapturedHost, tmp_path: Path) -> None:
+def test_files_that_are_not_there_are_no_failure(captured: CapturedHost, tmp_path: Path) -> None:
     host = captured("eight-nodes")
     summary = capture(host, tmp_path)
-    assert isinstance(summary, Summary)
-    assert summary.skipped > 0
-    missing = [name for name in ("meminfo", "vmstat") if not (host.proc / name).exists()]
-    assert missing
-    assert not any((tmp_path / "proc" / name).exists() for name in missing)
+    assert not (host.proc / "vmstat").exists()
+    assert not (tmp_path / "proc/vmstat").exists()
+    assert summary.unread == []
+    assert (tmp_path / NOT_READ).read_text() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_what_may_not_be_read_is_named_with_the_reason_on_stderr_and_in_the_capture(fixtures: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        tree = shutil.copytree(fixtures / "eight-nodes", Path(folder) / "tree")
+        closed = [tree / "proc" / name for name in ("2001/numa_maps", "2002/numa_maps", "version")]
+        for path in closed:
+            path.chmod(0)
+        (tree / "var/log/pods").chmod(0o700)
+        done = subprocess.run(
+            [sys.executable, "-c", _program(tree, "copy")],
+            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=60, cwd=folder,
+        )  # fmt: skip
+        listed = (Path(folder) / "copy" / NOT_READ).read_text()
+    assert (done.returncode, done.stdout) == (0, "")
+    assert listed.splitlines() == [
+        "/proc/version: Permission denied",
+        "/proc/2001/numa_maps: Permission denied",
+        "/proc/2002/numa_maps: Permission denied",
+        "/var/log/pods: Permission denied",
+    ]
+    assert done.stderr.splitlines()[1:] == [
+        "4 could not be read (all of them: not-read.txt in the capture):",
+        "  /proc/version: Permission denied",
+        "  /proc/2001/numa_maps and 1 more of that name: Permission denied",
+        "  /var/log/pods: Permission denied",
+    ]
+
+
+def test_a_capture_is_its_owners_alone(captured: CapturedHost, tmp_path: Path) -> None:
+    capture(captured("memory-only-node"), tmp_path / "new/copy")
+    capture(captured("memory-only-node"), tmp_path / "copy.tar.xz")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes[tmp_path / "copy.tar.xz"] == 0o600
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+    (tmp_path / "after").touch()
+    assert stat.S_IMODE((tmp_path / "after").stat().st_mode) != 0o600
+
+
+@pytest.mark.parametrize("target", ["new", "a/b/new", "empty"])
+def test_a_folder_that_was_begun_is_removed_when_the_capture_fails(
+    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setattr("numaudit.kubelet.recording.record", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        capture(captured("eight-nodes"), tmp_path / target)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "empty"]
+
+
+def _interrupted(host: Host) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_a_capture_that_is_asked_to_end_leaves_nothing(fixtures: Path, tmp_path: Path) -> None:
+    """SIGTERM comes while the archive is packed; the temporary folder goes too."""
+    (tmp_path / "tmp").mkdir()
+    program = (
+        "import os, signal, tarfile; "
+        "tarfile.TarFile.add = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM); "
+        + _program(fixtures / "huge-pages", "a.tar.xz")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\n")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "tmp"]
 
 
 def test_the_command_says_what_it_copied_on_standard_error(
@@ -106,7 +196,49 @@ def test_the_command_says_what_it_copied_on_standard_error(
     assert out == ""
     assert " files, " in err
     assert str(tmp_path / "copy") in err
-    assert "could not be read" in err
+    assert err.count("\n") == 1
+
+
+def test_a_dash_writes_the_archive_to_standard_output(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
+) -> None:
+    tree = captured("systemd-crio")
+    monkeypatch.setattr("numaudit.cli.capture.Host", lambda: tree)
+    monkeypatch.chdir(tmp_path)
+    assert call(["capture", "-"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert b" in standard output\n" in err
+    assert list(tmp_path.iterdir()) == []
+    with tarfile.open(fileobj=io.BytesIO(out)) as archive:
+        assert {name.partition("/")[0] for name in archive.getnames()} == {"capture"}
+        archive.extractall(tmp_path)
+    capture(tree, tmp_path / "folder")
+    assert _tree(tmp_path / "capture") == _tree(tmp_path / "folder")
+
+
+def test_an_archive_is_never_written_to_a_terminal(fixtures: Path) -> None:
+    terminal, user = os.openpty()
+    program = "import sys; from numaudit.cli.main import call; sys.exit(call(['capture', '-']))"
+    with os.fdopen(terminal, "rb", buffering=0), os.fdopen(user, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr == (
+            "numaudit: standard output is a terminal, and an archive is no text; add > host.tar.xz\n"
+        )
+        assert not select.select([terminal], [], [], 0)[0]
+
+
+def test_a_reader_that_goes_away_is_an_error_for_an_archive(fixtures: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = _program(fixtures / "huge-pages", "-")
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (3, "numaudit: cannot write standard output: Broken pipe\n")
 
 
 def test_the_checkpoints_of_a_kubelet_with_another_root_folder_are_copied(fixtures: Path, tmp_path: Path) -> None:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tarfile
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
-from numaudit.errors import InputError, Unavailable
+from numaudit.capture import archive
+from numaudit.capture.archive import SUFFIX
+from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import recording
 
-_ARCHIVE = ".tar.xz"
+NOT_READ = "not-read.txt"
+"""In the tree: what could not be read, and why; a line each."""
+
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
 _PROC = ("mounts", "version", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
 _PROCESS = ("cgroup", "comm", "mountinfo", "numa_maps", "stat", "status")
-_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*")
+_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages")
 _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "memory.numa_stat", "memory.current", "memory.stat", "memory.events",
@@ -30,37 +37,102 @@ _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet
 
 @dataclass(slots=True)
 class Summary:
-    """What was copied; files that vanished or may not be read are skipped and counted."""
+    """What was copied, and what is there but could not be read."""
 
     files: int = 0
     bytes: int = 0
-    skipped: int = 0
+    unread: list[Unread] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file by its path on the host (or a question to the kubelet), and why there is none of it."""
+
+    what: str
+    reason: str
 
 
 def capture(host: Host, target: Path) -> Summary:
-    """Copy to a new or empty folder, or into a new .tar.xz file. Raises InputError, Unavailable, OSError."""
+    """Copy to a new or empty folder, or into a new .tar.xz file, for the owner's eyes only.
+
+    What was begun is removed when it fails or is interrupted. Raises InputError, Unavailable.
+    """
     try:
         _refuse(target)
     except OSError as error:
         raise Unavailable(f"cannot write {target}: {error.strerror}") from error
-    if not target.name.endswith(_ARCHIVE):
-        return _into(host, target)
-    with tempfile.TemporaryDirectory(prefix="numaudit-capture-") as folder:
-        tree = Path(folder) / target.name.removesuffix(_ARCHIVE)
-        summary = _into(host, tree)
-        _pack(tree, target)
+    with _private():
+        if not target.name.endswith(SUFFIX):
+            with _removed_on_failure(target):
+                return _into(host, target)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        with _removed_on_failure(partial), _writing(target):
+            with partial.open("xb") as file:
+                summary = _pack(host, file, target.name.removesuffix(SUFFIX))
+            partial.replace(target)
+        return summary
+
+
+def capture_to(host: Host, stream: IO[bytes]) -> Summary:
+    """Write a .tar.xz archive to a stream. Raises Unavailable."""
+    with _private(), _writing("standard output"):
+        return _pack(host, stream, "capture")
+
+
+def _pack(host: Host, stream: IO[bytes], name: str) -> Summary:
+    with tempfile.TemporaryDirectory(prefix="numaudit-") as folder:
+        summary = _into(host, Path(folder) / "tree")
+        archive.pack(Path(folder) / "tree", stream, name)
+        stream.flush()
     return summary
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """New files are 0600 and new folders 0700: names of pods and services are nobody else's business."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _removed_on_failure(target: Path) -> Iterator[None]:
+    """Leaves what was there before: nothing, or an empty folder."""
+    was_there = target.exists()
+    new = target
+    while not was_there and not new.parent.exists():
+        new = new.parent
+    try:
+        yield
+    except BaseException:
+        for path in list(target.iterdir()) if was_there else [new]:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    path.unlink()
+        raise
+
+
+@contextmanager
+def _writing(where: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"cannot write {where}: {error.strerror}") from error
 
 
 def _refuse(target: Path) -> None:
     """Raises InputError when something is there already, or the name is that of another kind of archive."""
-    if target.name.endswith(_ARCHIVE):
+    if target.name.endswith(SUFFIX):
         if target.exists():
             raise InputError(f"{target} exists already; give another name or remove it")
     elif target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} is not an empty folder; give a new one, or a name that ends in {_ARCHIVE}")
+        raise InputError(f"{target} is not an empty folder; give a new one, or a name that ends in {SUFFIX}")
     elif target.suffix in _OTHER_ARCHIVES:
-        raise InputError(f"{target}: numaudit writes folders and {_ARCHIVE} files; give a name that ends in {_ARCHIVE}")
+        raise InputError(f"{target}: numaudit writes folders and {SUFFIX} files; give a name that ends in {SUFFIX}")
 
 
 def _into(host: Host, tree: Path) -> Summary:
@@ -71,9 +143,11 @@ def _into(host: Host, tree: Path) -> Summary:
         for file in _files(host):
             _copy(host, file, tree, summary)
         _copy_cgroups(host, tree, summary)
-        for folder in _pod_log_folders(host):
+        for folder in _pod_log_folders(host, summary):
             _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
         _record(host, tree, summary)
+        lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
+        (tree / NOT_READ).write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename or tree}: {error.strerror}") from error
     return summary
@@ -125,31 +199,43 @@ def _record(host: Host, tree: Path, summary: Summary) -> None:
     try:
         files = kubelet_process.config_files(host)
         flags = None if pid is None else kubelet_process.command_line(host, pid)
-    except (Unavailable, OSError):
-        summary.skipped += 1
+    except Unavailable as error:
+        summary.unread.append(Unread("the kubelet's configuration", str(error)))
+    except OSError as error:
+        _note(host, host.proc / f"{pid}/cmdline", error, summary)
     for file in files:
         _copy(host, file, tree, summary)
     if flags is not None:
         _write(tree / f"proc/{pid}/cmdline", flags, summary)
     for name, content in recording.record(host):
         if content is None:
-            summary.skipped += 1
+            summary.unread.append(Unread(f"numaudit/{name}", "the kubelet did not answer"))
         else:
             _write(tree / "numaudit" / name, content, summary)
 
 
-def _pod_log_folders(host: Host) -> list[Path]:
+def _pod_log_folders(host: Host, summary: Summary) -> list[Path]:
     folder = host.at("/var/log/pods")
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        _note(host, folder, error, summary)
+        return []
 
 
 def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
     try:
         content = read_bytes(file, limit=64 << 20)
-    except OSError:
-        summary.skipped += 1
+    except OSError as error:
+        _note(host, file, error, summary)
         return
     _write(_at(host, file, tree), content, summary)
+
+
+def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
+    """What is not there, or has gone meanwhile, is no news; a process that has ended has no mounts (EINVAL)."""
+    if error.errno not in _NOT_THERE and (path.name, error.errno) != ("mountinfo", errno.EINVAL):
+        summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
 
 
 def _write(target: Path, content: bytes, summary: Summary) -> None:
@@ -161,17 +247,3 @@ def _write(target: Path, content: bytes, summary: Summary) -> None:
 
 def _at(host: Host, path: Path, tree: Path) -> Path:
     return tree / path.relative_to(host.root)
-
-
-def _pack(tree: Path, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with tarfile.open(partial, "w:xz") as archive:
-            archive.add(tree, arcname=tree.name)
-        partial.replace(target)
-    except BaseException as error:
-        with suppress(OSError):
-            partial.unlink()
-        if isinstance(error, OSError):
-            raise Unavailable(f"cannot write {target}: {error.strerror}") from error
-        raise

@@ -1,0 +1,1 @@
+"""What the readers read, copied into a tree or an archive for --root."""

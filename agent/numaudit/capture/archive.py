@@ -1,0 +1,180 @@
+"""A capture as one `.tar.xz` file: packed, and unpacked without trusting what is in it."""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, BinaryIO, Self, cast
+
+from numaudit.errors import InputError, Unavailable
+
+SUFFIX = ".tar.xz"
+LARGEST = 2 << 30
+"""Bytes of a tar file, so about as much space as it takes unpacked."""
+MOST_ENTRIES = 1_000_000
+
+_MAGIC = b"\xfd7zXZ\0"
+_CHUNK = 1 << 16
+_MEMORY = 256 << 20
+"""For the decompressor; `xz -9` asks for 65 MiB."""
+_LARGEST_HEADER = 1 << 20
+_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK)  # fmt: skip
+
+
+def pack(tree: Path, stream: IO[bytes], name: str) -> None:
+    """Write the tree as an archive with one folder of that name. Raises OSError."""
+    with tarfile.open(fileobj=stream, mode="w|xz") as archive:
+        archive.add(tree, arcname=name)
+
+
+@contextmanager
+def unpacked(archive: Path) -> Iterator[Path]:
+    """The captured tree of an archive in a temporary folder, which is removed at the end.
+
+    Raises InputError when it is no archive of a captured tree, is damaged, or holds what a capture never does: paths or
+    links that lead out of it, devices, more than LARGEST bytes or MOST_ENTRIES entries. Raises Unavailable when there
+    is no space for it.
+    """
+    with tempfile.TemporaryDirectory(prefix="numaudit-") as folder:
+        root = Path(folder).resolve()
+        try:
+            with archive.open("rb") as file:
+                _unpack(file, root)
+        except _Refused as why:
+            raise InputError(f"--root {archive}: {why}") from None
+        except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
+            raise InputError(f"--root {archive}: the archive is damaged ({error}); copy it again") from error
+        except OSError as error:
+            raise _cannot(error, archive, root) from error
+        yield _tree_in(root, archive)
+
+
+def _unpack(file: BinaryIO, folder: Path) -> None:
+    start = file.read(len(_MAGIC))
+    if not start:
+        raise _Refused("the file is empty")
+    if start != _MAGIC:
+        raise _Refused(f"is neither a folder nor a {SUFFIX} archive; give what `numaudit capture` wrote")
+    stream = _Decompressed(file, start)
+    unpacking = _Unpacking(folder)
+    with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", tarinfo=_Entry) as archive:
+        while (entry := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # else each of a million entries stays in memory
+            unpacking.add(archive, entry)
+    unpacking.make_links()
+    while stream.read(_CHUNK):  # to the checksum at its end
+        pass
+
+
+def _tree_in(folder: Path, archive: Path) -> Path:
+    """The folder with proc and sys: the only one of the archive, or all of it."""
+    below = [path for path in folder.iterdir() if path.is_dir()]
+    for tree in (folder, *below[:1]):
+        if (tree / "proc").is_dir() or (tree / "sys").is_dir():
+            return tree
+    raise InputError(f"--root {archive}: holds neither proc nor sys, so it is no captured tree")
+
+
+def _cannot(error: OSError, archive: Path, folder: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return Unavailable(
+            f"cannot unpack {archive} to {folder.parent}: {error.strerror}; TMPDIR names a folder with more space"
+        )
+    return InputError(f"--root {archive}: {error.strerror}")
+
+
+@dataclass(slots=True)
+class _Unpacking:
+    """One archive on its way to a folder. Links come last, so that nothing is ever written through one."""
+
+    folder: Path
+    entries: int = 0
+    links: list[tuple[Path, str]] = field(default_factory=list)
+
+    def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
+        """Raises _Refused, TarError, OSError."""
+        self.entries += 1
+        if self.entries > MOST_ENTRIES:
+            raise _Refused(f"holds more than {MOST_ENTRIES} entries")
+        path = self._inside(entry.name)
+        if entry.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if entry.issym():
+            self.links.append((path, entry.linkname))
+        elif entry.islnk():
+            path.hardlink_to(self._inside(entry.linkname))
+        elif entry.isreg() and not entry.issparse():
+            source = archive.extractfile(entry)
+            assert source is not None
+            with path.open("xb") as target:
+                shutil.copyfileobj(source, target, _CHUNK)
+        else:
+            raise _Refused(f"{entry.name!r} is no file, folder or link, and captures hold nothing else")
+
+    def make_links(self) -> None:
+        """Raises _Refused when one leads out of the folder, by itself or through others."""
+        for path, target in self.links:
+            path.symlink_to(target)
+        for path, target in self.links:
+            if not Path(os.path.realpath(path)).is_relative_to(self.folder):
+                raise _Refused(f"the link {str(path.relative_to(self.folder))!r} leads out of it, to {target!r}")
+
+    def _inside(self, name: str) -> Path:
+        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+            raise _Refused(f"the path {name!r} leads out of it")
+        return self.folder / name
+
+
+class _Decompressed:
+    """The tar file within an xz file, read once and front to back, never more than LARGEST bytes of it."""
+
+    def __init__(self, file: BinaryIO, start: bytes) -> None:
+        self._file = file
+        self._start = start
+        self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY)
+        self._size = 0
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; none at the end. Raises LZMAError, EOFError, _Refused, OSError."""
+        while not self._decompressor.eof:
+            more = b""
+            if self._decompressor.needs_input:
+                more = self._start or self._file.read(_CHUNK)
+                self._start = b""
+                if not more:
+                    raise EOFError("it ends too early")
+            data = self._decompressor.decompress(more, size)
+            if data:
+                self._size += len(data)
+                if self._size > LARGEST:
+                    raise _Refused(f"holds more than {LARGEST >> 20} MiB")
+                return data
+        if self._decompressor.unused_data or self._file.read(1):
+            raise EOFError("something follows its end")
+        return b""
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry whose name and attributes are of a sensible size: tarfile keeps them in memory whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type in _HEADERS and entry.size > _LARGEST_HEADER:
+            raise _Refused(f"an entry's name has {entry.size} bytes")
+        return entry
+
+
+class _Refused(Exception):
+    """What is wrong with the archive, as the end of a message."""
