@@ -11,7 +11,13 @@ from numaudit.evaluation.access import failed_moves
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.findings import (
+    CHECKPOINT_ABSENT,
+    CONFIGURATION_REFUSED,
+    KEEPS_FROM_STARTING,
+    StateFinding,
+)
+from numaudit.memorymanager.restart.findings import MEANINGS as STATE_MEANINGS
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
 from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
 from numaudit.topology.machine import Machine
@@ -63,6 +69,7 @@ MEANINGS: dict[str, Meaning] = {
         "critical",
         "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
     ),
+    "checkpoint-absent": Meaning("warning", STATE_MEANINGS[CHECKPOINT_ABSENT].remedy),
     "restart-unsafe": Meaning(
         "critical",
         "Repair what the message names before the kubelet restarts: it would not start again, and the node would go "
@@ -89,7 +96,7 @@ class Finding:
     container: str | None = None
     numa_nodes: NodeSet | None = None
     cause: StateFinding | None = None
-    """Of `restart-unsafe`: what is wrong with the checkpoint, and what to do about it."""
+    """What is wrong with the checkpoint, and what to do about it; of `restart-unsafe` and `checkpoint-absent`."""
 
     @property
     def severity(self) -> Severity:
@@ -235,19 +242,26 @@ def _checkpoints(intent: Intent) -> Iterator[Finding]:
     for file in intent.checkpoints:
         if file.problem in ("not understood", "checksum"):
             yield Finding("checkpoint-damaged", f"{file.file}: {file.detail or file.problem}")
+        absent = (one for one in file.outlook.findings if one.name == CHECKPOINT_ABSENT)
+        yield from (Finding(CHECKPOINT_ABSENT, one.message, cause=one) for one in absent)
 
 
 def _restart_unsafe(intent: Intent) -> Iterator[Finding]:
-    """One finding for each cause and file, with all places where it holds."""
+    """One finding for each cause and file, with all places where it holds; one for a refused configuration."""
+    refused = False
     for file in intent.checkpoints:
         causes: dict[str, list[StateFinding]] = {}
         for one in file.outlook.findings:
-            if one.what_it_stops in ("start", "maybe"):
+            if one.what_it_stops in KEEPS_FROM_STARTING:
                 causes.setdefault(one.name, []).append(one)
         for name, found in causes.items():
             first = "; ".join(one.message for one in found[:3])
             more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-            yield Finding("restart-unsafe", f"{file.file}: {name}: {first}{more}", cause=found[0])
+            if name != CONFIGURATION_REFUSED:
+                yield Finding("restart-unsafe", f"{file.file}: {name}: {first}{more}", cause=found[0])
+            elif not refused:
+                refused = True
+                yield Finding("restart-unsafe", f"{name}: {first}", cause=found[0])
 
 
 def _refusals_missed(intent: Intent) -> Iterator[Finding]:

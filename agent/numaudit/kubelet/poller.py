@@ -87,25 +87,32 @@ class KubeletPoller:
 
     def poll(self, containers: Sequence[Container]) -> Readings:
         """Ask every source that may have news. Raises Unavailable where there is no kubelet at all."""
+        files = self._begin()
+        if self._has_news(containers, files.values()):
+            self._resources.hurry()
+            self._pods.hurry()
+        self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
+        self._pods.ask(self._read_pods)
+        return self._end(files)
+
+    def poll_start(self) -> Readings:
+        """Ask only what decides about the kubelet's next start. Raises Unavailable where there is no kubelet at all."""
+        return self._end(self._begin())
+
+    def _begin(self) -> dict[Kind, CheckpointReading]:
+        """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         self._find_kubelet()
         if self._pid is None and not self.host.kubelet.is_dir() and not self.host.answers.is_dir():
             raise Unavailable(
                 f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}"
             )
         self._settings.ask(self._read_settings)
-        # Checkpoints before pods: a pod that is in the older of the two and not in the newer one is gone.
         now = time()
-        files = {kind: file.look(now) for kind, file in self._files.items()}
-        if self._has_news(containers, files.values()):
-            self._resources.hurry()
-            self._pods.hurry()
-        self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
-        self._pods.ask(self._read_pods)
+        return {kind: file.look(now) for kind, file in self._files.items()}
+
+    def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))
         self._lines.ask(self._read_log)
-        return self._readings(files)
-
-    def _readings(self, files: dict[Kind, CheckpointReading]) -> Readings:
         return Readings(
             checkpoints=files,
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,

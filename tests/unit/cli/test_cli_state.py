@@ -78,6 +78,12 @@ def test_a_lone_file_is_verified_without_a_machine(capsys: Capture) -> None:
         "kind": "StateVerification",
         "file": str(CROSS),
         "checkpoint": "memory_manager_state",
+        "kubelet": {
+            "version": "1.36",
+            "policy": None,
+            "pod_level_resource_managers": None,
+            "sources": {"version": "default"},
+        },
         "format": "V1",
         "policy_name": "Static",
         "stored_checksum": 3462717663,
