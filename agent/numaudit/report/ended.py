@@ -22,11 +22,14 @@ def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ..
     A counter that was not read once more keeps what it had.
     """
     alive = {container.id for container in snapshot.containers}
-    return tuple(_with_last_counts(one, snapshot) for one in before.containers if one.id not in alive)
+    return tuple(
+        _with_last_counts(one, ContainerId(one.id), snapshot)
+        for one in before.containers
+        if one.id is not None and one.id not in alive
+    )
 
 
-def _with_last_counts(one: ContainerReport, snapshot: Snapshot) -> ContainerReport:
-    id_ = ContainerId(one.id)
+def _with_last_counts(one: ContainerReport, id_: ContainerId, snapshot: Snapshot) -> ContainerReport:
 
     def newer(
         counts: Mapping[ContainerId, Counts] | None,
