@@ -11,8 +11,8 @@ from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import DEVICES, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.go.spew import Verification
-from numaudit.memorymanager.memory.replay import MissingTarget, replay
-from numaudit.memorymanager.memory.state import State
+from numaudit.memorymanager.memory.replay import replay
+from numaudit.memorymanager.memory.state import Block, MachineState, State
 from numaudit.memorymanager.restart import outlook as restart
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, CONFIGURATION_REFUSED, StateFinding
 from numaudit.memorymanager.restart.memory_start import default_state
@@ -90,15 +90,30 @@ def kubelet_says(examined: Examined, data: bytes, kubelet: StartingKubelet, fold
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
-    """What the Memory Manager expects on this machine with the file's assignments. Raises InputError."""
+    """What the Memory Manager expects on this machine with the file's assignments. Raises InputError.
+
+    Those of a node or a type of memory that the machine does not have are left out.
+    """
     if not isinstance(checkpoint, MemoryCheckpoint):
         raise InputError(f"a {checkpoints.kind(checkpoint)} can only be compared with a second file")
     pod_level = checkpoints.verify(checkpoint).form == "V2"
-    state = checkpoint.state
-    try:
-        expected = replay(default_state(state, machine), state, pod_level=pod_level)
-    except MissingTarget as missing:
-        raise InputError(f"the assignments do not fit this machine: {missing}") from None
-    return MemoryCheckpoint.of(
-        checkpoint.policy_name, State(expected, state.entries, state.pod_entries), pod_level=pod_level
-    )
+    default = default_state(checkpoint.state, machine)
+    fitting = _fitting(checkpoint.state, default)
+    expected = replace(fitting, machine=replay(default, fitting, pod_level=pod_level))
+    return MemoryCheckpoint.of(checkpoint.policy_name, expected, pod_level=pod_level)
+
+
+def _fitting(state: State, default: MachineState) -> State:
+    """With only those blocks whose nodes all have such memory."""
+
+    def fitting(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        return tuple(
+            [
+                one
+                for one in blocks
+                if all(node in default and one.type in default[node].memory_map for node in one.numa_affinity or ())
+            ]
+        )
+
+    entries = {uid: {name: fitting(held) for name, held in of.items()} for uid, of in state.entries.items()}
+    return State(state.machine, entries, {uid: fitting(held) for uid, held in state.pod_entries.items()})
