@@ -141,8 +141,9 @@ def join(
                 has_ended=_has_ended(pod, part),
             )
         )
-        problem = promises.conflict(f"{namespace}/{pod_name}/{name}", key, checkpoints, others)
-        conflicts.extend([problem] if problem is not None else [])
+        problem = promises.conflict((namespace, pod_name, name), key, checkpoints, others)
+        if problem is not None:
+            conflicts.append(problem)
     return Joined(tuple(found), hints, tuple(conflicts))
 
 

@@ -14,9 +14,9 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
 from numaudit.kernel.host import Host
 from numaudit.kubelet import config as kubelet_config
+from numaudit.kubelet import klog, podresources, state_files
 from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import metrics as kubelet_metrics
-from numaudit.kubelet import podresources, state_files
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.admissions import Admissions
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
@@ -63,6 +63,8 @@ class KubeletPoller:
     _pid: int | None = None
     _next_search: float = 0.0
     _misread: int = 0
+    _strange: int | None = 0
+    """Lines so far, all of a format that is not klog's; None = one was klog's."""
 
     def __post_init__(self) -> None:
         self._machine = MachineWatch(self.host)
@@ -194,6 +196,8 @@ class KubeletPoller:
     def _read_log(self) -> tuple[Admissions, str | None]:
         until = self._log_until()
         for line in self.log.read():
+            if self._strange is not None:
+                self._strange = None if klog.is_entry(line.text) else self._strange + 1
             try:
                 event = kubelet_log.parse(line.text, until=until, at=line.at)
             except ParseError:
@@ -201,8 +205,12 @@ class KubeletPoller:
                 continue
             if event is not None:
                 self._admissions.add(event)
-        reason = f"{self._misread} lines of a known kind were not understood" if self._misread else None
-        return self._admissions, reason
+        return self._admissions, self._misread_reason()
+
+    def _misread_reason(self) -> str | None:
+        if self._strange:
+            return f"none of its {self._strange} lines has a format that is read: klog's text or JSON"
+        return f"{self._misread} lines of a known kind were not understood" if self._misread else None
 
     def _log_until(self) -> datetime:
         """klog's text has no year: a live log is of now, a captured one of the time of the captured pods."""

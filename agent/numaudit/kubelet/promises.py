@@ -21,6 +21,8 @@ Key = tuple[str, str]
 
 Value = TypeVar("Value")
 
+_NOTHING = Promise()
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
@@ -81,7 +83,7 @@ class Others:
 
 def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
     """What is known of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
-    resources = others.resources or Promise()
+    resources = others.resources or _NOTHING
     memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, (), resources.memory)
     if not memory and _is_logged(checkpoints, others):
         memory = None
@@ -92,19 +94,28 @@ def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
     )
 
 
-def conflict(who: str, key: Key, checkpoints: Checkpoints, others: Others) -> str | None:
+def conflict(who: tuple[str | None, ...], key: Key, checkpoints: Checkpoints, others: Others) -> str | None:
     """Where two sources say different things of this container, in words; also where one of them has nothing."""
-    resources = others.resources or Promise()
+    resources = others.resources or _NOTHING
     memory = _held(checkpoints.memory, checkpoints.memory_is_current, key, ())
-    if memory is not None and resources.memory is not None and set(memory) != set(resources.memory):
+    if memory is not None and resources.memory is not None and _differ(memory, resources.memory):
         ours, theirs = (_in_words(blocks) for blocks in (memory, resources.memory))
-        return f"{who}: memory is {ours} by the checkpoint, {theirs} by PodResources"
+        return f"{_path(who)}: memory is {ours} by the checkpoint, {theirs} by PodResources"
     if not memory and not resources.memory and _is_logged(checkpoints, others):
-        return f"{who}: memory is nothing by the checkpoint, on nodes {others.logged} by the kubelet's log"
+        return f"{_path(who)}: memory is nothing by the checkpoint, on nodes {others.logged} by the kubelet's log"
     cpus, given = _held(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet()), resources.cpus
-    if cpus is not None and given is not None and cpus != _exclusive(given, checkpoints):
-        return f"{who}: CPUs are {cpus or 'none'} by the checkpoint, {given or 'none'} by PodResources"
+    if cpus is not None and given is not None and cpus != given and cpus != _exclusive(given, checkpoints):
+        return f"{_path(who)}: CPUs are {cpus or 'none'} by the checkpoint, {given or 'none'} by PodResources"
     return None
+
+
+def _path(who: tuple[str | None, ...]) -> str:
+    return "/".join(map(str, who))
+
+
+def _differ(blocks: tuple[PromisedMemory, ...], others: tuple[PromisedMemory, ...]) -> bool:
+    """In whatever order."""
+    return blocks != others and set(blocks) != set(others)
 
 
 def _is_logged(checkpoints: Checkpoints, others: Others) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from kubelet_json_log import as_json
 from kubelet_steps import STEPS, Step
 from numaudit.errors import Unavailable
 from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
@@ -352,6 +354,35 @@ def test_a_log_of_another_kubelet_is_named_as_not_understood(tmp_path: Path) -> 
     found = look(KubeletIntent.of(host), ())
     assert found.source("kubelet log").reason == "7 lines of a known kind were not understood"
     assert found.intent.hints == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ('{"log":"I1120 22:38:22.328746 341 x.go:1] ..."}\n2026-11-20 kubelet started\n', "none of its 2 lines has a"),
+        ('{"ts":1795214302328.7,"msg":"Starting","v":0}\n{torn\n', None),
+        ('systemd[1]: Started kubelet\nI1120 22:38:22.328746 341 x.go:1] "Starting"\n', None),
+        ("", None),
+    ],
+)
+def test_a_log_in_a_format_that_is_not_read_is_named(lines: str, reason: str | None, tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+    (host.answers / "kubelet.log").write_text(lines)
+    found = look(KubeletIntent.of(host), ()).source("kubelet log").reason
+    assert (found or "").startswith(reason or "")
+    assert (found is None) is (reason is None)
+
+
+def test_a_log_in_json_tells_the_same_hints_as_its_text(tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+    text = look(KubeletIntent.of(host), ()).intent.hints
+    log = host.answers / "kubelet.log"
+    lines = [as_json(line, datetime(2026, 11, 21, tzinfo=UTC)) for line in log.read_text().splitlines()]
+    log.write_text("".join(f"{line}\n" for line in lines if line is not None))
+    assert [replace(one, at=None) for one in look(KubeletIntent.of(host), ()).intent.hints] == [
+        replace(one, at=None) for one in text
+    ]
+    assert text
 
 
 def test_the_configuration_in_force_by_configz_comes_before_files(tmp_path: Path) -> None:

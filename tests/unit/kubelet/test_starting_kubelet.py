@@ -88,6 +88,19 @@ def test_a_promise_that_runs_is_stronger_than_a_file_of_another_policy(node: Pat
     )
 
 
+def test_a_file_without_the_policy_lets_no_misaligned_container_pass(node: Path, capsys: Capture) -> None:
+    moved = 0
+    for stat in (node / "sys/fs/cgroup").glob("**/pod*/*/memory.numa_stat"):
+        text = stat.read_text()
+        stat.write_text(re.sub(r"^anon N0=0 N1=(\d{8,}) ", r"anon N0=\1 N1=0 ", text, flags=re.MULTILINE))
+        moved += stat.read_text() != text
+    assert moved
+    assert call(["report", "--root", str(node), "--fail-below", "0.9"]) == 1
+    configure(node, "memoryManagerPolicy: Static\n", "")
+    assert call(["report", "--root", str(node), "--fail-below", "0.9"]) == 1
+    assert "of its bytes are on nodes it was promised" in capsys.readouterr().err
+
+
 def test_a_policy_that_only_the_running_kubelet_has_stops_the_next_start(tmp_path: Path, capsys: Capture) -> None:
     host = node_of(SINGLE, tmp_path)
     configure(host.root, "memoryManagerPolicy: Static", "memoryManagerPolicy: None")
