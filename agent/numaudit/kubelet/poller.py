@@ -12,7 +12,7 @@ from time import monotonic, time
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, explain
 from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet import klog, podresources, state_files
 from numaudit.kubelet import log as kubelet_log
@@ -166,9 +166,9 @@ class KubeletPoller:
             problem = str(error)
         try:
             in_force = kubelet_config.parse_configz(self.answers.configz())
-        except (Unavailable, ParseError) as error:
+        except (Unavailable, ParseError, OSError) as error:
             if settings is None:
-                raise Unavailable(f"{problem}; {error}") from None
+                raise Unavailable(f"{problem}; {explain(error)}") from None
             return settings, settings.reason
         return Settings(
             kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir

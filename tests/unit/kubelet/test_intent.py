@@ -280,6 +280,19 @@ def test_a_silent_source_is_not_asked_at_every_look(tmp_path: Path) -> None:
     assert asked == 1
 
 
+def test_files_that_may_not_be_read_for_configz_leave_the_settings_that_were_read(tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+
+    class Locked(RecordedKubelet):
+        def configz(self) -> bytes:
+            raise PermissionError(13, "Permission denied", "/var/lib/kubelet/pki/kubelet.crt")
+
+    log = FileLog(host.answers / "kubelet.log", "kubelet.log")
+    found = look(KubeletIntent(KubeletPoller(host, Locked(host.answers), log)), ())
+    assert found.source("kubelet configuration").state == "ok"
+    assert found.intent.config.topology_manager_policy == "single-numa-node"
+
+
 def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_seldom(tmp_path: Path) -> None:
     step = Step("standalone-restricted/2-more")
     host = step.tree(tmp_path / "tree")

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.ended import last_counts
 from numaudit.report.values import Report
+from reports import exposition
 
 POD = "gu-small-numanode"
 
@@ -77,3 +79,13 @@ def test_its_series_goes_on_through_a_crash(fixtures: Path, crashing: Path) -> N
     assert second[key].report.intended == first[key].report.intended
     # It does not end again with each tick.
     assert [one.pod for one in last_counts(now, snapshot)] == []
+
+
+def test_its_metrics_tell_the_promise_and_no_bytes(crashing: Path) -> None:
+    lines = [
+        line.partition("{")[0]
+        for line in render(exposition(look(crashing)), "text").decode().splitlines()
+        if f'pod="{POD}",container="app"' in line
+    ]
+    assert {"numaudit_container_intended_bytes", "numaudit_container_verdict"} <= set(lines)
+    assert not any("resident" in line or "judged" in line for line in lines)
