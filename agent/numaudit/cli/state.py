@@ -12,15 +12,15 @@ import click
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.errors import InputError
-from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet.examination import ExaminedFile, decode, expected_on
-from numaudit.kubelet.host_files import as_configured, belongs_to, examine_files, read_given
+from numaudit.kubelet.examination import decode, expected_on
+from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.host_files import examine_files, read_given
+from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
 from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
-from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
 from numaudit.views import document, state_document
 
@@ -31,15 +31,15 @@ _GATE = "PodLevelResourceManagers"
 def _kubelet_options(function: options.Function) -> options.Function:
     version = click.option(
         "--kubernetes-version",
-        default=f"{LATEST[0]}.{LATEST[1]}",
-        show_default=True,
         metavar="V",
-        help="The kubelet that is to start with the file.",
+        help="The kubelet that is to start with the file. Without it: the host's, where its log or metrics name it, "
+        f"else {LATEST[0]}.{LATEST[1]}.",
     )
     gates = click.option(
         "--feature-gates",
         metavar=f"{_GATE}=BOOL",
-        help="The gate of that kubelet. Without it: as it was when the file was written.",
+        help="The gate of that kubelet. Without it: as the kubelet's configuration on this host says, else as it was "
+        "when the file was written.",
     )
     return version(gates(function))
 
@@ -71,14 +71,15 @@ Examples:
 @options.output("table", "json")
 @_kubelet_options
 @options.root
-def show(file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None) -> None:
+def show(
+    file: Path | None, output: str, kubernetes_version: str | None, feature_gates: str | None, root: Path | None
+) -> None:
     """Decode FILE, or all checkpoints on this host.
 
     They are judged as `verify` does, as far as the machine can be read.
     """
     host = kubelet_process.with_its_folder(options.host(root))
-    kubelet = _kubelet_of(host, file, _kubelet(kubernetes_version, feature_gates))
-    found = examine_files(file, host, kubelet=kubelet, needs_machine=False)
+    found = examine_files(file, host, _asked(kubernetes_version, feature_gates), needs_machine=False)
     if output == "json" and file is not None:
         _write_json("State", state_document.decoded(found[0]))
     elif output == "json":
@@ -86,7 +87,7 @@ def show(file: Path | None, output: str, kubernetes_version: str, feature_gates:
         _write_json("StateList", state_document.DecodedStateList(states))
     else:
         _print(found, with_content=True)
-    if any(one.checkpoint is None for one in found):
+    if any(one.is_damaged for one in found):
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
@@ -115,7 +116,7 @@ def verify(
     file: Path | None,
     output: str,
     policies: tuple[str, ...],
-    kubernetes_version: str,
+    kubernetes_version: str | None,
     feature_gates: str | None,
     root: Path | None,
 ) -> None:
@@ -125,9 +126,8 @@ def verify(
     compared with the machine.
     """
     host = kubelet_process.with_its_folder(options.host(root))
-    kubelet = _kubelet(kubernetes_version, feature_gates)
-    kubelet = _with_policies(kubelet, policies, file) if policies else _kubelet_of(host, file, kubelet)
-    found = examine_files(file, host, kubelet=kubelet, needs_machine=True)
+    asked = _with_policies(_asked(kubernetes_version, feature_gates), policies, file)
+    found = examine_files(file, host, asked, needs_machine=True)
     verified = state_document.verifications(found)
     if output == "json" and file is not None:
         _write_json("StateVerification", verified.items[0])
@@ -135,7 +135,7 @@ def verify(
         _write_json("StateVerificationList", verified)
     else:
         _print(found, with_content=False)
-    if not verified.valid:
+    if any(not one.valid or one.starts_now == "no" for one in verified.items):
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
@@ -171,7 +171,7 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _kubelet(version: str, gates: str | None) -> StartingKubelet:
+def _asked(version: str | None, gates: str | None) -> Asked:
     pod_level: bool | None = None
     for pair in gates.split(",") if gates else ():
         name, _, value = pair.partition("=")
@@ -181,32 +181,27 @@ def _kubelet(version: str, gates: str | None) -> StartingKubelet:
             raise InputError(f"--feature-gates {pair!r}: write it as {_GATE}=true") from None
         if name.strip() == _GATE:
             pod_level = is_on
-    asked = parse_version(version)
-    _, notice = nearest_described(asked)
+    asked = None if version is None else parse_version(version)
+    notice = None if asked is None else nearest_described(asked)[1]
     if notice is not None:
         click.echo(f"numaudit: {notice}", err=True)
-    return StartingKubelet(asked, pod_level)
+    return Asked(asked, pod_level)
 
 
-def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path | None) -> StartingKubelet:
+def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> Asked:
     """The names tell by themselves which manager they are for: its policies begin with a capital or not."""
-    if file is not None:
-        return replace(kubelet, memory_policy=names[-1], cpu_policy=names[-1])
     for name in names:
-        if name in ("None", "Static"):
-            kubelet = replace(kubelet, memory_policy=name)
+        if file is not None:
+            asked = replace(asked, memory_policy=name, cpu_policy=name)
+        elif name in ("None", "Static"):
+            asked = replace(asked, memory_policy=name)
         elif name in ("none", "static"):
-            kubelet = replace(kubelet, cpu_policy=name)
+            asked = replace(asked, cpu_policy=name)
         else:
             raise InputError(
                 f"--policy {name!r}: the Memory Manager has None and Static, the CPU Manager none and static"
             )
-    return kubelet
-
-
-def _kubelet_of(host: Host, file: Path | None, kubelet: StartingKubelet) -> StartingKubelet:
-    """A file that stands alone is not compared with this host's configuration."""
-    return as_configured(kubelet, host) if file is None or belongs_to(host, file) else kubelet
+    return asked
 
 
 def _parse(path: Path) -> Checkpoint:

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from time import time
 
-from numaudit.errors import Unavailable
-from numaudit.intent import KubeletConfig, StartOutlook
+from numaudit.intent import StartOutlook
 from numaudit.kernel.host import Host
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import state_files
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
-from numaudit.kubelet.examination import examine
+from numaudit.kubelet.examination import examine, examine_absent
+from numaudit.kubelet.host_files import kubelet_on
 from numaudit.kubelet.machine_watch import whole_machine_or_none
-from numaudit.kubelet.starting import starting_kubelet
+from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
 from numaudit.snapshot import Check
 
 
 def checkpoint_checks(host: Host) -> Iterator[Check]:
-    """By the kubelet's own configuration where it can be read. A file that is not there has no check."""
-    try:
-        settings = kubelet_process.read_settings(host, kubelet_process.find(host))
-    except Unavailable:
-        config = KubeletConfig()
-    else:
-        config = settings.config
-        host = replace(host, kubelet_root=settings.root_dir or host.kubelet_root)
+    """By what the host tells of its kubelet. A file that is not there has a check only where it should be."""
+    host = kubelet_process.with_its_folder(host)
     machine = whole_machine_or_none(host)
-    kubelet = starting_kubelet(config, machine)
+    kubelet = kubelet_on(host).starting.kubelet
     for kind, path in state_files.paths(host).items():
         file = WatchedCheckpoint(kind, path, host.name_of(path)).look(time())
         if file.health.problem == "unreadable":
             yield Check(kind, "missing", file.health.detail or "cannot be read")
         elif file.newest is not None:
             yield _check(kind, examine(file.newest, machine, kubelet).start)
+        elif host.kubelet.is_dir():
+            found = examine_absent(kind, host.name_of(path), kubelet)
+            if any(one.name == CHECKPOINT_ABSENT for one in found.findings):
+                yield _check(kind, found)
 
 
 def _check(name: str, found: StartOutlook) -> Check:
@@ -42,7 +39,7 @@ def _check(name: str, found: StartOutlook) -> Check:
     detail = f"would the kubelet start with it? now: {found.starts_now}; after a reboot: {found.starts_after_reboot}"
     errors = [one for one in found.findings if one.severity == "error"]
     warnings = [one for one in found.findings if one.severity == "warning"]
-    stopping = [one for one in found.findings if one.what_it_stops in ("start", "maybe")]
+    stopping = [one for one in found.findings if one.what_it_stops in KEEPS_FROM_STARTING]
     gravest = next(iter([*stopping, *errors, *warnings]), None)
     if gravest is None and found.starts_now == "unknown":
         return Check(

@@ -20,7 +20,7 @@ Key = tuple[str, str, str]
 Labels = tuple[str, ...]
 Totals = Mapping[Labels, Number]
 Instance = tuple[int, str]
-"""cgroup id and path: an id may come again, but not for the same cgroup."""
+"""cgroup id and path: an id may come again, but not for the same cgroup. (0, "") = it does not run now."""
 
 SANDBOX = "POD"
 """The container name of a pod's sandbox, as in cAdvisor. No real container may be called so."""
@@ -65,7 +65,11 @@ def key_of(one: ContainerReport) -> Key:
             return (one.namespace or "", one.pod, SANDBOX)
         if one.kind == "pod":
             return (one.namespace or "", one.pod, "")
-    return ("", "", one.path)
+    return ("", "", one.path or "")
+
+
+def _instance(one: ContainerReport) -> Instance:
+    return (one.id or 0, one.path or "")
 
 
 @dataclass(slots=True)
@@ -94,8 +98,8 @@ class Ledger:
         self._ticks += 1
         for one in ended:
             last = self._entries.get(key_of(one))
-            if last is not None and (one.id, one.path) in last.instances:
-                self._count(last, last.instances[one.id, one.path], one)
+            if last is not None and _instance(one) in last.instances:
+                self._count(last, last.instances[_instance(one)], one)
         alive = _by_key(containers)
         living: set[Instance] = set()
         for key, instances in alive.items():
@@ -160,7 +164,7 @@ class Ledger:
 def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, dict[Instance, ContainerReport]]:
     found: dict[Key, dict[Instance, ContainerReport]] = {}
     for one in containers:
-        found.setdefault(key_of(one), {})[one.id, one.path] = one
+        found.setdefault(key_of(one), {})[_instance(one)] = one
     return found
 
 

@@ -42,7 +42,7 @@ class WatchedCheckpoint:
     def look(self, now: float) -> CheckpointReading:
         """Read the file again if it changed. `now`: seconds since the epoch."""
         self._follow(now)
-        return CheckpointReading(self.health, self.good, self.newest)
+        return CheckpointReading(self.health, self.shown, self.good, self.newest)
 
     def _follow(self, now: float) -> None:
         try:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from numaudit.errors import InputError, ParseError
 from numaudit.intent import StartOutlook
 from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.file import DEVICES, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.go.spew import Verification
-from numaudit.memorymanager.memory.replay import MissingTarget, replay
-from numaudit.memorymanager.memory.state import MemoryState
+from numaudit.memorymanager.memory.replay import replay
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState
 from numaudit.memorymanager.restart import outlook as restart
-from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, CONFIGURATION_REFUSED, StateFinding
 from numaudit.memorymanager.restart.memory_start import default_state
 from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet
 from numaudit.topology.machine import Machine
@@ -39,25 +40,6 @@ class Examined:
     """All that the comparison tells; None = there was nothing to compare."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedFile:
-    """One file of a host, or one that somebody named."""
-
-    path: str
-    examined: Examined
-    with_machine: bool
-    """Was it compared with the machine that it belongs to?"""
-    machine_problem: str | None = None
-    """Why it was not although it belongs to one."""
-    refusal: str | None = None
-    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        content = self.examined.decoded.content
-        return None if content is None else content[0]
-
-
 def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> Decoded:
     """Read a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown` begins an error."""
     try:
@@ -72,10 +54,28 @@ def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet)
     """What `memorymanager.restart` says of a file. `machine` None = the file stands alone."""
     if decoded.content is None:
         finding = StateFinding("devices-lost" if decoded.kind == DEVICES else "unreadable", decoded.error or "")
-        return Examined(decoded, StartOutlook(False, *restart.outlook((finding,), machine_known=True), (finding,)))
+        return Examined(decoded, _start((finding,), kubelet))
     found = restart.examine(*decoded.content, machine, kubelet)
     start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
+    if kubelet.configuration_problem is not None:
+        start = _start(found.findings, kubelet)
     return Examined(decoded, start, found)
+
+
+def examine_absent(kind: Kind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
+    """Would the kubelet start without this file? `shown`: where it would be."""
+    if kind == MEMORY and kubelet.memory_policy == "Static":
+        text = f"no file {shown}, though the Memory Manager's policy is Static"
+        return replace(_start((StateFinding(CHECKPOINT_ABSENT, text),), kubelet), valid=None)
+    return replace(_start((), kubelet), valid=None)
+
+
+def _start(findings: Sequence[StateFinding], kubelet: StartingKubelet) -> StartOutlook:
+    """The outlook by the findings alone, and by what the kubelet says to its configuration."""
+    if kubelet.configuration_problem is not None:
+        findings = (StateFinding(CONFIGURATION_REFUSED, kubelet.configuration_problem), *findings)
+    is_valid = not any(one.severity == "error" for one in findings)
+    return StartOutlook(is_valid, *restart.outlook(findings, machine_known=True), tuple(findings))
 
 
 def kubelet_says(examined: Examined, data: bytes, kubelet: StartingKubelet, folder: str) -> str | None:
@@ -83,20 +83,37 @@ def kubelet_says(examined: Examined, data: bytes, kubelet: StartingKubelet, fold
 
     `folder`: the kubelet's root folder, as the host calls it.
     """
+    if kubelet.configuration_problem is not None:
+        return kubelet.configuration_problem
     kind = examined.decoded.kind
     return None if kind is None else restart.kubelet_says(kind, data, examined.replay, kubelet, folder)
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
-    """What the Memory Manager expects on this machine with the file's assignments. Raises InputError."""
+    """What the Memory Manager expects on this machine with the file's assignments. Raises InputError.
+
+    Those of a node or a type of memory that the machine does not have are left out.
+    """
     if not isinstance(checkpoint, MemoryCheckpoint):
         raise InputError(f"a {checkpoints.kind(checkpoint)} can only be compared with a second file")
     pod_level = checkpoints.verify(checkpoint).form == "V2"
-    state = checkpoint.state
-    try:
-        expected = replay(default_state(state, machine), state, pod_level=pod_level)
-    except MissingTarget as missing:
-        raise InputError(f"the assignments do not fit this machine: {missing}") from None
-    return MemoryCheckpoint.of(
-        checkpoint.policy_name, MemoryState(expected, state.entries, state.pod_entries), pod_level=pod_level
-    )
+    default = default_state(checkpoint.state, machine)
+    fitting = _fitting(checkpoint.state, default)
+    expected = replace(fitting, machine=replay(default, fitting, pod_level=pod_level))
+    return MemoryCheckpoint.of(checkpoint.policy_name, expected, pod_level=pod_level)
+
+
+def _fitting(state: MemoryState, default: MachineState) -> MemoryState:
+    """With only those blocks whose nodes all have such memory."""
+
+    def fitting(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        return tuple(
+            [
+                one
+                for one in blocks
+                if all(node in default and one.type in default[node].memory_map for node in one.numa_affinity or ())
+            ]
+        )
+
+    entries = {uid: {name: fitting(held) for name, held in of.items()} for uid, of in state.entries.items()}
+    return MemoryState(state.machine, entries, {uid: fitting(held) for uid, held in state.pod_entries.items()})

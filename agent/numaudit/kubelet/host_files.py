@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numaudit.errors import InputError, Unavailable
+from numaudit.intent import KubeletConfig
 from numaudit.kernel.host import LARGEST_FILE, Host
-from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import state_files
-from numaudit.kubelet.examination import ExaminedFile, decode, examine, kubelet_says
-from numaudit.kubelet.machine_watch import read_whole_machine, whole_machine_or_none
-from numaudit.kubelet.starting import starting_kubelet
+from numaudit.kubelet.client import Connection
+from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent, kubelet_says
+from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
+from numaudit.kubelet.machine_watch import read_whole_machine
+from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.starting import Asked, Starting, starting
 from numaudit.memorymanager.checkpoint.file import Kind
-from numaudit.memorymanager.restart.outlook import StartingKubelet
+from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 from numaudit.topology.machine import Machine
 
 STANDARD_INPUT = Path("-")
@@ -24,7 +28,7 @@ STANDARD_INPUT = Path("-")
 class Against:
     """What a file is compared with: the kubelet that is to start, and the machine that the file belongs to, if any."""
 
-    kubelet: StartingKubelet
+    starting: Starting
     folder: str
     """The kubelet's root folder, as the host calls it."""
     machine: Machine | None = None
@@ -32,14 +36,15 @@ class Against:
     """Why the machine cannot be compared although the file belongs to it."""
 
 
-def as_configured(kubelet: StartingKubelet, host: Host) -> StartingKubelet:
-    """With the policies and reservations of the configuration that can be read on this host."""
+def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008 -- an immutable value
+    """The kubelet that runs and would start on this host, or as somebody asks. Without one nothing of it is known."""
+    poller = KubeletPoller.of(host, Connection())
     try:
-        config = kubelet_process.read_settings(host, kubelet_process.find(host)).config
+        return kubelet_here(poller.poll_start(), asked)
     except Unavailable:
-        return kubelet
-    configured = starting_kubelet(config, whole_machine_or_none(host))
-    return replace(configured, version=kubelet.version, pod_level=kubelet.pod_level)
+        return KubeletHere(KubeletConfig(), starting(KubeletConfig(), None, asked))
+    finally:
+        poller.close()
 
 
 def belongs_to(host: Host, file: Path) -> bool:
@@ -69,32 +74,34 @@ def read_given(file: Path) -> bytes:
     return data
 
 
-def examine_files(
-    file: Path | None, host: Host, *, kubelet: StartingKubelet, needs_machine: bool
-) -> tuple[ExaminedFile, ...]:
-    """The given file, or all that the host's kubelet has.
+def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine: bool) -> tuple[ExaminedFile, ...]:
+    """The given file, or all that the host's kubelet has. A file that stands alone knows no kubelet but the one asked.
 
     Raises Unavailable when there is none, and when the machine that they belong to cannot be read but
     `needs_machine`; else the result says why the machine was not compared.
     """
-    against = Against(kubelet, host.kubelet_root)
     if file is not None:
         data = read_given(file)
-        if belongs_to(host, file):
-            against = _with_machine(against, host, needs_machine)
-        return (_examine(file, None, data, against),)
+        if not belongs_to(host, file):
+            alone = Against(starting(KubeletConfig(), None, asked), host.kubelet_root)
+            return (_examine(file, None, data, alone),)
+        return (_examine(file, None, data, _against(host, asked, needs_machine)),)
     here = {kind: (path, state_files.read(path)) for kind, path in state_files.paths(host).items()}
-    found = [(kind, path, data) for kind, (path, data) in here.items() if data is not None]
-    if not found:
+    if all(data is None for _, data in here.values()):
         raise Unavailable(
             f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
             "give the file as an argument"
         )
-    against = _with_machine(against, host, needs_machine)
-    return tuple([_examine(path, kind, data, against) for kind, path, data in found])
+    against = _against(host, asked, needs_machine)
+    found = [
+        _absent(path, kind, host, against) if data is None else _examine(path, kind, data, against)
+        for kind, (path, data) in here.items()
+    ]
+    return tuple([one for one in found if one is not None])
 
 
-def _with_machine(against: Against, host: Host, needs_machine: bool) -> Against:
+def _against(host: Host, asked: Asked, needs_machine: bool) -> Against:
+    against = Against(kubelet_on(host, asked).starting, host.kubelet_root)
     try:
         return replace(against, machine=read_whole_machine(host))
     except Unavailable as problem:
@@ -103,12 +110,22 @@ def _with_machine(against: Against, host: Host, needs_machine: bool) -> Against:
         return replace(against, machine_problem=str(problem))
 
 
+def _absent(path: Path, kind: Kind, host: Host, against: Against) -> ExaminedFile | None:
+    """A file that is not there is of interest only where it should be."""
+    start = examine_absent(kind, host.name_of(path), against.starting.kubelet)
+    missing = any(one.name == CHECKPOINT_ABSENT for one in start.findings)
+    examined = Examined(Decoded(kind), start)
+    return ExaminedFile(str(path), examined, against.starting, with_machine=False) if missing else None
+
+
 def _examine(path: Path, kind: Kind | None, data: bytes, against: Against) -> ExaminedFile:
-    found = examine(decode(kind, data, name=path.name), against.machine, against.kubelet)
+    kubelet = against.starting.kubelet
+    found = examine(decode(kind, data, name=path.name), against.machine, kubelet)
     return ExaminedFile(
         str(path),
         found,
+        against.starting,
         with_machine=against.machine is not None,
         machine_problem=against.machine_problem,
-        refusal=kubelet_says(found, data, against.kubelet, against.folder),
+        refusal=kubelet_says(found, data, kubelet, against.folder),
     )

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.errors import InputError
-from numaudit.intent import CheckpointHealth, HintRecord, Intent, KubeletConfig, StartOutlook
+from numaudit.intent import CheckpointHealth, HintRecord, Intent
 from numaudit.kubelet import join
-from numaudit.kubelet.examination import Examined, examine
+from numaudit.kubelet.examination import Examined, examine, examine_absent
 from numaudit.kubelet.join import Joined, Pods
+from numaudit.kubelet.kubelet_here import kubelet_here
 from numaudit.kubelet.memo import Memo
 from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.promises import Checkpoints, by_container
 from numaudit.kubelet.readings import CheckpointReading, Readings
-from numaudit.kubelet.starting import starting_kubelet
+from numaudit.kubelet.starting import Starting, starting
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.headroom import Headroom, headroom_of
@@ -38,7 +39,7 @@ class Steps:
     joined: Memo[..., tuple[tuple[Container, ...], Joined]] = field(default_factory=lambda: Memo(_joined))
     room: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_room))
     """Eight nodes have 255 sets to try."""
-    starting: Memo[..., StartingKubelet] = field(default_factory=lambda: Memo(starting_kubelet))
+    starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
     examined: Mapping[Kind, Memo[..., Examined]] = field(
         default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
     )
@@ -57,8 +58,8 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         records=readings.log.records,
         cgroups_are_settled=readings.cgroups_are_settled,
     )
-    config = _config(readings)
-    kubelet = steps.starting(config, readings.machine)
+    here = kubelet_here(readings, start=steps.starting)
+    config, kubelet = here.config, here.starting.kubelet
     memory, cpu, log = readings.memory, readings.cpu, readings.log
     intent = Intent(
         containers=joined.containers,
@@ -71,12 +72,12 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         rejections=join.rejections(readings.pods, log.rejections),
         config=config,
         checkpoints=tuple(
-            [_health(file, readings, kubelet, steps.examined[kind]) for kind, file in readings.checkpoints.items()]
+            [_health(kind, file, readings, kubelet, steps) for kind, file in readings.checkpoints.items()]
         ),
         counters=None if readings.metrics is None else readings.metrics.counters,
         denials=_denials(readings),
         start_error=log.start_error,
-        conflicts=joined.conflicts,
+        conflicts=(*here.conflicts, *joined.conflicts),
         sources=readings.sources,
     )
     return Collected(intent, named)
@@ -114,13 +115,13 @@ def _room(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | Non
 
 
 def _health(
-    file: CheckpointReading, readings: Readings, kubelet: StartingKubelet, examined: Memo[..., Examined]
+    kind: Kind, file: CheckpointReading, readings: Readings, kubelet: StartingKubelet, steps: Steps
 ) -> CheckpointHealth:
     if file.health.problem == "absent":
-        return replace(file.health, outlook=StartOutlook(None, "yes", "yes"))
+        return replace(file.health, outlook=examine_absent(kind, file.shown, kubelet))
     if file.newest is None:
         return file.health
-    return replace(file.health, outlook=examined(file.newest, readings.machine, kubelet).start)
+    return replace(file.health, outlook=steps.examined[kind](file.newest, readings.machine, kubelet).start)
 
 
 def _denials(readings: Readings) -> Mapping[str, int] | None:
@@ -129,23 +130,3 @@ def _denials(readings: Readings) -> Mapping[str, int] | None:
     if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:
         return None
     return log.denials
-
-
-def _config(readings: Readings) -> KubeletConfig:
-    """The settings; what they do not tell, by the checkpoints and the log."""
-    config, log, metrics = readings.config, readings.log, readings.metrics
-    memory, cpu = readings.memory, readings.cpu
-    others = {
-        "version": (("log", log.version), ("metrics", None if metrics is None else metrics.version)),
-        "memory_manager_policy": (("checkpoint", None if memory is None else memory.policy_name),),
-        "cpu_manager_policy": (("checkpoint", None if cpu is None else cpu.policy_name),),
-        "topology_manager_policy": (("log", None if log.topology is None else log.topology.policy),),
-        "topology_manager_scope": (("log", None if log.topology is None else log.topology.scope),),
-    }
-    values: dict[str, str] = {}
-    origins = dict(config.origins)
-    for name, candidates in others.items():
-        for origin, value in candidates:
-            if getattr(config, name) is None and value and name not in values:
-                values[name], origins[name] = value, origin
-    return replace(config, **values, origins=origins)  # type: ignore[arg-type]

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from numaudit.intent import ContainerIntent, HintRecord, PodContainer, PodFacts, Promise, Rejection
 from numaudit.kubelet import promises
 from numaudit.kubelet.podresources import PodResources
-from numaudit.kubelet.promises import Checkpoints, Key
+from numaudit.kubelet.promises import Checkpoints, Key, Others
 from numaudit.snapshot import Container
+from numaudit.topology.nodeset import NodeSet
 
 _CLOCK_STEP = 1.0
 """Seconds: a pod's creation time has no fractions."""
@@ -124,6 +125,8 @@ def join(
         pod = (pods or {}).get(uid)
         namespace, pod_name = (pod.namespace, pod.name) if pod is not None else names.get(uid, (None, None))
         part = spec.get(key)
+        record = hints_by_key.get(key) or hints_by_key.get((uid, ""))
+        others = Others(given.get(key), _logged_nodes(record, part))
         found.append(
             ContainerIntent(
                 pod_uid=uid,
@@ -132,15 +135,15 @@ def join(
                 pod=pod_name,
                 kind=None if part is None else part.kind,
                 cgroups=tuple(cgroups.get(key, ())),
-                promise=promises.promise(key, checkpoints, given.get(key)),
-                hints=hints_by_key.get(key) or hints_by_key.get((uid, "")),
+                promise=promises.promise(key, checkpoints, others),
+                hints=record,
                 is_stale=key in in_checkpoint and _is_stale(key, pod, part, living, all_seen),
                 has_ended=_has_ended(pod, part),
             )
         )
-        if key in given:
-            problem = promises.conflict(f"{namespace}/{pod_name}/{name}", key, checkpoints, given[key])
-            conflicts.extend([problem] if problem is not None else [])
+        problem = promises.conflict((namespace, pod_name, name), key, checkpoints, others)
+        if problem is not None:
+            conflicts.append(problem)
     return Joined(tuple(found), hints, tuple(conflicts))
 
 
@@ -202,6 +205,14 @@ def _with_uid(record: HintRecord, pods: Pods, uids: Mapping[_PodName, str | None
 def _hints_by_key(hints: Iterable[HintRecord]) -> dict[Key, HintRecord]:
     """The newest record of each container; of a whole pod under the name ""."""
     return {(one.pod_uid, one.container or ""): one for one in hints if one.pod_uid is not None}
+
+
+def _logged_nodes(record: HintRecord | None, part: PodContainer | None) -> NodeSet:
+    """The nodes of the memory that a container holds by the log. An init container hands its memory over."""
+    if record is None or record.memory_nodes is None or record.denial is not None or record.allocate_error is not None:
+        return NodeSet()
+    is_over = part is not None and (part.kind == "init" or part.state == "terminated")
+    return NodeSet() if is_over else record.memory_nodes
 
 
 def _is_stale(

@@ -19,6 +19,8 @@ from numaudit.errors import ParseError
 LONGEST_LINE = 1 << 20
 """Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
 
+_SYSLOG = re.compile(r"[^\"{]{0,200}?\bkubelet\[\d+\]: (?=\{)", re.ASCII)
+"""What syslog writes before a line in JSON."""
 _TEXT = re.compile(
     r"(?:[^\"]{0,200}?\bkubelet\[\d+\]: )?"  # as syslog writes it
     r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) +\d+ [^\]\s]+\] "
@@ -55,8 +57,9 @@ def parse(line: str, *, known: Container[str], until: datetime, at: float | None
     """
     if len(line) > LONGEST_LINE:
         return None
-    if line.startswith("{"):
-        return _parse_json(line, known, at)
+    body = _json_of(line)
+    if body is not None:
+        return _parse_json(body, known, at)
     match = _TEXT.match(line)
     if match is None:
         return None
@@ -64,6 +67,14 @@ def parse(line: str, *, known: Container[str], until: datetime, at: float | None
     if message not in known:
         return None
     return Line(_time(match, until) if at is None else at, message, _fields(match["fields"]))
+
+
+def is_entry(line: str) -> bool:
+    """Has the line one of klog's two formats, whatever it says?"""
+    if len(line) > LONGEST_LINE:
+        return False
+    body = _json_of(line)
+    return _TEXT.match(line) is not None if body is None else _load(body) is not None
 
 
 def in_utc(line: str, at: float) -> str:
@@ -81,13 +92,26 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _parse_json(line: str, known: Container[str], at: float | None) -> Line | None:
+def _json_of(line: str) -> str | None:
+    """The part of a line that is JSON; None = it is text."""
+    if line.startswith("{"):
+        return line
+    prefix = _SYSLOG.match(line)
+    return None if prefix is None else line[prefix.end() :]
+
+
+def _load(body: str) -> Mapping[str, object] | None:
     try:
-        fields = json.loads(line)
+        fields = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    message = fields.get("msg") if isinstance(fields, dict) else None
-    if not isinstance(message, str) or message not in known:
+    return fields if isinstance(fields, dict) and isinstance(fields.get("msg"), str) else None
+
+
+def _parse_json(body: str, known: Container[str], at: float | None) -> Line | None:
+    fields = _load(body)
+    message = None if fields is None else fields["msg"]
+    if fields is None or not isinstance(message, str) or message not in known:
         return None
     ts = fields.get("ts")
     if at is None and isinstance(ts, int | float) and 0 < ts < 1e14:

@@ -12,11 +12,11 @@ from time import monotonic, time
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, explain
 from numaudit.kubelet import config as kubelet_config
+from numaudit.kubelet import klog, podresources, state_files
 from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import metrics as kubelet_metrics
-from numaudit.kubelet import podresources, state_files
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.admissions import Admissions
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
@@ -63,6 +63,8 @@ class KubeletPoller:
     _pid: int | None = None
     _next_search: float = 0.0
     _misread: int = 0
+    _strange: int | None = 0
+    """Lines so far, all of a format that is not klog's; None = one was klog's."""
 
     def __post_init__(self) -> None:
         self._machine = MachineWatch(self.host)
@@ -87,25 +89,32 @@ class KubeletPoller:
 
     def poll(self, containers: Sequence[Container]) -> Readings:
         """Ask every source that may have news. Raises Unavailable where there is no kubelet at all."""
+        files = self._begin()
+        if self._has_news(containers, files.values()):
+            self._resources.hurry()
+            self._pods.hurry()
+        self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
+        self._pods.ask(self._read_pods)
+        return self._end(files)
+
+    def poll_start(self) -> Readings:
+        """Ask only what decides about the kubelet's next start. Raises Unavailable where there is no kubelet at all."""
+        return self._end(self._begin())
+
+    def _begin(self) -> dict[Kind, CheckpointReading]:
+        """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         self._find_kubelet()
         if self._pid is None and not self.host.kubelet.is_dir() and not self.host.answers.is_dir():
             raise Unavailable(
                 f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}"
             )
         self._settings.ask(self._read_settings)
-        # Checkpoints before pods: a pod that is in the older of the two and not in the newer one is gone.
         now = time()
-        files = {kind: file.look(now) for kind, file in self._files.items()}
-        if self._has_news(containers, files.values()):
-            self._resources.hurry()
-            self._pods.hurry()
-        self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
-        self._pods.ask(self._read_pods)
+        return {kind: file.look(now) for kind, file in self._files.items()}
+
+    def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))
         self._lines.ask(self._read_log)
-        return self._readings(files)
-
-    def _readings(self, files: dict[Kind, CheckpointReading]) -> Readings:
         return Readings(
             checkpoints=files,
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
@@ -157,9 +166,9 @@ class KubeletPoller:
             problem = str(error)
         try:
             in_force = kubelet_config.parse_configz(self.answers.configz())
-        except (Unavailable, ParseError) as error:
+        except (Unavailable, ParseError, OSError) as error:
             if settings is None:
-                raise Unavailable(f"{problem}; {error}") from None
+                raise Unavailable(f"{problem}; {explain(error)}") from None
             return settings, settings.reason
         return Settings(
             kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir
@@ -187,6 +196,8 @@ class KubeletPoller:
     def _read_log(self) -> tuple[Admissions, str | None]:
         until = self._log_until()
         for line in self.log.read():
+            if self._strange is not None:
+                self._strange = None if klog.is_entry(line.text) else self._strange + 1
             try:
                 event = kubelet_log.parse(line.text, until=until, at=line.at)
             except ParseError:
@@ -194,8 +205,12 @@ class KubeletPoller:
                 continue
             if event is not None:
                 self._admissions.add(event)
-        reason = f"{self._misread} lines of a known kind were not understood" if self._misread else None
-        return self._admissions, reason
+        return self._admissions, self._misread_reason()
+
+    def _misread_reason(self) -> str | None:
+        if self._strange:
+            return f"none of its {self._strange} lines has a format that is read: klog's text or JSON"
+        return f"{self._misread} lines of a known kind were not understood" if self._misread else None
 
     def _log_until(self) -> datetime:
         """klog's text has no year: a live log is of now, a captured one of the time of the captured pods."""

@@ -21,6 +21,8 @@ Key = tuple[str, str]
 
 Value = TypeVar("Value")
 
+_NOTHING = Promise()
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
@@ -38,6 +40,9 @@ class Checkpoints:
     devices_are_current: bool = False
     pods: Mapping[str, Promise] = field(default_factory=dict)
     """Pod UID -> what the pod got as a whole."""
+    memory_policy: str | None = None
+    shared_cpus: CpuSet = CpuSet()
+    """The shared pool by the CPU Manager's checkpoint."""
 
     @property
     def keys(self) -> set[Key]:
@@ -61,39 +66,80 @@ def by_container(
         devices=None if devices is None else _devices(devices),
         devices_are_current=current[2],
         pods=_pods(memory, cpu),
+        memory_policy=None if memory is None else memory.policy_name,
+        shared_cpus=CpuSet() if cpu is None else cpu.state.default_cpus,
     )
 
 
-def promise(key: Key, checkpoints: Checkpoints, resources: Promise | None) -> Promise:
-    """What is known of one container. `resources`: its entry in PodResources, if it has one."""
-    memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, ())
-    cpus = _known(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet())
-    devices = _known(checkpoints.devices, checkpoints.devices_are_current, key, ())
-    if resources is None:
-        return Promise(memory, cpus, devices)
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What others than the checkpoints know of one container."""
+
+    resources: Promise | None = None
+    """Its entry in PodResources; None = it has none."""
+    logged: NodeSet = NodeSet()
+    """The nodes of its memory by the kubelet's log; empty = the log does not tell."""
+
+
+def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
+    """What is known of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
+    resources = others.resources or _NOTHING
+    memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, (), resources.memory)
+    if not memory and _is_logged(checkpoints, others):
+        memory = None
     return Promise(
-        resources.memory if memory is None else memory,
-        resources.cpus if cpus is None else cpus,
-        resources.devices if devices is None else devices,
+        memory,
+        _known(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet(), _exclusive(resources.cpus, checkpoints)),
+        _known(checkpoints.devices, checkpoints.devices_are_current, key, (), resources.devices),
     )
 
 
-def conflict(who: str, key: Key, checkpoints: Checkpoints, resources: Promise) -> str | None:
-    """Where both sources have something for this container and it is not the same, in words."""
-    memory = (checkpoints.memory or {}).get(key)
-    if memory and resources.memory and set(memory) != set(resources.memory):
+def conflict(who: tuple[str | None, ...], key: Key, checkpoints: Checkpoints, others: Others) -> str | None:
+    """Where two sources say different things of this container, in words; also where one of them has nothing."""
+    resources = others.resources or _NOTHING
+    memory = _held(checkpoints.memory, checkpoints.memory_is_current, key, ())
+    if memory is not None and resources.memory is not None and _differ(memory, resources.memory):
         ours, theirs = (_in_words(blocks) for blocks in (memory, resources.memory))
-        return f"{who}: memory is {ours} by the checkpoint, {theirs} by PodResources"
-    cpus = (checkpoints.cpus or {}).get(key)
-    if cpus and resources.cpus and cpus != resources.cpus:
-        return f"{who}: CPUs are {cpus} by the checkpoint, {resources.cpus} by PodResources"
+        return f"{_path(who)}: memory is {ours} by the checkpoint, {theirs} by PodResources"
+    if not memory and not resources.memory and _is_logged(checkpoints, others):
+        return f"{_path(who)}: memory is nothing by the checkpoint, on nodes {others.logged} by the kubelet's log"
+    cpus, given = _held(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet()), resources.cpus
+    if cpus is not None and given is not None and cpus != given and cpus != _exclusive(given, checkpoints):
+        return f"{_path(who)}: CPUs are {cpus or 'none'} by the checkpoint, {given or 'none'} by PodResources"
     return None
 
 
-def _known(found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value) -> Value | None:
+def _path(who: tuple[str | None, ...]) -> str:
+    return "/".join(map(str, who))
+
+
+def _differ(blocks: tuple[PromisedMemory, ...], others: tuple[PromisedMemory, ...]) -> bool:
+    """In whatever order."""
+    return blocks != others and set(blocks) != set(others)
+
+
+def _is_logged(checkpoints: Checkpoints, others: Others) -> bool:
+    """Does the log tell of a promise beside a checkpoint that is current and static?"""
+    return bool(others.logged) and checkpoints.memory_is_current and checkpoints.memory_policy == "Static"
+
+
+def _exclusive(cpus: CpuSet | None, checkpoints: Checkpoints) -> CpuSet | None:
+    """Before Kubernetes 1.22 PodResources listed the shared pool for containers that have no CPUs of their own."""
+    return CpuSet() if cpus is not None and cpus <= checkpoints.shared_cpus else cpus
+
+
+def _held(found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value) -> Value | None:
+    """By the checkpoint alone. None = not known, `nothing` = it is known to have no entry."""
     if found is None:
         return None
     return found.get(key, nothing if current else None)
+
+
+def _known(
+    found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value, elsewhere: Value | None
+) -> Value | None:
+    held = _held(found, current, key, nothing)
+    return held if held or (held is not None and not elsewhere) else elsewhere
 
 
 def _memory(checkpoint: MemoryCheckpoint) -> dict[Key, tuple[PromisedMemory, ...]]:
@@ -145,4 +191,4 @@ def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tupl
 
 
 def _in_words(blocks: tuple[PromisedMemory, ...]) -> str:
-    return " + ".join(f"{one.bytes} bytes of {one.type} on nodes {one.nodes}" for one in blocks)
+    return " + ".join(f"{one.bytes} bytes of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"

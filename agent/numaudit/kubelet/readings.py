@@ -25,6 +25,8 @@ class CheckpointReading:
     """One checkpoint file as it is now, and its last good content."""
 
     health: CheckpointHealth
+    shown: str
+    """The path as messages call it."""
     good: Checkpoint | None = None
     """The newest content whose checksum fitted."""
     newest: Decoded | None = None

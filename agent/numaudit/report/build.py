@@ -14,6 +14,7 @@ from numaudit.intent import CheckpointHealth, Intent
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
+from numaudit.report.not_running import not_running_reports
 from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
@@ -47,7 +48,8 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         {} if intent is None else intent.by_cgroup,
     ).of
     containers = [of_container(container) for container in snapshot.containers]
-    containers.sort(key=lambda one: (-(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path))
+    containers.extend(not_running_reports(snapshot, judged, findings, tuple(hint_outcomes)))
+    containers.sort(key=lambda one: (-(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path or ""))
     return Report(
         taken_at=snapshot.taken_at,
         cgroup_mode=snapshot.cgroup_mode,

@@ -17,5 +17,7 @@ def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ..
     alive = {container.id for container in snapshot.containers}
     measured = Measured.by(snapshot)
     return tuple(
-        replace(one, **measured.last_of(ContainerId(one.id))) for one in before.containers if one.id not in alive
+        replace(one, **measured.last_of(ContainerId(one.id)))
+        for one in before.containers
+        if one.id is not None and one.id not in alive
     )

@@ -47,7 +47,9 @@ def shortfalls(report: Report, ratio: float) -> Shortfalls:
 
 
 def _problem(one: ContainerReport, ratio: float) -> str | None:
-    """Why a container does not pass the check. None: it does, or nothing was promised to it."""
+    """Why a container does not pass the check. None: it does, it does not run, or nothing was promised to it."""
+    if one.id is None:
+        return None
     if one.verdict is not None and one.verdict.name == "unmanaged":
         return None
     nodes = None if one.intended is None else one.intended.memory_nodes

@@ -24,7 +24,8 @@ def narrow(report: Report, which: str | None) -> Report:
 
 
 def _matches(container: ContainerReport, which: str) -> bool:
-    names = {container.path, container.path.lstrip("/"), container.path.rpartition("/")[2], container.pod_uid}
+    path = container.path or ""
+    names = {container.path, path.lstrip("/") or None, path.rpartition("/")[2] or None, container.pod_uid}
     if container.container_id and len(which) >= 12 and container.container_id.startswith(which):
         return True
     if container.pod is not None:

@@ -138,9 +138,10 @@ class KubeletReport:
 class ContainerReport(Struct, frozen=True):
     """One container, service or cgroup."""
 
-    id: int
+    id: int | None
+    """cgroup id; null, as is the path, for a promised container that does not run now, as in CrashLoopBackOff."""
     kind: Kind
-    path: str
+    path: str | None
     namespace: str | None
     pod: str | None
     container: str | None

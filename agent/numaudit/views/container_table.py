@@ -80,7 +80,7 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
             _Column("HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else ""),
             _Column("KIND", lambda one: one.kind),
             _Column("RUNTIME", lambda one: one.runtime or ""),
-            _Column("CGROUP", lambda one: printable(one.path)),
+            _Column("CGROUP", lambda one: printable(one.path or "")),
         ]
     return columns
 
@@ -155,7 +155,7 @@ def _percent(ratio: float | None) -> str:
 def display_name(container: ContainerReport) -> str:
     """namespace/pod/container as far as known, else the pod's UID, else the cgroup path."""
     if container.pod_uid is None:
-        return printable(container.path)
+        return printable(container.path or "")
     pod = f"{container.namespace}/{container.pod}" if container.pod else f"pod {container.pod_uid}"
     if container.kind == "container":
         return printable(f"{pod}/{container.container or (container.container_id or '')[:12]}")

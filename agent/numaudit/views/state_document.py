@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from numaudit.kubelet.examination import ExaminedFile
+from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
@@ -30,11 +31,25 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class StartingKubelet:
+    """The kubelet that is to start with the file. None = not known: it counts as it is in the file."""
+
+    version: str
+    policy: str | None
+    """Of the file's manager."""
+    pod_level_resource_managers: bool | None
+    """The feature gate."""
+    sources: dict[str, str]
+    """Where each value is from: option, configz, flag, file, default, log or metrics."""
+
+
+@dataclass(frozen=True, slots=True)
 class StateVerification:
     """One checkpoint file judged. None = not known: the file could not be read, or there was nothing to compare."""
 
     file: str
     checkpoint: Kind | None
+    kubelet: StartingKubelet
     format: str | None
     """Whose checksum fits: V1, V2, ...; None = none does."""
     policy_name: str | None
@@ -96,18 +111,19 @@ class StateDifference:
 
 
 def verification(file: ExaminedFile) -> StateVerification:
-    """One examined file; of one that is no checkpoint, or no longer one, hardly anything is known."""
+    """One examined file; of one that is absent, no checkpoint, or no longer one, hardly anything is known."""
     decoded, start, found = file.examined.decoded, file.examined.start, file.examined.replay
     checkpoint = file.checkpoint
     replay = None if found is None else found.refusal
     return StateVerification(
         file=file.path,
         checkpoint=decoded.kind,
+        kubelet=_kubelet(file.starting, decoded.kind),
         format=None if found is None else found.verification.form,
         policy_name=None if checkpoint is None or isinstance(checkpoint, DeviceCheckpoint) else checkpoint.policy_name,
         stored_checksum=None if found is None else found.verification.stored,
         computed_checksum=None if found is None else found.verification.computed,
-        valid=bool(start.valid),
+        valid=start.valid is not False,
         replayed_on=("machine" if file.with_machine else "file") if found is not None and found.is_replayed else None,
         machine_problem=None if found is None else file.machine_problem,
         refusal=file.refusal,
@@ -115,6 +131,20 @@ def verification(file: ExaminedFile) -> StateVerification:
         starts_now=start.starts_now,
         starts_after_reboot=start.starts_after_reboot,
         findings=_findings(start.findings),
+    )
+
+
+def _kubelet(starting: Starting, kind: Kind | None) -> StartingKubelet:
+    kubelet, sources = starting.kubelet, starting.sources
+    fields: dict[Kind, str] = {checkpoints.MEMORY: "memory_policy", checkpoints.CPU: "cpu_policy"}
+    field = "" if kind is None else fields.get(kind, "")
+    policy = getattr(kubelet, field, None)
+    named = {"version": "version", "policy": field, "pod_level_resource_managers": "pod_level"}
+    return StartingKubelet(
+        f"{kubelet.version[0]}.{kubelet.version[1]}",
+        policy,
+        kubelet.pod_level,
+        {shown: sources[name] for shown, name in named.items() if name in sources},
     )
 
 

@@ -70,6 +70,7 @@ def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
             yield "policy", policy
         stored, computed = verification.stored_checksum, verification.computed_checksum
         yield "checksum", f"{stored}, " + ("as computed" if stored == computed else f"computed {computed}")
+    yield "kubelet", _kubelet(verification)
     if verification.machine_problem is not None:
         yield "machine", f"not compared: {verification.machine_problem}"
     if verification.replayed_on is not None:
@@ -82,6 +83,18 @@ def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
     yield "valid", "yes" if verification.valid else "no"
     yield "kubelet starts now", verification.starts_now
     yield "after a reboot", verification.starts_after_reboot
+
+
+def _kubelet(verification: StateVerification) -> str:
+    """The kubelet that is to start: `1.36 (log), policy Static (file), PodLevelResourceManagers off (default)`."""
+    kubelet = verification.kubelet
+    gate = kubelet.pod_level_resource_managers
+    values = {
+        "version": kubelet.version,
+        "policy": None if kubelet.policy is None else f"policy {kubelet.policy}",
+        "pod_level_resource_managers": None if gate is None else f"PodLevelResourceManagers {'on' if gate else 'off'}",
+    }
+    return ", ".join(f"{text} ({kubelet.sources.get(name, '?')})" for name, text in values.items() if text is not None)
 
 
 def _print_finding(finding: Finding, out: Console) -> None:

@@ -81,6 +81,12 @@ def test_a_lone_file_is_verified_without_a_machine(capsys: Capture) -> None:
         "kind": "StateVerification",
         "file": str(CROSS),
         "checkpoint": "memory_manager_state",
+        "kubelet": {
+            "version": "1.36",
+            "policy": None,
+            "pod_level_resource_managers": None,
+            "sources": {"version": "default"},
+        },
         "format": "V1",
         "policy_name": "Static",
         "stored_checksum": 3462717663,
@@ -295,7 +301,6 @@ def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
         (["verify", CROSS, "--feature-gates", "PodLevelResourceManagers"], "write it as PodLevelResourceManagers=true"),
         (["diff", CROSS, CROSS.parent / "cpu_manager_state"], "give two of a kind"),
         (["diff", CROSS.parent / "cpu_manager_state", "--root", NODE], "can only be compared with a second file"),
-        (["diff", OVERLAP, "--root", ONE_NODE], "the assignments do not fit this machine"),
     ],
 )
 def test_wrong_usage_is_said_with_exit_code_2(capsys: Capture, arguments: list[object], message: str) -> None:
@@ -454,6 +459,31 @@ def test_a_file_is_compared_with_the_replay_on_the_machine(capsys: Capture) -> N
     assert changes["machineState.0.memoryMap.memory.total"] == (1016623104, 1055182848)
     # The same 1400 MiB, first node first, on a node 0 that has more room.
     assert changes["machineState.1.memoryMap.memory.reserved"] == (694652928, 656093184)
+
+
+def test_a_machine_that_lost_a_node_is_a_difference(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    shutil.rmtree(root / "sys/devices/system/node/node2")
+    (root / "sys/devices/system/node/online").write_text("0-1,3\n")
+    own = root / "var/lib/kubelet/memory_manager_state"
+    found = document(capsys, "diff", own, "--root", root, code=1)
+    changes = {one["where"]: (one["left"], one["right"]) for one in found["differences"]}
+    assert changes["machineState.2"][0]["cells"] == [2]
+    assert changes["machineState.2"][1] is None
+    # What was on that node is left out of the replay; the rest is charged as before.
+    assert {where.partition(".")[0] for where in changes} == {"machineState", "entries"}
+    assert all(right == [] for where, (_, right) in changes.items() if where.startswith("entries."))
+    assert not any(where.startswith(("machineState.0", "machineState.1")) for where in changes)
+    assert [one["where"] for one in document(capsys, "diff", OVERLAP, "--root", ONE_NODE, code=1)["differences"]]
+
+
+def test_a_pod_as_a_whole_on_a_lost_node_is_a_difference(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    shutil.rmtree(root / "sys/devices/system/node/node2")
+    (root / "sys/devices/system/node/online").write_text("0-1,3\n")
+    found = document(capsys, "diff", POD_LEVEL, "--root", root, code=1)
+    changes = {one["where"]: one["right"] for one in found["differences"]}
+    assert changes["podEntries.fa499850f2e2a52f13167a7b3d4a65c8.memoryBlocks"] is None
 
 
 def test_a_damaged_file_is_not_compared(capsys: Capture, tmp_path: Path) -> None:

@@ -359,3 +359,65 @@ def test_whatever_the_sources_say_each_container_is_joined_once(
         else:
             assert one.promise.memory == (() if current else None)
             assert one.is_stale is False
+
+
+def listed(promise: Promise) -> tuple[PodResources, ...]:
+    return (PodResources("prod", "db-0", {"db": promise}),)
+
+
+STATIC = replace(NOTHING, memory_policy="Static", shared_cpus=CpuSet.of(0, 1))
+
+
+def test_a_promise_that_only_podresources_knows_counts_and_is_a_conflict() -> None:
+    device = PromisedDevices("vendor/nic", ("n1",), NodeSet.of(0))
+    found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((ONE_GIB,), CpuSet.of(4), (device,))))
+    assert only(found).promise == Promise((ONE_GIB,), CpuSet.of(4), (device,))
+    assert found.conflicts == (
+        "prod/db-0/db: memory is nothing by the checkpoint, 1073741824 bytes of memory on nodes 0 by PodResources",
+    )
+    found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((), CpuSet.of(4))))
+    assert found.conflicts == ("prod/db-0/db: CPUs are none by the checkpoint, 4 by PodResources",)
+
+
+def test_a_promise_that_podresources_does_not_know_is_a_conflict() -> None:
+    checkpoints = replace(STATIC, memory={("u1", "db"): (ONE_GIB,)}, cpus={("u1", "db"): CpuSet.of(4)})
+    found = joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise((), CpuSet())))
+    assert only(found).promise.memory == (ONE_GIB,)
+    assert found.conflicts == (
+        "prod/db-0/db: memory is 1073741824 bytes of memory on nodes 0 by the checkpoint, nothing by PodResources",
+    )
+    found = joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise((ONE_GIB,), CpuSet())))
+    assert found.conflicts == ("prod/db-0/db: CPUs are 4 by the checkpoint, none by PodResources",)
+    # v1alpha1 tells of devices only.
+    assert joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise())).conflicts == ()
+
+
+def test_the_shared_pool_of_an_old_kubelet_is_no_promise_of_cpus() -> None:
+    found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((), CpuSet.of(0, 1))))
+    assert (only(found).promise.cpus, found.conflicts) == (CpuSet(), ())
+
+
+def test_a_promise_that_only_the_log_knows_is_unknown_instead_of_nothing() -> None:
+    record = HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1))
+    found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((), CpuSet())), records=[record])
+    assert only(found).promise.memory is None
+    assert found.conflicts == ("prod/db-0/db: memory is nothing by the checkpoint, on nodes 1 by the kubelet's log",)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "part", "record"),
+    [
+        (replace(STATIC, memory_policy="None"), PodContainer("db", "app", "running", A), {}),
+        # It handed its memory over to the containers that come after it.
+        (STATIC, PodContainer("db", "init", "running", A), {}),
+        (STATIC, PodContainer("db", "app", "terminated", A), {}),
+        (STATIC, PodContainer("db", "app", "running", A), {"memory_nodes": NodeSet()}),
+        (STATIC, PodContainer("db", "app", "running", A), {"allocate_error": "no memory"}),
+    ],
+)
+def test_what_the_log_tells_of_memory_that_is_not_held_is_no_promise(
+    checkpoints: Checkpoints, part: PodContainer, record: dict[str, object]
+) -> None:
+    told = replace(HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1)), **record)  # type: ignore[arg-type]
+    found = joined([cgroup(1)], checkpoints, by_uid(pod("u1", "db-0", "Running", part)), records=[told])
+    assert (only(found).promise.memory, found.conflicts) == ((), ())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubelet_json_log import as_json
 from kubelet_steps import RUNS
 from numaudit.errors import ParseError
 from numaudit.kubelet import log
@@ -87,6 +89,22 @@ def test_json_lines_say_the_same_as_text() -> None:
     )
     expected = log.Hints(1795214302.328746, APP, {"cpu": (TopologyHint(NodeSet.of(3), True),)})
     assert parse(line, until=NOW) == expected
+
+
+@pytest.mark.parametrize("prefix", ["", "Nov 20 22:38:22 node-a kubelet[341]: "])
+def test_every_line_of_the_recorded_logs_says_the_same_in_json(prefix: str) -> None:
+    compared = 0
+    for path in sorted(RUNS.glob("*/*.log")):
+        for line in path.read_text().splitlines():
+            other = as_json(line, NOW)
+            if other is not None:
+                event, again = parse(line, until=NOW), parse(prefix + other, until=NOW)
+                assert event is not None
+                assert again is not None
+                assert replace(again, at=None) == replace(event, at=None)
+                assert again.at == pytest.approx(event.at, abs=1e-3)
+                compared += 1
+    assert compared == 356
 
 
 def test_a_line_may_stand_behind_a_syslog_prefix() -> None:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from numaudit.errors import printable
-from numaudit.kubelet.examination import ExaminedFile, decode, examine
+from numaudit.kubelet.examination import decode, examine
+from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.report.build import build
@@ -239,7 +241,7 @@ def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> 
     path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
     examined = examine(decode(MEMORY, path.read_bytes()), None, StartingKubelet((1, 36), None))
     console = Console(file=io.StringIO(), width=60)
-    print_verification(verification(ExaminedFile("file", examined, with_machine=False)), console)
+    print_verification(verification(ExaminedFile("file", examined, Starting(), with_machine=False)), console)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  error: groups-overlap: "))

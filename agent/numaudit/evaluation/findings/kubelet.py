@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from numaudit.evaluation.findings.rule import Evidence, Found, Rule
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.findings import (
+    CHECKPOINT_ABSENT,
+    CONFIGURATION_REFUSED,
+    KEEPS_FROM_STARTING,
+    StateFinding,
+)
+from numaudit.memorymanager.restart.findings import MEANINGS as STATE_MEANINGS
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
 
 _REJECTIONS = "kubelet_admission_rejections_total"
@@ -18,17 +24,27 @@ def _checkpoint_damaged(evidence: Evidence) -> Iterator[Found]:
             yield Found(f"{file.file}: {file.detail or file.problem}")
 
 
+def _checkpoint_absent(evidence: Evidence) -> Iterator[Found]:
+    for file in evidence.intent.checkpoints:
+        yield from (Found(one.message) for one in file.outlook.findings if one.name == CHECKPOINT_ABSENT)
+
+
 def _restart_unsafe(evidence: Evidence) -> Iterator[Found]:
-    """One finding for each cause and file, with all places where it holds."""
+    """One finding for each cause and file, with all places where it holds; one for a refused configuration."""
+    refused = False
     for file in evidence.intent.checkpoints:
         causes: dict[str, list[StateFinding]] = {}
         for one in file.outlook.findings:
-            if one.what_it_stops in ("start", "maybe"):
+            if one.what_it_stops in KEEPS_FROM_STARTING:
                 causes.setdefault(one.name, []).append(one)
         for name, found in causes.items():
             first = "; ".join(one.message for one in found[:3])
             more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-            yield Found(f"{file.file}: {name}: {first}{more}", remedy=found[0].remedy)
+            if name != CONFIGURATION_REFUSED:
+                yield Found(f"{file.file}: {name}: {first}{more}", remedy=found[0].remedy)
+            elif not refused:
+                refused = True
+                yield Found(f"{name}: {first}", remedy=found[0].remedy)
 
 
 def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
@@ -65,6 +81,7 @@ RULES = (
         "Drain the node, stop the kubelet, delete the file, start the kubelet. `numaudit state verify` says more.",
         _checkpoint_damaged,
     ),
+    Rule(CHECKPOINT_ABSENT, "warning", STATE_MEANINGS[CHECKPOINT_ABSENT].remedy, _checkpoint_absent),
     Rule(
         "restart-unsafe",
         "critical",

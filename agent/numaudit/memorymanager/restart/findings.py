@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
-Stops = Literal["start", "maybe", "reboot", "nothing"]
-"""`maybe`: whether the kubelet starts is a matter of chance."""
+Stops = Literal["start", "now", "maybe", "reboot", "nothing"]
+"""`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance."""
+KEEPS_FROM_STARTING: tuple[Stops, ...] = ("start", "now", "maybe")
+"""Of these the kubelet may not start at this moment."""
+
+CONFIGURATION_REFUSED = "configuration-refused"
+CHECKPOINT_ABSENT = "checkpoint-absent"
 
 _DRAIN = (
     "Drain the node (kubectl drain NODE --ignore-daemonsets), stop the kubelet, delete the file, start the kubelet, "
@@ -25,7 +30,7 @@ class Meaning:
 
     severity: Severity
     stops: Stops
-    """What the kubelet may not do: start at all, start after a reboot, or nothing."""
+    """What the kubelet may not do: start at all, start now, start after a reboot, or nothing."""
     remedy: str
 
 
@@ -48,7 +53,8 @@ class StateFinding:
 
     @property
     def severity(self) -> Severity:
-        return MEANINGS[self.name].severity
+        """What keeps the kubelet from starting is an error, also where it is harmless to another kubelet."""
+        return "error" if self.what_it_stops in ("start", "now") else MEANINGS[self.name].severity
 
     @property
     def remedy(self) -> str:
@@ -60,7 +66,19 @@ class StateFinding:
 
 
 MEANINGS: dict[str, Meaning] = {
-    # Any file
+    # Any file, or none
+    CONFIGURATION_REFUSED: Meaning(
+        "error",
+        "start",
+        "The kubelet starts with no checkpoint as long as its configuration is like that. Correct what the message "
+        "names before it restarts.",
+    ),
+    CHECKPOINT_ABSENT: Meaning(
+        "warning",
+        "nothing",
+        "The kubelet that runs writes the file again with its next assignment. If it restarts before that, it chooses "
+        "nodes anew for pods whose memory stays where it is: drain the node before the kubelet restarts.",
+    ),
     "unreadable": Meaning("error", "start", f"The file is damaged. {_DRAIN}"),
     "checksum-mismatch": Meaning(
         "error", "start", f"The file was edited or damaged after the kubelet wrote it. {_DRAIN}"
@@ -142,7 +160,7 @@ MEANINGS: dict[str, Meaning] = {
     ),
     "huge-pages-changed": Meaning(
         "error",
-        "start",
+        "now",
         "Set the number of huge pages of this node back to what the file says (nr_hugepages of the node in sysfs), at "
         "boot and before the kubelet starts, or accept the new number: " + _DRAIN,
     ),

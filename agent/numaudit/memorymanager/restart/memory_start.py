@@ -53,7 +53,7 @@ def memory_findings(
     if machine is not None:
         found += machine_changes(state.machine, default_state(state, machine))
         refused = replayed(checkpoint, verification, machine, version=version)
-        if refused is not None and not any(finding.what_it_stops == "start" for finding in found):
+        if refused is not None and not any(one.what_it_stops in ("start", "now") for one in found):
             found.append(StateFinding("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
         totals = ", ".join(f"node {id_} {_total(node.memory_map)}" for id_, node in sorted(state.machine.items()))
         found.append(StateFinding("reboot-may-change-totals", f"bytes of memory in the file: {totals}", "machineState"))

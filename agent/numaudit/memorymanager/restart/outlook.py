@@ -50,6 +50,8 @@ class StartingKubelet:
     """What its configuration reserves; None = as in the file."""
     reservation_problem: str | None = None
     """Why that could not be worked out from a configuration that is there."""
+    configuration_problem: str | None = None
+    """Why the kubelet refuses its configuration and so starts with no checkpoint; in its words where it has some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
     stops = {finding.what_it_stops for finding in findings}
     if "start" in stops:
         return "no", "no"
+    if "now" in stops:
+        return "no", "at risk"
     if "maybe" in stops:
         return "at risk", "at risk"
     if not machine_known:

@@ -1,0 +1,35 @@
+"""One checkpoint file after it was examined, as `numaudit state` shows it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.kubelet.examination import Examined
+from numaudit.kubelet.starting import Starting
+from numaudit.memorymanager.checkpoint.file import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedFile:
+    """One file of a host, or one that somebody named."""
+
+    path: str
+    examined: Examined
+    starting: Starting
+    """The kubelet that it was examined for."""
+    with_machine: bool
+    """Was it compared with the machine that it belongs to?"""
+    machine_problem: str | None = None
+    """Why it was not although it belongs to one."""
+    refusal: str | None = None
+    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        content = self.examined.decoded.content
+        return None if content is None else content[0]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Is it there, but no checkpoint or no longer one?"""
+        return self.examined.decoded.error is not None

@@ -1,0 +1,55 @@
+"""Promised containers that do not run now, as in CrashLoopBackOff: they have no cgroup, and keep their row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from numaudit.evaluation.alignment import Judgements, Verdict
+from numaudit.evaluation.findings import Finding
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.intent import ContainerIntent, Intent, PodFacts
+from numaudit.report.containers import ContainerReports
+from numaudit.report.values import ContainerReport
+from numaudit.snapshot import Container, ContainerId, Snapshot
+
+_NO_CGROUP = ContainerId(0)
+"""The kernel gives no cgroup this id."""
+_NOT_RUNNING = ("waiting", "terminated")
+
+
+def not_running_reports(
+    snapshot: Snapshot, judgements: Judgements, findings: tuple[Finding, ...], outcomes: tuple[HintOutcome, ...]
+) -> Iterator[ContainerReport]:
+    """One row for each container that holds a promise, and whose pod's status says that it does not run."""
+    intent = snapshot.intent
+    for one, pod, state in () if intent is None else _waiting(intent):
+        names = tuple([each.name for each in findings if (each.pod_uid, each.container) == (one.pod_uid, one.name)])
+        outcome: dict[tuple[str | None, str | None], HintOutcome] = {
+            (each.pod_uid, each.container): each for each in outcomes if each.pod_uid == one.pod_uid
+        }
+        reports = ContainerReports(snapshot, judgements, {_NO_CGROUP: names}, outcome, {_NO_CGROUP: one})
+        container = Container(
+            id=_NO_CGROUP,
+            path="",
+            kind="container",
+            qos=pod.qos,
+            pod_uid=one.pod_uid,
+            namespace=pod.namespace,
+            pod=pod.name,
+            name=one.name,
+        )
+        verdict = Verdict("unknown", f"it does not run now: its status is {state}", None, ())
+        yield msgspec.structs.replace(reports.of(container), id=None, path=None, verdict=verdict, unknown=())
+
+
+def _waiting(intent: Intent) -> Iterator[tuple[ContainerIntent, PodFacts, str]]:
+    """Those that live, and the words of their status."""
+    pods = intent.pods or {}
+    states = {(uid, part.name): part.state for uid, pod in pods.items() for part in pod.containers}
+    for one in intent.containers:
+        pod, state = pods.get(one.pod_uid), states.get((one.pod_uid, one.name))
+        is_alive = pod is not None and not pod.has_ended and not one.is_stale and not one.has_ended
+        if pod is not None and is_alive and not one.cgroups and one.promise.memory and state in _NOT_RUNNING:
+            yield one, pod, state or ""
