@@ -37,6 +37,17 @@ def pack(tree: Path, stream: IO[bytes], name: str) -> None:
 
 
 @contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """For its owner only, and removed at the end. Raises Unavailable."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="numaudit-")
+    except OSError as error:
+        raise Unavailable(f"cannot make a temporary folder: {error.strerror}; TMPDIR names another place") from error
+    with made as folder:
+        yield Path(folder).resolve()
+
+
+@contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
     """The captured tree of an archive in a temporary folder, which is removed at the end.
 
@@ -44,8 +55,7 @@ def unpacked(archive: Path) -> Iterator[Path]:
     links that lead out of it, devices, more than LARGEST bytes or MOST_ENTRIES entries. Raises Unavailable when there
     is no space for it.
     """
-    with tempfile.TemporaryDirectory(prefix="numaudit-") as folder:
-        root = Path(folder).resolve()
+    with temporary_folder() as root:
         try:
             with archive.open("rb") as file:
                 _unpack(file, root)

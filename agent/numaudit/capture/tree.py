@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -65,25 +64,29 @@ def capture(host: Host, target: Path) -> Summary:
         if not target.name.endswith(SUFFIX):
             with _removed_on_failure(target):
                 return _into(host, target)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
-        with _removed_on_failure(partial), _writing(target):
-            with partial.open("xb") as file:
-                summary = _pack(host, file, target.name.removesuffix(SUFFIX))
-            partial.replace(target)
+        partial = target.with_name(f".numaudit-{os.getpid()}")
+        with _removed_on_failure(partial):
+            with _writing(target):
+                partial.touch(exist_ok=False)  # before the work, which would be for nothing
+            with partial.open("wb") as file:
+                summary = _pack(host, file, target.name.removesuffix(SUFFIX), target)
+            with _writing(target):
+                partial.replace(target)
         return summary
 
 
 def capture_to(host: Host, stream: IO[bytes]) -> Summary:
     """Write a .tar.xz archive to a stream. Raises Unavailable."""
-    with _private(), _writing("standard output"):
-        return _pack(host, stream, "capture")
+    with _private():
+        return _pack(host, stream, "capture", "standard output")
 
 
-def _pack(host: Host, stream: IO[bytes], name: str) -> Summary:
-    with tempfile.TemporaryDirectory(prefix="numaudit-") as folder:
-        summary = _into(host, Path(folder) / "tree")
-        archive.pack(Path(folder) / "tree", stream, name)
-        stream.flush()
+def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str) -> Summary:
+    with archive.temporary_folder() as folder:
+        summary = _into(host, folder / "tree")
+        with _writing(where):
+            archive.pack(folder / "tree", stream, name)
+            stream.flush()
     return summary
 
 
@@ -137,7 +140,7 @@ def _refuse(target: Path) -> None:
 
 def _into(host: Host, tree: Path) -> Summary:
     summary = Summary()
-    host = kubelet_process.with_its_folder(host)
+    host = _with_kubelet_folder(host, summary)
     try:
         tree.mkdir(parents=True, exist_ok=True)
         for file in _files(host):
@@ -151,6 +154,14 @@ def _into(host: Host, tree: Path) -> Summary:
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename or tree}: {error.strerror}") from error
     return summary
+
+
+def _with_kubelet_folder(host: Host, summary: Summary) -> Host:
+    try:
+        return kubelet_process.with_its_folder(host)
+    except OSError as error:
+        _note(host, host.kubelet, error, summary)
+        return host
 
 
 def _files(host: Host) -> Iterator[Path]:
@@ -207,11 +218,18 @@ def _record(host: Host, tree: Path, summary: Summary) -> None:
         _copy(host, file, tree, summary)
     if flags is not None:
         _write(tree / f"proc/{pid}/cmdline", flags, summary)
-    for name, content in recording.record(host):
+    for name, content in _answers(host, summary):
         if content is None:
             summary.unread.append(Unread(f"numaudit/{name}", "the kubelet did not answer"))
         else:
             _write(tree / "numaudit" / name, content, summary)
+
+
+def _answers(host: Host, summary: Summary) -> Iterator[recording.Answer]:
+    try:
+        yield from recording.record(host)
+    except OSError as error:
+        _note(host, Path(error.filename or host.answers), error, summary)
 
 
 def _pod_log_folders(host: Host, summary: Summary) -> list[Path]:

@@ -189,6 +189,19 @@ def test_a_name_of_many_megabytes_is_refused_before_it_is_in_memory(tmp_path: Pa
         pass
 
 
+def test_no_place_for_temporary_folders_is_said(
+    monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
+) -> None:
+    file = _pack(tmp_path / "a.tar.xz", NODE)
+    monkeypatch.setattr("tempfile.tempdir", "/none")
+    message = "cannot make a temporary folder: No such file or directory; TMPDIR names another place"
+    with pytest.raises(Unavailable, match=message), unpacked(file):
+        pass
+    with pytest.raises(Unavailable, match=message):
+        capture(captured("huge-pages"), tmp_path / "b.tar.xz")
+    assert not (tmp_path / "b.tar.xz").exists()
+
+
 def test_no_space_to_unpack_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, space: Path) -> None:
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))

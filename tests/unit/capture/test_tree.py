@@ -144,6 +144,25 @@ def test_what_may_not_be_read_is_named_with_the_reason_on_stderr_and_in_the_capt
     ]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_a_kubelet_folder_that_only_root_may_enter_is_named_and_the_rest_copied(fixtures: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        tree = shutil.copytree(fixtures / "kubernetes-four-nodes", Path(folder) / "tree")
+        (tree / "var/lib/kubelet").chmod(0o750)
+        (tree / "numaudit").chmod(0o700)
+        done = subprocess.run(
+            [sys.executable, "-c", _program(tree, "copy.tar.xz")],
+            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=60, cwd=folder,
+        )  # fmt: skip
+        with tarfile.open(Path(folder) / "copy.tar.xz") as archive:
+            names = archive.getnames()
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "  /var/lib/kubelet/memory_manager_state: Permission denied\n" in done.stderr
+    assert "  /numaudit: Permission denied\n" in done.stderr
+    assert "copy/sys/devices/system/node/online" in names
+
+
 def test_a_capture_is_its_owners_alone(captured: CapturedHost, tmp_path: Path) -> None:
     capture(captured("memory-only-node"), tmp_path / "new/copy")
     capture(captured("memory-only-node"), tmp_path / "copy.tar.xz")
@@ -278,6 +297,12 @@ def test_a_target_that_cannot_be_written_is_said_and_leaves_nothing(
     with pytest.raises(Unavailable, match=r"cannot write .*(Not a directory|No such file)"):
         capture(captured("memory-only-node"), tmp_path / target)
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_name_may_be_as_long_as_the_file_system_takes(captured: CapturedHost, tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 248 + ".tar.xz")
+    capture(captured("huge-pages"), target)
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_target_that_cannot_even_be_looked_at_is_said(captured: CapturedHost, tmp_path: Path) -> None:
