@@ -13,9 +13,8 @@ from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import state_files
 from numaudit.kubelet.restart_safety import machine_of, starting_kubelet
 from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind
-from numaudit.memorymanager.restart.findings import StateFinding
-from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, kubelet_says
+from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, kubelet_says, unreadable
 from numaudit.topology.machine import Machine
 from numaudit.views import state_document
 from numaudit.views.state_document import StateVerification
@@ -130,8 +129,12 @@ def _look_into(path: Path, kind: Kind | None, data: bytes, against: Against) -> 
         kind = kind or checkpoints.kind_of(path.name, data)
         checkpoint = checkpoints.parse(kind, data)
     except ParseError as error:
-        finding = StateFinding("devices-lost" if kind == DEVICES else "unreadable", str(error))
-        words = None if kind is None else kubelet_says(kind, data, None, kubelet, against.folder)
+        finding = unreadable(kind, error)
+        words = (
+            None
+            if kind is None or finding.name == "format-unknown"
+            else kubelet_says(kind, data, None, kubelet, against.folder)
+        )
         return Looked(state_document.unreadable(str(path), kind, finding, words), None)
     outlook: Outlook = examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
     found = state_document.verification(

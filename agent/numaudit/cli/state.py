@@ -17,18 +17,16 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
+from numaudit.memorymanager.checkpoint.memory import WITH_PODS, MemoryCheckpoint
 from numaudit.memorymanager.memory.replay import MissingTarget, replay
 from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.memorymanager.restart.memory_start import default_state
 from numaudit.memorymanager.restart.outlook import StartingKubelet
-from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
+from numaudit.memorymanager.versions import LATEST, POD_LEVEL_GATE, nearest_described, parse_version, read_feature_gates
 from numaudit.topology.machine import Machine
 from numaudit.views import document, state_document
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
-_GATE = "PodLevelResourceManagers"
 
 
 def _kubelet_options(function: options.Function) -> options.Function:
@@ -41,7 +39,7 @@ def _kubelet_options(function: options.Function) -> options.Function:
     )
     gates = click.option(
         "--feature-gates",
-        metavar=f"{_GATE}=BOOL",
+        metavar=f"{POD_LEVEL_GATE}=BOOL",
         help="The gate of that kubelet. Without it: as it was when the file was written.",
     )
     return version(gates(function))
@@ -186,20 +184,11 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
 
 
 def _kubelet(version: str, gates: str | None) -> StartingKubelet:
-    pod_level: bool | None = None
-    for pair in gates.split(",") if gates else ():
-        name, _, value = pair.partition("=")
-        try:
-            is_on = parse_bool(value.strip())
-        except GoSyntaxError:
-            raise InputError(f"--feature-gates {pair!r}: write it as {_GATE}=true") from None
-        if name.strip() == _GATE:
-            pod_level = is_on
     asked = parse_version(version)
     _, notice = nearest_described(asked)
     if notice is not None:
         click.echo(f"numaudit: {notice}", err=True)
-    return StartingKubelet(asked, pod_level)
+    return StartingKubelet(asked).with_gates(read_feature_gates(gates) if gates else {})
 
 
 def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path | None) -> StartingKubelet:
@@ -238,7 +227,7 @@ def _replayed(left: Checkpoint, machine: Machine) -> MemoryCheckpoint:
     """What the Memory Manager expects on this machine with the file's assignments."""
     if not isinstance(left, MemoryCheckpoint):
         raise InputError(f"a {checkpoints.kind(left)} can only be compared with a second file")
-    pod_level = checkpoints.verify(left).form == "V2"
+    pod_level = checkpoints.verify(left).form in WITH_PODS
     state = left.state
     try:
         expected = replay(default_state(state, machine), state, pod_level=pod_level)

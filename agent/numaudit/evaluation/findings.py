@@ -242,7 +242,7 @@ def _restart_unsafe(intent: Intent) -> Iterator[Finding]:
     for file in intent.checkpoints:
         causes: dict[str, list[StateFinding]] = {}
         for one in file.outlook.findings:
-            if one.what_it_stops in ("start", "maybe"):
+            if one.what_it_stops in ("start", "maybe", "second start"):
                 causes.setdefault(one.name, []).append(one)
         for name, found in causes.items():
             first = "; ".join(one.message for one in found[:3])

@@ -12,9 +12,11 @@ from numaudit.kubelet import state_files
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.seal import NewerFormat
 from numaudit.memorymanager.go.spew import Verification
+from numaudit.memorymanager.restart.outlook import UNKNOWN_FORMAT
 
-Problem = Literal["absent", "unreadable", "not understood", "checksum"]
+Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer format"]
 
 
 @dataclass(slots=True)
@@ -68,17 +70,24 @@ class WatchedCheckpoint:
         try:
             found = checkpoints.parse(self.kind, data)
         except ParseError as error:
-            self._fail("not understood", f"{self.shown}: {error}", written_at)
+            if isinstance(error, NewerFormat):
+                self.newest = None
+                self._fail("newer format", f"{self.shown}: {UNKNOWN_FORMAT}: {error}", written_at)
+            else:
+                self._fail("not understood", f"{self.shown}: {error}", written_at)
             return
         verification = checkpoints.verify(found)
         self.newest = found, verification
         policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
+        newer = checkpoints.newer_format(found, verification)
+        if newer is not None:
+            self._fail("newer format", f"{self.shown}: {UNKNOWN_FORMAT}: {newer}", written_at, policy)
+            return
         if not verification.is_valid:
-            newer = f"; it has keys unknown here ({', '.join(found.unknown[:3])}), maybe of a newer kubelet"
+            keys = f"; it has keys unknown here: {', '.join(found.unknown[:3])}" if found.unknown else ""
             self._fail(
                 "checksum",
-                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}"
-                + (newer if found.unknown else ""),
+                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}{keys}",
                 written_at,
                 policy,
             )
@@ -88,7 +97,7 @@ class WatchedCheckpoint:
 
     def _fail(self, problem: Problem, detail: str, written_at: float | None = None, policy: str | None = None) -> None:
         self._stamp = None
-        if problem != "checksum":
+        if problem not in ("checksum", "newer format"):
             self.newest = None
         self.health = CheckpointHealth(self.kind, policy, None, written_at, self.health.last_good_at, problem, detail)
 

@@ -15,7 +15,7 @@ from numaudit.memorymanager.checkpoint.file import DEVICES, Kind
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.restart.findings import StateFinding
 from numaudit.memorymanager.restart.outlook import StartingKubelet, examine, outlook
-from numaudit.memorymanager.versions import LATEST, parse_version
+from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, parse_version
 from numaudit.topology.machine import Machine
 
 MACHINE_EVERY = 60.0
@@ -82,6 +82,9 @@ def examine_file(file: WatchedCheckpoint, machine: Machine | None, config: Kubel
     if problem == "not understood":
         finding = StateFinding("devices-lost" if file.kind == DEVICES else "unreadable", file.health.detail or "")
         return StartOutlook(False, *outlook((finding,), machine_known=True), (finding,))
+    if file.newest is None and problem == "newer format":
+        finding = StateFinding("format-unknown", file.health.detail or "")
+        return StartOutlook(False, *outlook((finding,), machine_known=True), (finding,))
     if file.newest is None:
         return StartOutlook()
     found = examine(*file.newest, machine, starting_kubelet(config, machine))
@@ -107,6 +110,7 @@ def starting_kubelet(config: KubeletConfig, machine: Machine | None) -> Starting
     return StartingKubelet(
         version=version,
         pod_level=None if gates is None else gates.get(_GATE, gates.get("AllAlpha", False)),
+        tolerates_drift=(gates or {}).get(DRIFT_GATE, False),
         memory_policy=_configured(config, "memory_manager_policy", config.memory_manager_policy),
         cpu_policy=_configured(config, "cpu_manager_policy", config.cpu_manager_policy),
         reserved_memory=reserved,

@@ -28,7 +28,13 @@ from numaudit.memorymanager.topologymanager.policy import (
     TopologyOptions,
     create_topology_manager,
 )
-from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures, parse_version
+from numaudit.memorymanager.versions import (
+    LATEST_FEATURES,
+    KubeletFeatures,
+    KubernetesVersion,
+    at_least_described,
+    parse_version,
+)
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantities, Quantity, node_allocatable_reservation
@@ -92,7 +98,7 @@ def read_kubelet(
         reservation[CPU].milli_value if CPU in reservation else None,
         _option_gates(gates, "CPUManagerPolicy"),
     )
-    cpu = _cpu_policy(cpu_options, machine, topology, features)
+    cpu = _cpu_policy(cpu_options, machine, topology, at_least_described(parse_version(kubernetes_version)))
     policy = _memory_policy(_name(config, "memoryManagerPolicy", "None"))
     reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
     if reserved is not None:
@@ -130,7 +136,7 @@ class _CPUManagerConfig:
 
 
 def _cpu_policy(
-    config: _CPUManagerConfig, machine: Machine, topology: TopologyManager, features: KubeletFeatures
+    config: _CPUManagerConfig, machine: Machine, topology: TopologyManager, version: KubernetesVersion
 ) -> CPUPolicy | None:
     is_none = config.policy == NONE
     return create_cpu_manager(
@@ -141,7 +147,7 @@ def _cpu_policy(
         reserved_cpus=CpuSet() if is_none else config.reserved_cpus,
         topology_manager_policy=topology.policy,
         gates=config.gates,
-        version=features.version,
+        version=version,
     )
 
 

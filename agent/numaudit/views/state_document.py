@@ -126,7 +126,7 @@ def verification(
 
 def unreadable(file: str, kind: Kind | None, finding: StateFinding, refusal: str | None) -> StateVerification:
     """A file that is no checkpoint, or no longer one."""
-    starts = "no" if finding.what_it_stops == "start" else "yes"
+    starts = {"start": "no", "unknown": "unknown"}.get(finding.what_it_stops, "yes")
     return StateVerification(
         file, kind, None, None, None, None, False, None, None, refusal, None, starts, starts, (_finding(finding),)
     )
@@ -134,12 +134,14 @@ def unreadable(file: str, kind: Kind | None, finding: StateFinding, refusal: str
 
 def content(checkpoint: Checkpoint) -> Content:
     """The checkpoint in the words of its file."""
-    return msgspec.json.decode(checkpoints.write(checkpoint), type=Content)
+    return msgspec.json.decode(msgspec.json.encode(checkpoints.plain_content(checkpoint)), type=Content)
 
 
 def compare(left: Content, right: Content) -> tuple[Change, ...]:
     """Value by value, in the order of the left side; the checksums are left out."""
-    without_checksum = [{k: v for k, v in side.items() if k.casefold() != "checksum"} for side in (left, right)]
+    without_checksum = [
+        {k: v for k, v in side.items() if k.casefold() not in ("checksum", "datachecksum")} for side in (left, right)
+    ]
     return tuple(_changes("", *without_checksum))
 
 

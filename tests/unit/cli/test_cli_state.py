@@ -261,14 +261,14 @@ def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
     assert (found["valid"], found["replayed_on"], found["first_difference"]) == (True, "file", None)
     assert document(capsys, "verify", POD_LEVEL, "--feature-gates", "PodLevelResourceManagers=true")["valid"]
     for arguments in (
-        ["--feature-gates", "A=true,PodLevelResourceManagers=false"],
+        ["--feature-gates", "AllAlpha=true,PodLevelResourceManagers=false"],
         ["--kubernetes-version", "v1.32.1"],
     ):
         found = document(capsys, "verify", POD_LEVEL, *arguments, code=1)
         assert [one["name"] for one in found["findings"]] == ["format-not-accepted"]
 
 
-@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.36"), ("1.5", "1.23")])
+@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.37"), ("1.5", "1.23")])
 def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
     capsys: Capture, version: str, taken_for: str
 ) -> None:
