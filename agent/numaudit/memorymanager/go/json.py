@@ -258,6 +258,8 @@ def _load_plain(data: bytes) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if not pairs:
+        return {}
     value = dict(pairs)
     if len(value) == len(pairs):
         return value

@@ -24,7 +24,7 @@ from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.machine_state import SystemReserved
 from numaudit.memorymanager.memory.replay import Refusal
 from numaudit.memorymanager.restart.cpu_start import cpu_findings
-from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.restart.memory_start import memory_findings, replayed, reservation_changes
 from numaudit.memorymanager.restart.restore import (
     cpu_restore_error,
@@ -196,7 +196,7 @@ def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
             kept.append(finding)
     for name, count in counts.items():
         if count > MOST_OF_A_NAME:
-            kept.append(StateFinding("more-findings", f"{count - MOST_OF_A_NAME} more of {name}"))
+            kept.append(StateFinding("more-findings", f"at least {count - MOST_OF_A_NAME} more of {name}"))
     return tuple(kept)
 
 
@@ -204,8 +204,10 @@ def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Check
     """What holds whichever kubelet reads it, and what a kubelet that knows only a part of it loses."""
     for path in checkpoint.unknown:
         yield StateFinding("unknown-key", f"{path} is no key of this format", path)
+    # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
+    stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
     for path in checkpoint.refused:
-        yield StateFinding("entry-refused", f"{path} is half of a surrogate pair", path)
+        yield StateFinding("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
     if isinstance(checkpoint, DeviceCheckpoint) or isinstance(read, DeviceCheckpoint):
         return
     if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:
