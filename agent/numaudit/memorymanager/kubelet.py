@@ -17,7 +17,7 @@ from numaudit.memorymanager.cpu.topology import CPUTopology
 from numaudit.memorymanager.go.strconv import quote
 from numaudit.memorymanager.memory.machine_state import SystemReserved, check_reservations_fit, hugepages_name
 from numaudit.memorymanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
-from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text
+from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text, shown
 from numaudit.memorymanager.pod.spec import CPU, MEMORY
 from numaudit.memorymanager.topologymanager.policy import (
     CONTAINER_SCOPE,
@@ -74,7 +74,7 @@ def read_kubelet(
     """
     config = read_mapping(configuration, "KubeletConfiguration")
     if given(config, "kind", "KubeletConfiguration") != "KubeletConfiguration":
-        raise InputError(f"kind: a KubeletConfiguration is needed, not {config['kind']!r}")
+        raise InputError(f"kind: a KubeletConfiguration is needed, not {shown(config['kind'])}")
     gates = _booleans(config, "featureGates")
     features, notice = KubeletFeatures.of(kubernetes_version, gates)
     reservations = read_reserved_memory(given(config, "reservedMemory", []))
@@ -200,7 +200,7 @@ def _booleans(config: Mapping[str, object], key: str) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for name, value in read_mapping(given(config, key, {}), key).items():
         if not isinstance(value, bool):
-            raise InputError(f"{key}.{name}: must be true or false, not {value!r}")
+            raise InputError(f"{key}.{name}: must be true or false, not {shown(value)}")
         found[name] = value
     return found
 

@@ -167,8 +167,11 @@ def read_state(state: Plain) -> MemoryState:
     """A state in plain values as the library's own; see `write_state`."""
     try:
         return memory_checkpoint.parse(go_json.dump(state)).state
-    except (ParseError, TypeError, ValueError) as error:
+    except ParseError as error:
         raise InputError(f"state: {error}") from None
+    except (TypeError, ValueError) as error:
+        problem = "a number of more than 4300 digits" if "set_int_max_str_digits" in str(error) else error
+        raise InputError(f"state: {problem}") from None
 
 
 def write_state(state: MemoryState) -> dict[str, Any]:
