@@ -49,7 +49,13 @@ def as_configured(kubelet: StartingKubelet, host: Host) -> StartingKubelet:
     except Unavailable:
         return kubelet
     configured = starting_kubelet(config, machine_of(host))
-    return replace(configured, version=kubelet.version, pod_level=kubelet.pod_level)
+    return replace(
+        configured,
+        version=kubelet.version,
+        version_is_known=kubelet.version_is_known,
+        pod_level=kubelet.pod_level,
+        tolerates_drift=kubelet.tolerates_drift or configured.tolerates_drift,
+    )
 
 
 def is_the_kubelets(file: Path, host: Host, is_captured: bool) -> bool:

@@ -32,10 +32,8 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True,
 def _kubelet_options(function: options.Function) -> options.Function:
     version = click.option(
         "--kubernetes-version",
-        default=f"{LATEST[0]}.{LATEST[1]}",
-        show_default=True,
         metavar="V",
-        help="The kubelet that is to start with the file.",
+        help=f"The kubelet that is to start with the file. Default: {LATEST[0]}.{LATEST[1]}, or 1.37 for its formats.",
     )
     gates = click.option(
         "--feature-gates",
@@ -72,7 +70,9 @@ Examples:
 @options.output("table", "json")
 @_kubelet_options
 @options.root
-def show(file: Path | None, output: str, kubernetes_version: str, feature_gates: str | None, root: Path | None) -> None:
+def show(
+    file: Path | None, output: str, kubernetes_version: str | None, feature_gates: str | None, root: Path | None
+) -> None:
     """Decode FILE, or all checkpoints on this host.
 
     They are judged as `verify` does, as far as the machine can be read.
@@ -119,7 +119,7 @@ def verify(
     file: Path | None,
     output: str,
     policies: tuple[str, ...],
-    kubernetes_version: str,
+    kubernetes_version: str | None,
     feature_gates: str | None,
     root: Path | None,
 ) -> None:
@@ -183,12 +183,13 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _kubelet(version: str, gates: str | None) -> StartingKubelet:
-    asked = parse_version(version)
+def _kubelet(version: str | None, gates: str | None) -> StartingKubelet:
+    asked = LATEST if version is None else parse_version(version)
     _, notice = nearest_described(asked)
     if notice is not None:
         click.echo(f"numaudit: {notice}", err=True)
-    return StartingKubelet(asked).with_gates(read_feature_gates(gates) if gates else {})
+    kubelet = StartingKubelet(asked, version_is_known=version is not None)
+    return kubelet.with_gates(read_feature_gates(gates) if gates else {})
 
 
 def _with_policies(kubelet: StartingKubelet, names: tuple[str, ...], file: Path | None) -> StartingKubelet:

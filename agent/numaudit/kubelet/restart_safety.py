@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -93,12 +94,10 @@ def examine_file(file: WatchedCheckpoint, machine: Machine | None, config: Kubel
 
 def starting_kubelet(config: KubeletConfig, machine: Machine | None) -> StartingKubelet:
     """A kubelet with these settings; what they do not tell is taken to be as in the files."""
-    version = LATEST
+    version, is_known = LATEST, False
     if config.version is not None:
-        try:
-            version = parse_version(config.version)
-        except InputError:
-            version = LATEST
+        with suppress(InputError):  # a build may name its version in another way
+            version, is_known = parse_version(config.version), True
     gates = config.feature_gates
     reserved, problem = None, None
     if config.document is not None and machine is not None:
@@ -109,6 +108,7 @@ def starting_kubelet(config: KubeletConfig, machine: Machine | None) -> Starting
             problem = str(error)
     return StartingKubelet(
         version=version,
+        version_is_known=is_known,
         pod_level=None if gates is None else gates.get(_GATE, gates.get("AllAlpha", False)),
         tolerates_drift=(gates or {}).get(DRIFT_GATE, False),
         memory_policy=_configured(config, "memory_manager_policy", config.memory_manager_policy),

@@ -147,7 +147,8 @@ def read_feature_gates(text: str) -> dict[str, bool]:
         except GoSyntaxError:
             raise InputError(f"--feature-gates {pair[:60]!r}: write it as {POD_LEVEL_GATE}=true") from None
         if name not in _KNOWN_GATES:
-            nearest = get_close_matches(name, _KNOWN_GATES, 1, cutoff=0.0)
+            begin_alike = [one for one in _KNOWN_GATES if name and one.startswith(name)]
+            nearest = begin_alike or get_close_matches(name, _KNOWN_GATES, 1, cutoff=0.0)
             raise InputError(
                 f"--feature-gates: unknown gate {name[:60]!r}; of the resource managers' gates {nearest[0]} is the "
                 "nearest: correct it, or leave it out"
@@ -169,7 +170,8 @@ def nearest_described(version: KubernetesVersion) -> tuple[KubernetesVersion, st
     described = max((one for one in DESCRIBED if one <= version), default=DESCRIBED[0])
     if described == version:
         return described, None
-    return described, f"Kubernetes {_text(version)} is taken for {_text(described)}, whose kubelet is known exactly"
+    how = "whose kubelet is known exactly" if described <= LATEST else "the newest that is known here"
+    return described, f"Kubernetes {_text(version)} is taken for {_text(described)}, {how}"
 
 
 def at_least_described(version: KubernetesVersion) -> KubernetesVersion:

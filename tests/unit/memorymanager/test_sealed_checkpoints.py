@@ -184,6 +184,12 @@ def test_a_build_that_has_pod_entries_outside_and_no_checksum_there_is_read_alik
     assert checkpoint.state == CPUState(CpuSet.of(0, 1), {"u": {"a": CpuSet.of(2, 3)}}, {"u": CpuSet.of(2, 3)})
 
 
+def test_a_version_that_nobody_knows_is_one_that_writes_the_file() -> None:
+    checkpoint = memory_checkpoint.parse(written(POD_LEVEL, MEMORY, pod_level=True))
+    assert names(look(checkpoint, StartingKubelet(version_is_known=False))) == []
+    assert names(look(checkpoint, StartingKubelet()))[0] == "downgrade-loses-pods"
+
+
 LATER: list[bytes] = [
     sealed('{"policyName":"Static","machineState":{},"entries":[]}'),
     json.dumps({"policyName": "Static", "machineState": {}, "schema": "v4", "payload": "x", "checksum": 9}).encode(),

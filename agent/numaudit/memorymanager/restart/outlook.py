@@ -59,6 +59,15 @@ class StartingKubelet:
     """Why that could not be worked out from a configuration that is there."""
     tolerates_drift: bool = False
     """Gate MemoryManagerDriftTolerance, whose effect is not known."""
+    version_is_known: bool = True
+    """False: `version` is an assumption, which gives way to a file that only a newer kubelet writes."""
+
+    def assumed_for(self, checkpoint: Checkpoint) -> StartingKubelet:
+        """The same, of a version that could have written this file where the version is not known."""
+        is_sealed = not isinstance(checkpoint, DeviceCheckpoint) and checkpoint.seal is not None
+        if self.version_is_known or not is_sealed:
+            return self
+        return replace(self, version=max(self.version, SEALED_SINCE))
 
     def with_gates(self, gates: Mapping[str, bool]) -> StartingKubelet:
         """The same with these feature gates; AllAlpha stands for those that are not named."""
@@ -99,6 +108,7 @@ def examine(
     """All findings of one checkpoint. `machine` None = the file stands alone, as CPUs do when it names none."""
     if isinstance(checkpoint, CpuCheckpoint) and machine is not None and not machine.cpus:
         machine = None  # there is nothing to compare CPUs with
+    kubelet = kubelet.assumed_for(checkpoint)
     read = checkpoint if isinstance(checkpoint, DeviceCheckpoint) else checkpoint.as_read_by(kubelet.version)
     read_as = verification if read is checkpoint else verify(read)
     found = _findings(read, read_as, machine, kubelet)
@@ -139,6 +149,7 @@ def kubelet_says(
     `outlook` None = the file could not be read. `directory` is where the kubelet has the file.
     """
     read = None if outlook is None else outlook.read
+    kubelet = kubelet if read is None else kubelet.assumed_for(read)
     if outlook is not None and _is_beyond_us(outlook):
         return None
     as_read = None if outlook is None else outlook.read_as or outlook.verification
