@@ -14,7 +14,8 @@ from numaudit.kubelet import state_files
 from numaudit.kubelet.restart_safety import machine_of, starting_kubelet
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
-from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, kubelet_says, unreadable
+from numaudit.memorymanager.restart.kubelet_words import kubelet_says
+from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, unreadable
 from numaudit.topology.machine import Machine
 from numaudit.views import state_document
 from numaudit.views.state_document import StateVerification

@@ -15,7 +15,8 @@ from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.restart.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine, kubelet_says
+from numaudit.memorymanager.restart.kubelet_words import kubelet_says
+from numaudit.memorymanager.restart.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine
 
 NODE = {
     "numberOfAssignments": 0,

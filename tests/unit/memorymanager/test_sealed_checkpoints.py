@@ -17,7 +17,8 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.checkpoint.seal import NewerFormat, Seal
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.go.fnv import fnv1a
-from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, kubelet_says, unreadable
+from numaudit.memorymanager.restart.kubelet_words import kubelet_says
+from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, unreadable
 from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
 from numaudit.topology.nodeset import CpuSet
 

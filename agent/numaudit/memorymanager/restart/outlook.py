@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict
+from typing import Literal
 
 from numaudit.errors import ParseError
 from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
-from numaudit.memorymanager.checkpoint.file import DEVICES, MEMORY, Checkpoint, Kind, newer_format, verify
+from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind, newer_format, verify
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.checkpoint.seal import SINCE as SEALED_SINCE
 from numaudit.memorymanager.checkpoint.seal import NewerFormat
@@ -26,12 +26,6 @@ from numaudit.memorymanager.memory.replay import Refusal
 from numaudit.memorymanager.restart.cpu_start import cpu_findings
 from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.restart.memory_start import memory_findings, replayed, reservation_changes
-from numaudit.memorymanager.restart.restore import (
-    cpu_restore_error,
-    cpu_start_error,
-    memory_restore_error,
-    memory_start_error,
-)
 from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, charges_pods_again
 from numaudit.topology.machine import Machine
 
@@ -96,12 +90,6 @@ class Outlook:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-class _Gates(TypedDict):
-    directory: str
-    version: KubernetesVersion
-    pod_level: bool
-
-
 def examine(
     checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
 ) -> Outlook:
@@ -139,43 +127,6 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
     if "unknown" in stops or not machine_known:
         return "unknown", "unknown"
     return "yes", "at risk" if "reboot" in stops else "yes"
-
-
-def kubelet_says(
-    kind: Kind, data: bytes, outlook: Outlook | None, kubelet: StartingKubelet, directory: str
-) -> str | None:
-    """The kubelet's words when it does not start with this file; None = it starts, or they are not known.
-
-    `outlook` None = the file could not be read. `directory` is where the kubelet has the file.
-    """
-    read = None if outlook is None else outlook.read
-    kubelet = kubelet if read is None else kubelet.assumed_for(read)
-    if outlook is not None and _is_beyond_us(outlook):
-        return None
-    as_read = None if outlook is None else outlook.read_as or outlook.verification
-    pod_level = bool(kubelet.pod_level) if as_read is None else pod_level_gate(as_read, kubelet)
-    gates: _Gates = {"directory": directory, "version": kubelet.version, "pod_level": pod_level}
-    try:
-        if isinstance(read, MemoryCheckpoint) and as_read is not None:
-            not_restored = memory_restore_error(read, as_read, policy=kubelet.memory_policy, **gates)
-        elif isinstance(read, CpuCheckpoint) and as_read is not None:
-            not_restored = cpu_restore_error(read, as_read, policy=kubelet.cpu_policy, **gates)
-        elif kind == MEMORY:
-            not_restored = memory_start_error(data, policy=kubelet.memory_policy, **gates)
-        else:
-            not_restored = None if kind == DEVICES else cpu_start_error(data, policy=kubelet.cpu_policy, **gates)
-    except ParseError:
-        return None
-    if not_restored is not None or outlook is None:
-        return not_restored
-    if outlook.refusal is not None:
-        return outlook.refusal.message
-    return next((one.message for one in outlook.findings if one.name == "cpu-state-refused"), None)
-
-
-def _is_beyond_us(outlook: Outlook) -> bool:
-    stops = {finding.what_it_stops for finding in outlook.findings}
-    return "unknown" in stops and "start" not in stops
 
 
 def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
