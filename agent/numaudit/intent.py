@@ -76,7 +76,7 @@ class CheckpointHealth:
     """The file's modification time, seconds since the epoch. Of the file as it is, even when it is corrupt."""
     last_good_at: float | None = None
     """When a file with a fitting checksum was last seen."""
-    problem: Literal["absent", "unreadable", "not understood", "checksum"] | None = None
+    problem: Literal["absent", "unreadable", "not understood", "checksum", "newer format"] | None = None
     detail: str | None = None
     """The problem in words."""
     outlook: StartOutlook = StartOutlook()

@@ -20,12 +20,17 @@ from numaudit.kubelet.host_files import examine_files, read_given
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
-from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
-from numaudit.memorymanager.versions import LATEST, nearest_described, parse_version
+from numaudit.memorymanager.versions import (
+    DRIFT_GATE,
+    LATEST,
+    POD_LEVEL_GATE,
+    nearest_described,
+    parse_version,
+    read_feature_gates,
+)
 from numaudit.views import document, state_document
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
-_GATE = "PodLevelResourceManagers"
 
 
 def _kubelet_options(function: options.Function) -> options.Function:
@@ -33,11 +38,11 @@ def _kubelet_options(function: options.Function) -> options.Function:
         "--kubernetes-version",
         metavar="V",
         help="The kubelet that is to start with the file. Without it: the host's, where its log or metrics name it, "
-        f"else {LATEST[0]}.{LATEST[1]}.",
+        f"else {LATEST[0]}.{LATEST[1]}, or 1.37 for its formats.",
     )
     gates = click.option(
         "--feature-gates",
-        metavar=f"{_GATE}=BOOL",
+        metavar=f"{POD_LEVEL_GATE}=BOOL",
         help="The gate of that kubelet. Without it: as the kubelet's configuration on this host says, else as it was "
         "when the file was written.",
     )
@@ -172,20 +177,12 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
 
 
 def _asked(version: str | None, gates: str | None) -> Asked:
-    pod_level: bool | None = None
-    for pair in gates.split(",") if gates else ():
-        name, _, value = pair.partition("=")
-        try:
-            is_on = parse_bool(value.strip())
-        except GoSyntaxError:
-            raise InputError(f"--feature-gates {pair!r}: write it as {_GATE}=true") from None
-        if name.strip() == _GATE:
-            pod_level = is_on
     asked = None if version is None else parse_version(version)
     notice = None if asked is None else nearest_described(asked)[1]
     if notice is not None:
         click.echo(f"numaudit: {notice}", err=True)
-    return Asked(asked, pod_level)
+    named = read_feature_gates(gates) if gates else {}
+    return Asked(asked, named.get(POD_LEVEL_GATE, named.get("AllAlpha")), named.get(DRIFT_GATE))
 
 
 def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> Asked:

@@ -11,10 +11,12 @@ from numaudit.intent import CheckpointHealth
 from numaudit.kubelet import state_files
 from numaudit.kubelet.examination import Decoded, decode
 from numaudit.kubelet.readings import CheckpointReading
+from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.restart.outlook import UNKNOWN_FORMAT
 
-Problem = Literal["absent", "unreadable", "not understood", "checksum"]
+Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer format"]
 
 
 @dataclass(slots=True)
@@ -71,17 +73,21 @@ class WatchedCheckpoint:
             return
         decoded = decode(self.kind, data, shown=self.shown)
         if decoded.content is None:
-            self._fail("not understood", decoded.error, written_at, newest=decoded)
+            problem: Problem = "newer format" if decoded.is_newer else "not understood"
+            self._fail(problem, decoded.error, written_at, newest=decoded)
             return
         self.newest = decoded
         found, verification = decoded.content
         policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
+        newer = checkpoints.newer_format(found, verification)
+        if newer is not None:
+            self._fail("newer format", f"{self.shown}: {UNKNOWN_FORMAT}: {newer}", written_at, policy, decoded)
+            return
         if not verification.is_valid:
-            newer = f"; it has keys unknown here ({', '.join(found.unknown[:3])}), maybe of a newer kubelet"
+            keys = f"; it has keys unknown here: {', '.join(found.unknown[:3])}" if found.unknown else ""
             self._fail(
                 "checksum",
-                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}"
-                + (newer if found.unknown else ""),
+                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}{keys}",
                 written_at,
                 policy,
                 newest=decoded,

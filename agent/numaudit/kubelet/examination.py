@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from numaudit.errors import InputError, ParseError
 from numaudit.intent import StartOutlook
 from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint.file import DEVICES, MEMORY, Checkpoint, Kind
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.checkpoint.file import MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.memory import WITH_PODS, MemoryCheckpoint
 from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.replay import replay
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState
+from numaudit.memorymanager.restart import kubelet_words
 from numaudit.memorymanager.restart import outlook as restart
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, CONFIGURATION_REFUSED, StateFinding
 from numaudit.memorymanager.restart.memory_start import default_state
@@ -22,12 +23,22 @@ from numaudit.topology.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What one file says. `content` None = it is no checkpoint, or no longer one, for the reason in `error`."""
+    """What one file says. `content` None = it is no checkpoint, no longer one, or of a format not known here."""
 
     kind: Kind | None
     """None = neither its name nor its keys say which checkpoint it is."""
     content: tuple[Checkpoint, Verification] | None = None
-    error: str | None = None
+    problem: StateFinding | None = None
+    """Why there is no content."""
+
+    @property
+    def error(self) -> str | None:
+        return None if self.problem is None else self.problem.message
+
+    @property
+    def is_newer(self) -> bool:
+        """It is of a format that no kubelet known here writes."""
+        return self.problem is not None and self.problem.name == "format-unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +57,15 @@ def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -
         kind = kind or checkpoints.kind_of(name, data)
         checkpoint = checkpoints.parse(kind, data)
     except ParseError as error:
-        return Decoded(kind, error=f"{shown}: {error}" if shown else str(error))
+        found = restart.unreadable(kind, error)
+        return Decoded(kind, problem=replace(found, message=f"{shown}: {found.message}" if shown else found.message))
     return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)))
 
 
 def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet) -> Examined:
     """What `memorymanager.restart` says of a file. `machine` None = the file stands alone."""
     if decoded.content is None:
-        finding = StateFinding("devices-lost" if decoded.kind == DEVICES else "unreadable", decoded.error or "")
-        return Examined(decoded, _start((finding,), kubelet))
+        return Examined(decoded, _start(() if decoded.problem is None else (decoded.problem,), kubelet))
     found = restart.examine(*decoded.content, machine, kubelet)
     start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
     if kubelet.configuration_problem is not None:
@@ -86,7 +97,9 @@ def kubelet_says(examined: Examined, data: bytes, kubelet: StartingKubelet, fold
     if kubelet.configuration_problem is not None:
         return kubelet.configuration_problem
     kind = examined.decoded.kind
-    return None if kind is None else restart.kubelet_says(kind, data, examined.replay, kubelet, folder)
+    if kind is None or examined.decoded.is_newer:
+        return None
+    return kubelet_words.kubelet_says(kind, data, examined.replay, kubelet, folder)
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
@@ -96,7 +109,7 @@ def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
     """
     if not isinstance(checkpoint, MemoryCheckpoint):
         raise InputError(f"a {checkpoints.kind(checkpoint)} can only be compared with a second file")
-    pod_level = checkpoints.verify(checkpoint).form == "V2"
+    pod_level = checkpoints.verify(checkpoint).form in WITH_PODS
     default = default_state(checkpoint.state, machine)
     fitting = _fitting(checkpoint.state, default)
     expected = replace(fitting, machine=replay(default, fitting, pod_level=pod_level))

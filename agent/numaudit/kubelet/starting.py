@@ -10,10 +10,8 @@ from numaudit.intent import KubeletConfig
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.memory.machine_state import SystemReserved
 from numaudit.memorymanager.restart.outlook import StartingKubelet
-from numaudit.memorymanager.versions import LATEST, KubernetesVersion, parse_version
+from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, parse_version
 from numaudit.topology.machine import Machine
-
-GATE = "PodLevelResourceManagers"
 
 OPTION = "option"
 """The source of a value that somebody asked about."""
@@ -26,6 +24,8 @@ class Asked:
     version: KubernetesVersion | None = None
     pod_level: bool | None = None
     """Gate PodLevelResourceManagers."""
+    tolerates_drift: bool | None = None
+    """Gate MemoryManagerDriftTolerance."""
     memory_policy: str | None = None
     cpu_policy: str | None = None
 
@@ -50,10 +50,14 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> St
             version, sources["version"] = parse_version(config.version), config.origins.get("version", "file")
         except InputError:  # a build of one's own: taken for the newest kubelet that is known
             version = LATEST
+    is_known = sources["version"] != "default"
+    tolerates = (config.feature_gates or {}).get(DRIFT_GATE, False)
+    if asked.tolerates_drift is not None:
+        tolerates = asked.tolerates_drift
     pod_level = _gate(config, asked, sources)
     memory = _policy(config, "memory_manager_policy", asked.memory_policy, "memory_policy", sources)
     cpu = _policy(config, "cpu_manager_policy", asked.cpu_policy, "cpu_policy", sources)
-    kubelet = StartingKubelet(version, pod_level, memory, cpu)
+    kubelet = StartingKubelet(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
     if config.document is None or machine is None:
         return Starting(kubelet, sources)
     reserved, problem, refused = _reservations(_document(config.document, asked), machine, version)
@@ -70,7 +74,7 @@ def _gate(config: KubeletConfig, asked: Asked, sources: dict[str, str]) -> bool 
     gates = config.feature_gates
     if gates is None:
         return None
-    found = next((gates[name] for name in (GATE, "AllAlpha") if name in gates), None)
+    found = next((gates[name] for name in (POD_LEVEL_GATE, "AllAlpha") if name in gates), None)
     sources["pod_level"] = "default" if found is None else _source_of_document(config)
     return bool(found)
 
@@ -97,7 +101,7 @@ def _document(document: Mapping[str, object], asked: Asked) -> Mapping[str, obje
     changed = dict(document)
     if asked.pod_level is not None:
         gates = document.get("featureGates")
-        changed["featureGates"] = {**(gates if isinstance(gates, Mapping) else {}), GATE: asked.pod_level}
+        changed["featureGates"] = {**(gates if isinstance(gates, Mapping) else {}), POD_LEVEL_GATE: asked.pod_level}
     if asked.memory_policy in ("None", "Static"):
         changed["memoryManagerPolicy"] = asked.memory_policy
     if asked.cpu_policy in ("none", "static"):

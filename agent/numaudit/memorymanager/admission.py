@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from numaudit.memorymanager.cpu import allocation as cpu_allocation
 from numaudit.memorymanager.cpu import hints as cpu_hints
+from numaudit.memorymanager.cpu.allocation import NotDivided
 from numaudit.memorymanager.cpu.hints import CPUPod, cpu_pod
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.device import allocation as device_allocation
@@ -17,6 +18,7 @@ from numaudit.memorymanager.device import hints as device_hints
 from numaudit.memorymanager.device.hints import DeviceState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.memory import static_policy
+from numaudit.memorymanager.memory.group_rules import in_words, kept_apart
 from numaudit.memorymanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.memorymanager.outcome import (
     AdmissionOutcome,
@@ -32,6 +34,7 @@ from numaudit.memorymanager.pod.spec import Pod, is_managed_at_pod_level, is_ord
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, merge
 from numaudit.memorymanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
+from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
 
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
@@ -57,6 +60,8 @@ class NodeState:
     """The active pods by UID, in the order of their admission."""
     hints: Mapping[str, Mapping[str, TopologyHint]] = field(default_factory=dict)
     """Pod UID -> container name -> what the Topology Manager stored."""
+    pending: Pod | None = None
+    """The pod that was admitted or refused last, which kubelets before 1.32 go on counting as active; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +91,11 @@ def admit(
     were `running` (their names) when it started. Raises InputError for a pod that makes a kubelet
     crash, KubeletHangs for one that makes it hang.
     """
-    state = replace(state, pods={**state.pods, pod.uid: pod})
+    version = kubelet.features.version
+    pending = pod if version < (1, 32) else None
+    state = replace(state, pods={**state.pods, pod.uid: pod}, pending=pending)
     if sources_ready:
-        state = _release_stale(state)
+        state = _release_stale(state, version)
     run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), () if sources_ready else running)
     rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
     state = run.state if rejection is None else remove(run.state, pod.uid)
@@ -104,11 +111,12 @@ def remove(state: NodeState, pod_uid: str) -> NodeState:
     )
 
 
-def reconcile(state: NodeState) -> NodeState:
+def reconcile(state: NodeState, *, version: KubernetesVersion = LATEST) -> NodeState:
     """The CPU Manager's pass, every 10 seconds by default: it releases the CPUs of pods that are not active."""
     if state.cpu is None:
         return state
-    return replace(state, cpu=cpu_allocation.remove_stale(state.cpu, _containers_of(state.pods)))
+    active = state.pods if state.pending is None else {**state.pods, state.pending.uid: state.pending}
+    return replace(state, cpu=cpu_allocation.remove_stale(state.cpu, _containers_of(active), version=version))
 
 
 @dataclass(slots=True)
@@ -231,11 +239,24 @@ class _Run:
             self._allocate_cpus(None if at_pod_level else containers[0], hint.affinity)
             allocation = self._allocate_memory(None if at_pod_level else containers[0], hint)
         except AdmissionError as error:
-            where = None if at_pod_level else containers[0]
-            return Rejection(error.reason, error.message, outcome_of_refusal(error), where)
+            return self._not_allocated(error, None if at_pod_level else containers[0], hint)
         self.state = replace(self.state, memory=allocation.policy)
         self.placements += [self._placement(container, hint, allocation) for container in containers]
         return None
+
+    def _not_allocated(self, error: AdmissionError, container: str | None, hint: TopologyHint) -> Rejection:
+        outcome, detail = outcome_of_refusal(error), None
+        if outcome in (AdmissionOutcome.REJECTED_CAPACITY, AdmissionOutcome.REJECTED_GROUP_RULE):
+            memory = self.state.memory
+            forbidden = kept_apart(
+                memory.state.machine,
+                self._memory_requests(container),
+                memory.reusable.get(self.pod.uid, {}),
+                hint.affinity,
+            )
+            if forbidden is not None:
+                outcome, detail = AdmissionOutcome.REJECTED_GROUP_RULE, in_words(forbidden)
+        return Rejection(error.reason, error.message, outcome, container, detail)
 
     def _allocate_devices(self, container: str, affinity: NodeSet | None) -> None:
         wanted = device_hints.container_requests(self.state.devices, self.pod, container)
@@ -255,10 +276,14 @@ class _Run:
         policy, state = self.kubelet.cpu, self.state.cpu
         if policy is None or state is None:
             return
-        if container is None:
-            cpu = cpu_allocation.allocate_pod(policy, state, self.cpus, affinity)
-        else:
-            cpu = cpu_allocation.allocate(policy, state, self.cpus, container, affinity)
+        try:
+            if container is None:
+                cpu = cpu_allocation.allocate_pod(policy, state, self.cpus, affinity)
+            else:
+                cpu = cpu_allocation.allocate(policy, state, self.cpus, container, affinity)
+        except NotDivided as error:
+            self.state = replace(self.state, cpu=error.state)
+            raise
         self.state = replace(self.state, cpu=cpu)
 
     def _allocate_memory(self, container: str | None, hint: TopologyHint) -> MemoryAllocation:
@@ -276,10 +301,10 @@ class _Run:
         return Placement(container, outcome_of_placement(allocation, hint, blocks), hint, blocks, cpus)
 
 
-def _release_stale(state: NodeState) -> NodeState:
+def _release_stale(state: NodeState, version: KubernetesVersion) -> NodeState:
     """What the managers do before they answer about a pod: release what no active pod has."""
     return replace(
-        reconcile(state),
+        reconcile(state, version=version),
         memory=static_policy.remove_stale_state(state.memory, state.pods),
         devices=device_allocation.remove_stale(state.devices, state.pods) if state.devices.entries else state.devices,
     )

@@ -17,7 +17,7 @@ from numaudit.memorymanager.cpu.topology import CPUTopology
 from numaudit.memorymanager.go.strconv import quote
 from numaudit.memorymanager.memory.machine_state import SystemReserved, check_reservations_fit, hugepages_name
 from numaudit.memorymanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
-from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text
+from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text, shown
 from numaudit.memorymanager.pod.spec import CPU, MEMORY
 from numaudit.memorymanager.topologymanager.policy import (
     CONTAINER_SCOPE,
@@ -28,7 +28,13 @@ from numaudit.memorymanager.topologymanager.policy import (
     TopologyOptions,
     create_topology_manager,
 )
-from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures, parse_version
+from numaudit.memorymanager.versions import (
+    LATEST_FEATURES,
+    KubeletFeatures,
+    KubernetesVersion,
+    at_least_described,
+    parse_version,
+)
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantities, Quantity, node_allocatable_reservation
@@ -68,7 +74,7 @@ def read_kubelet(
     """
     config = read_mapping(configuration, "KubeletConfiguration")
     if given(config, "kind", "KubeletConfiguration") != "KubeletConfiguration":
-        raise InputError(f"kind: a KubeletConfiguration is needed, not {config['kind']!r}")
+        raise InputError(f"kind: a KubeletConfiguration is needed, not {shown(config['kind'])}")
     gates = _booleans(config, "featureGates")
     features, notice = KubeletFeatures.of(kubernetes_version, gates)
     reservations = read_reserved_memory(given(config, "reservedMemory", []))
@@ -92,7 +98,7 @@ def read_kubelet(
         reservation[CPU].milli_value if CPU in reservation else None,
         _option_gates(gates, "CPUManagerPolicy"),
     )
-    cpu = _cpu_policy(cpu_options, machine, topology, features)
+    cpu = _cpu_policy(cpu_options, machine, topology, at_least_described(parse_version(kubernetes_version)))
     policy = _memory_policy(_name(config, "memoryManagerPolicy", "None"))
     reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
     if reserved is not None:
@@ -130,7 +136,7 @@ class _CPUManagerConfig:
 
 
 def _cpu_policy(
-    config: _CPUManagerConfig, machine: Machine, topology: TopologyManager, features: KubeletFeatures
+    config: _CPUManagerConfig, machine: Machine, topology: TopologyManager, version: KubernetesVersion
 ) -> CPUPolicy | None:
     is_none = config.policy == NONE
     return create_cpu_manager(
@@ -141,7 +147,7 @@ def _cpu_policy(
         reserved_cpus=CpuSet() if is_none else config.reserved_cpus,
         topology_manager_policy=topology.policy,
         gates=config.gates,
-        version=features.version,
+        version=version,
     )
 
 
@@ -194,7 +200,7 @@ def _booleans(config: Mapping[str, object], key: str) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for name, value in read_mapping(given(config, key, {}), key).items():
         if not isinstance(value, bool):
-            raise InputError(f"{key}.{name}: must be true or false, not {value!r}")
+            raise InputError(f"{key}.{name}: must be true or false, not {shown(value)}")
         found[name] = value
     return found
 

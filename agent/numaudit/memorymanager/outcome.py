@@ -32,7 +32,7 @@ class AdmissionOutcome(StrEnum):
     REJECTED_CAPACITY = "rejected-capacity"
     """No set of nodes can give the memory."""
     REJECTED_GROUP_RULE = "rejected-group-rule"
-    """The nodes of the hint belong to other groups."""
+    """The nodes of the hint, or all nodes that have the memory, belong to other groups or stand alone."""
     REJECTED_PREFERRED_EXTENSION = "rejected-preferred-extension"
     """Only nodes that are not preferred could give the memory of a preferred hint."""
     REJECTED_OTHER = "rejected-other"
@@ -120,7 +120,9 @@ class Rejection:
     message: str
     outcome: AdmissionOutcome
     container: str | None = None
-    """The container that was looked at; None = the whole pod."""
+    """The container that was asked about; None = the whole pod."""
+    detail: str | None = None
+    """What the kubelet's message does not say: which nodes have the memory, and which rule forbids them."""
 
 
 def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, blocks: Sequence[Block]) -> AdmissionOutcome:

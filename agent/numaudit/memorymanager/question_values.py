@@ -11,7 +11,7 @@ from typing import Any
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
 from numaudit.memorymanager.memory.candidates import Reusable
-from numaudit.memorymanager.plain import read_any_mapping, read_mapping, read_quantity, read_sequence, read_text
+from numaudit.memorymanager.plain import read_any_mapping, read_mapping, read_quantity, read_sequence, read_text, shown
 from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.memorymanager.topologymanager.policy import Distances
@@ -39,7 +39,7 @@ def read_features(version: object, gates: object) -> KubeletFeatures:
     stands: dict[str, bool] = {}
     for name, is_on in read_mapping({} if gates is None else gates, "gates").items():
         if not isinstance(is_on, bool):
-            raise InputError(f"gates.{name}: must be true or false, not {is_on!r}")
+            raise InputError(f"gates.{name}: must be true or false, not {shown(is_on)}")
         stands[name] = is_on
     return KubeletFeatures.of(read_text(version, "version"), stands)[0]
 
@@ -50,7 +50,7 @@ def read_options(options: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in fields.items():
         if not isinstance(value, str):
-            raise InputError(f"options.{name}: must be text, such as 'true', not {value!r}")
+            raise InputError(f"options.{name}: must be text, such as 'true', not {shown(value)}")
         found[name] = value
     return found
 
@@ -70,8 +70,8 @@ def read_distances(distances: object) -> Distances | None:
 
 def read_count(value: object, where: str) -> int:
     """A whole number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"{where}: must be a whole number from 0 on, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+        raise InputError(f"{where}: must be a whole number from 0 on, not {shown(value)}")
     return value
 
 
@@ -81,7 +81,7 @@ def read_cpu_topology(cpus: object) -> CPUTopology:
     for cpu, where in read_any_mapping(cpus, "cpus").items():
         numbers = [read_count(one, f"cpus.{cpu}") for one in read_sequence(where, f"cpus.{cpu}")]
         if len(numbers) != 4:
-            raise InputError(f"cpus.{cpu}: must be [node, socket, core, uncore cache], not {where!r}")
+            raise InputError(f"cpus.{cpu}: must be [node, socket, core, uncore cache], not {shown(where)}")
         details[read_count(cpu, "cpus")] = CPUInfo(*numbers)
     return CPUTopology(details)
 
@@ -89,7 +89,7 @@ def read_cpu_topology(cpus: object) -> CPUTopology:
 def read_cpus(text: object, where: str) -> CpuSet:
     """ "0-3,8"; empty = none."""
     if not isinstance(text, str):
-        raise InputError(f"{where}: must be a list of CPUs such as '0-3,8', not {text!r}")
+        raise InputError(f"{where}: must be a list of CPUs such as '0-3,8', not {shown(text)}")
     try:
         return CpuSet.parse(text)
     except ParseError as error:
@@ -126,7 +126,7 @@ def read_hint(hint: object, where: str = "hint") -> TopologyHint:
     fields = read_mapping(hint, where)
     preferred = fields.get("preferred", False)
     if fields.keys() - {"nodes", "preferred"} or not isinstance(preferred, bool):
-        raise InputError(f"{where}: must be {{'nodes': [0], 'preferred': True}}, not {hint!r}")
+        raise InputError(f"{where}: must be {{'nodes': [0], 'preferred': True}}, not {shown(hint)}")
     nodes = fields.get("nodes")
     return TopologyHint(None if nodes is None else read_nodes(nodes, f"{where}.nodes"), preferred)
 
@@ -164,9 +164,9 @@ def _sizes(amounts: object, where: str) -> dict[str, int]:
 
 
 def _node_id(node: object, where: str) -> int:
-    text = str(node)
+    text = shown(node) if isinstance(node, int) else str(node)
     if isinstance(node, bool) or not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InputError(f"{where}: not a NUMA node: {node!r}")
+        raise InputError(f"{where}: not a NUMA node: {shown(node)}")
     return int(text)
 
 

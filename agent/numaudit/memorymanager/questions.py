@@ -30,7 +30,7 @@ from numaudit.memorymanager.plain import read_mapping, read_text
 from numaudit.memorymanager.pod.manifest import read_pod
 from numaudit.memorymanager.topologymanager import hints
 from numaudit.memorymanager.topologymanager.policy import OptionGates, parse_options
-from numaudit.memorymanager.versions import nearest_described, parse_version
+from numaudit.memorymanager.versions import at_least_described, nearest_described, parse_version
 
 Plain = Mapping[str, Any]
 
@@ -156,19 +156,22 @@ def take_cpus(
     `cpus` is CPU -> [node, socket, core, uncore cache], the core by its lowest CPU; `options` the
     cpuManagerPolicyOptions, whatever their gates say. Raises AdmissionError, KubeletHangs.
     """
-    described = nearest_described(parse_version(read_text(version, "version")))[0]
+    known = at_least_described(parse_version(read_text(version, "version")))
     topology = values.read_cpu_topology(cpus)
-    parsed = parse_cpu_options(values.read_options(options), gates=_ALL_OPTIONS, version=described)
+    parsed = parse_cpu_options(values.read_options(options), gates=_ALL_OPTIONS, version=known)
     free = values.read_cpus(available, "available")
-    return str(take(topology, parsed, free, values.read_count(count, "count"), version=described))
+    return str(take(topology, parsed, free, values.read_count(count, "count"), version=known))
 
 
 def read_state(state: Plain) -> MemoryState:
     """A state in plain values as the library's own; see `write_state`."""
     try:
         return memory_checkpoint.parse(go_json.dump(state)).state
-    except (ParseError, TypeError, ValueError) as error:
+    except ParseError as error:
         raise InputError(f"state: {error}") from None
+    except (TypeError, ValueError) as error:
+        problem = "a number of more than 4300 digits" if "set_int_max_str_digits" in str(error) else error
+        raise InputError(f"state: {problem}") from None
 
 
 def write_state(state: MemoryState) -> dict[str, Any]:

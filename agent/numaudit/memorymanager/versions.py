@@ -8,17 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from numaudit.errors import InputError
+from numaudit.memorymanager.go.strconv import GoSyntaxError, parse_bool
 
 KubernetesVersion = tuple[int, int]
 """Major and minor: (1, 36)."""
 
 LATEST: KubernetesVersion = (1, 36)
-"""The newest kubelet this project was checked against."""
+"""The newest kubelet this project was checked against: the default wherever a version may be given."""
 
-DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST)
-"""The versions whose behaviour is known; one in between behaves as the one below it."""
+DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST, (1, 37))
+"""The versions whose behaviour is known, that of 1.37 by its source alone; one in between behaves as the one below."""
 
 _VERSION = re.compile(r"v?(\d{1,2})\.(\d{1,3})(?:[.+-].*)?", re.ASCII)
 
@@ -29,6 +31,41 @@ _GATES: Mapping[str, tuple[KubernetesVersion, KubernetesVersion | None]] = {
     "InPlacePodVerticalScaling": ((1, 27), (1, 33)),
 }
 """Gate -> the version that has it first, as alpha and off, and the first in which it is on (None = none yet)."""
+
+POD_LEVEL_GATE = "PodLevelResourceManagers"
+DRIFT_GATE = "MemoryManagerDriftTolerance"
+"""Proposed by KEP-6232: the kubelet would start although a node's memory differs a little. No release has it yet,
+so what it accepts is not known."""
+
+_KNOWN_GATES = (
+    *_GATES,
+    DRIFT_GATE,
+    "AllAlpha",
+    "AllBeta",
+    "CPUManager",
+    "CPUManagerPolicyAlphaOptions",
+    "CPUManagerPolicyBetaOptions",
+    "CPUManagerPolicyOptions",
+    "DisableCPUQuotaWithExclusiveCPUs",
+    "InPlacePodVerticalScalingExclusiveCPUs",
+    "InPlacePodVerticalScalingExclusiveMemory",
+    "MemoryManager",
+    "MemoryQoS",
+    "SidecarContainers",
+    "TopologyManager",
+    "TopologyManagerPolicyAlphaOptions",
+    "TopologyManagerPolicyBetaOptions",
+    "TopologyManagerPolicyOptions",
+)
+"""All gates, of any version, that bear on the resource managers."""
+
+
+def charges_pods_again(version: KubernetesVersion) -> bool:
+    """Does AllocatePod charge a pod that has its memory and CPUs already, as it does after a restart?
+
+    In 1.36, which was the first to have it, it does not look. No source says that 1.37 does the same.
+    """
+    return version == (1, 36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +109,8 @@ class KubeletFeatures:
     def of(cls, version: str, gates: Mapping[str, bool] | None = None) -> tuple[KubeletFeatures, str | None]:
         """The features of a version ("v1.36.2", "1.28") with `featureGates`, and a notice or None.
 
-        The notice tells that the version behaves as another one here. Gates that do not matter to
+        The notice says that the version behaves as another one here, or that the effect of a gate is
+        not known. Gates that do not matter to
         memory management are ignored. Raises InputError when the text is no version, and for one of
         the gates that matter where the version does not have it: such a kubelet does not start.
         """
@@ -85,11 +123,38 @@ class KubeletFeatures:
             pod_level_resource_managers=stands["PodLevelResourceManagers"],
             in_place_pod_vertical_scaling=stands["InPlacePodVerticalScaling"] and real < (1, 33),
         )
-        return features, notice
+        notices = [notice] if notice else []
+        if (gates or {}).get(DRIFT_GATE):
+            notices.append(f"what the feature gate {DRIFT_GATE} (proposed, KEP-6232) does is not known")
+        return features, "; ".join(notices) or None
 
 
 LATEST_FEATURES = KubeletFeatures()
 """The newest described kubelet with its default feature gates."""
+
+
+def read_feature_gates(text: str) -> dict[str, bool]:
+    """Read `--feature-gates`: `PodLevelResourceManagers=true,AllAlpha=false`.
+
+    Raises InputError for another form, and for a gate that has nothing to do with the resource managers,
+    with the name that is nearest.
+    """
+    gates: dict[str, bool] = {}
+    for pair in text.split(","):
+        name, _, value = (part.strip() for part in pair.partition("="))
+        try:
+            is_on = parse_bool(value)
+        except GoSyntaxError:
+            raise InputError(f"--feature-gates {pair[:60]!r}: write it as {POD_LEVEL_GATE}=true") from None
+        if name not in _KNOWN_GATES:
+            begin_alike = [one for one in _KNOWN_GATES if name and one.startswith(name)]
+            nearest = begin_alike or get_close_matches(name, _KNOWN_GATES, 1, cutoff=0.0)
+            raise InputError(
+                f"--feature-gates: unknown gate {name[:60]!r}; of the resource managers' gates {nearest[0]} is the "
+                "nearest: correct it, or leave it out"
+            )
+        gates[name] = is_on
+    return gates
 
 
 def parse_version(text: str) -> KubernetesVersion:
@@ -105,7 +170,13 @@ def nearest_described(version: KubernetesVersion) -> tuple[KubernetesVersion, st
     described = max((one for one in DESCRIBED if one <= version), default=DESCRIBED[0])
     if described == version:
         return described, None
-    return described, f"Kubernetes {_text(version)} is taken for {_text(described)}, whose kubelet is known exactly"
+    how = "whose kubelet is known exactly" if described <= LATEST else "the newest that is known here"
+    return described, f"Kubernetes {_text(version)} is taken for {_text(described)}, {how}"
+
+
+def at_least_described(version: KubernetesVersion) -> KubernetesVersion:
+    """The version itself, or the oldest one that is described."""
+    return max(version, DESCRIBED[0])
 
 
 def _stands(name: str, version: KubernetesVersion, gates: Mapping[str, bool]) -> bool:

@@ -110,7 +110,7 @@ class CheckpointReport:
     format: str | None
     """The format whose checksum fits: V1, V2, ...; null = none does."""
     problem: str | None
-    """absent, unreadable, not understood or checksum; null = it was read well."""
+    """absent, unreadable, not understood, checksum or newer format; null = it was read well."""
     written_at: float | None
     """Seconds since the epoch, as is `last_good_at`: when it was last read well."""
     last_good_at: float | None

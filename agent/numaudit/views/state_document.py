@@ -166,12 +166,14 @@ def difference(left: str, right: str, a: Checkpoint, b: Checkpoint) -> StateDiff
 
 def content(checkpoint: Checkpoint) -> Content:
     """The checkpoint in the words of its file."""
-    return msgspec.json.decode(checkpoints.write(checkpoint), type=Content)
+    return msgspec.json.decode(msgspec.json.encode(checkpoints.plain_content(checkpoint)), type=Content)
 
 
 def compare(left: Content, right: Content) -> tuple[Change, ...]:
     """Value by value, in the order of the left side; the checksums are left out."""
-    without_checksum = [{k: v for k, v in side.items() if k.casefold() != "checksum"} for side in (left, right)]
+    without_checksum = [
+        {k: v for k, v in side.items() if k.casefold() not in ("checksum", "datachecksum")} for side in (left, right)
+    ]
     return tuple(_changes("", *without_checksum))
 
 

@@ -21,8 +21,10 @@ from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.memorymanager.checkpoint import device as device_checkpoint
 from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.restart.findings import MEANINGS
 from numaudit.topology.nodeset import CpuSet
@@ -271,24 +273,57 @@ def test_a_file_of_another_name_is_known_by_its_keys(capsys: Capture, tmp_path: 
     assert found["findings"][0]["message"].startswith("not a checkpoint: it has none of the keys")
 
 
+def written_by_1_37(folder: Path) -> Path:
+    """The pod-level file of 1.36 as 1.37 would have written it."""
+    old = memory_checkpoint.parse(POD_LEVEL.read_bytes())
+    new = MemoryCheckpoint.of(old.policy_name, old.state, pod_level=True, version=(1, 37))
+    file = folder / "memory_manager_state"
+    file.write_bytes(memory_checkpoint.write(new))
+    return file
+
+
+def test_an_upgrade_and_a_downgrade_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
+    new = written_by_1_37(tmp_path)
+    for arguments in ([], ["--kubernetes-version", "1.37"]):
+        found = document(capsys, "verify", new, *arguments)
+        assert (found["format"], found["valid"], found["findings"]) == ("V3", True, [])
+    found = document(capsys, "verify", new, "--kubernetes-version", "1.36", code=1)
+    assert [one["name"] for one in found["findings"]] == ["downgrade-loses-pods", "entries-do-not-add-up"]
+    assert (found["format"], found["starts_now"]) == ("V3", "no")
+    found = document(capsys, "verify", POD_LEVEL, "--kubernetes-version", "1.37")
+    assert (found["format"], found["findings"]) == ("V2", [])
+    assert document(capsys, "diff", new, POD_LEVEL)["differences"] == []
+
+
+def test_what_the_proposed_gate_for_drift_accepts_is_not_known(capsys: Capture) -> None:
+    gate = ["--feature-gates", "MemoryManagerDriftTolerance=true"]
+    found = document(capsys, "verify", CROSS, "--root", NODE, *gate, code=1)
+    assert (found["starts_now"], found["refusal"]) == ("unknown", None)
+    assert found["findings"][0]["message"].endswith("MemoryManagerDriftTolerance is on, whose effect is not known")
+    assert call(["state", "verify", str(CROSS), "--feature-gates", "MemoryManagerDrift=true"]) == 2
+    assert "unknown gate 'MemoryManagerDrift'" in (err := capsys.readouterr().err)
+    assert "MemoryManagerDriftTolerance is the nearest" in err
+
+
 def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
     found = document(capsys, "verify", POD_LEVEL)
     assert (found["valid"], found["replayed_on"], found["first_difference"]) == (True, "file", None)
     assert document(capsys, "verify", POD_LEVEL, "--feature-gates", "PodLevelResourceManagers=true")["valid"]
     for arguments in (
-        ["--feature-gates", "A=true,PodLevelResourceManagers=false"],
+        ["--feature-gates", "AllAlpha=true,PodLevelResourceManagers=false"],
         ["--kubernetes-version", "v1.32.1"],
     ):
         found = document(capsys, "verify", POD_LEVEL, *arguments, code=1)
         assert [one["name"] for one in found["findings"]] == ["format-not-accepted"]
 
 
-@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.36"), ("1.5", "1.23")])
+@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.37"), ("1.5", "1.23")])
 def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
     capsys: Capture, version: str, taken_for: str
 ) -> None:
     assert call(["state", "verify", str(CROSS), "--kubernetes-version", version]) == 0
-    notice = f"numaudit: Kubernetes {version} is taken for {taken_for}, whose kubelet is known exactly\n"
+    how = "the newest that is known here" if taken_for == "1.37" else "whose kubelet is known exactly"
+    notice = f"numaudit: Kubernetes {version} is taken for {taken_for}, {how}\n"
     assert capsys.readouterr().err == notice
 
 

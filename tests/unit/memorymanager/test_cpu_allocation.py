@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
-from numaudit.memorymanager.cpu.allocation import allocate, allocate_pod, remove, remove_stale
+from numaudit.errors import InputError
+from numaudit.memorymanager.cpu.allocation import NotDivided, allocate, allocate_pod, remove, remove_stale
 from numaudit.memorymanager.cpu.allocation import cpus_of as cpus_to_run_on
 from numaudit.memorymanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy
 from numaudit.memorymanager.cpu.options import CPUOptions
@@ -139,6 +142,17 @@ def test_no_free_core_at_all_was_told_differently_before_1_32() -> None:
     assert "available physical CPUs = 0" in smt_error(FULL, nothing, 2)
 
 
+def test_1_23_does_not_count_free_physical_cpus() -> None:
+    reserved = CPUPolicy(EIGHT_CORES, CpuSet.of(0), FULL.options, version=(1, 23))
+    state = CPUState(CpuSet.of(0, 2, 8, 10))
+    assert "available physical CPUs = 2" in smt_error(FULL, state, 4)
+    with pytest.raises(AdmissionError, match="not enough cpus available"):
+        allocate(reserved, state, app(4), "app", None)
+    assert allocate(reserved, CPUState(CpuSet.of(0, 8, 2)), app(2), "app", None).entries["uid"]["app"] == CpuSet.of(
+        2, 8
+    )
+
+
 def test_a_running_pod_can_be_refused_when_it_is_admitted_again() -> None:
     """The check for whole cores comes before the look at what is held (kubernetes/kubernetes#129078)."""
     state = CPUState(CpuSet.of(0, 8), {"uid": {"app": CpuSet.of(1, 9)}})
@@ -230,13 +244,40 @@ def test_a_pods_cpus_come_back_with_its_last_container() -> None:
     assert remove(one_left, "uid", "shared") == FRESH
 
 
-def test_a_pod_admitted_again_keeps_its_cpus() -> None:
+def test_1_37_leaves_a_pod_that_is_admitted_again_its_cpus() -> None:
     pod = CPUPod("uid", (CPUContainer("a", 0),), pod_level=2)
-    state = allocate_pod(POLICY, FRESH, pod, NodeSet.of(1))
-    assert allocate_pod(POLICY, state, pod, NodeSet.of(2)) == state
+    policy = replace(POLICY, version=(1, 37))
+    state = allocate_pod(policy, FRESH, pod, NodeSet.of(1))
+    assert allocate_pod(policy, state, pod, NodeSet.of(2)) == state
+
+
+def test_1_36_gives_a_pod_that_is_admitted_again_other_cpus_and_loses_the_first() -> None:
+    pod = CPUPod("uid", (CPUContainer("a", 0),), pod_level=2)
+    policy = replace(POLICY, version=(1, 36))
+    first = allocate_pod(policy, FRESH, pod, NodeSet.of(1))
+    again = allocate_pod(policy, first, pod, NodeSet.of(2))
+    assert (str(first.pod_entries["uid"]), str(again.pod_entries["uid"])) == ("2-3", "4-5")
+    assert again.entries == {"uid": {"a": CpuSet.of(4, 5)}}
+    with pytest.raises(InputError, match='CPUs "0-7" doesn\'t match with CPUs in state "0-1,4-7"'):
+        start(policy, again)
+
+
+def test_cpus_of_a_pod_whose_container_wants_more_stay_taken() -> None:
+    pod = CPUPod("uid", (CPUContainer("a", 3),), pod_level=2)
+    with pytest.raises(NotDivided, match="not enough cpus available") as caught:
+        allocate_pod(POLICY, FRESH, pod, NodeSet.of(1))
+    assert caught.value.state.default_cpus == GUEST.cpus - CpuSet.of(2, 3)
+    assert caught.value.state.pod_entries == {"uid": CpuSet.of(2, 3)}
+    assert remove_stale(caught.value.state, {}) == caught.value.state
 
 
 # Taking back
+
+
+def test_1_23_frees_cpus_that_another_container_of_the_pod_holds() -> None:
+    state = CPUState(CpuSet.parse("0-3,6-7"), {"uid": {"init": CpuSet.of(4, 5), "app": CpuSet.of(5)}})
+    state = remove(state, "uid", "init", version=(1, 23))
+    assert (state.default_cpus, state.entries) == (GUEST.cpus, {"uid": {"app": CpuSet.of(5)}})
 
 
 def test_cpus_that_another_container_of_the_pod_holds_stay_with_it() -> None:

@@ -106,6 +106,12 @@ def test_a_socket_that_lies_in_two_nodes_is_listed_in_both() -> None:
     assert Accumulator(machine, machine.cpus, 1).ordered(Group.SOCKET) == [0, 1, 0]
 
 
+@pytest.mark.parametrize(("version", "taken"), [((1, 32), "0,4,8"), ((1, 33), "0,4,8"), ((1, 34), "4-5,12")])
+def test_1_34_takes_an_odd_number_of_cpus_from_one_uncore_cache(version: tuple[int, int], taken: str) -> None:
+    available = CpuSet.of(0, 8, 4, 5, 12, 13)
+    assert str(take_packed(uncores(4), available, 3, by_uncore=True, version=version)) == taken
+
+
 def uncores(per_uncore: int) -> CPUTopology:
     """One socket, one node, 16 CPUs on 8 cores (c and c+8), so many cores to an uncore cache."""
     return CPUTopology({cpu: CPUInfo(0, 0, cpu % 8, cpu % 8 // per_uncore) for cpu in range(16)})

@@ -158,7 +158,7 @@ def test_requests_are_the_limits_of_registered_or_allocated_resources() -> None:
     assert container_requests(gone, pod, "app") == {NIC: 2}
 
 
-@pytest.mark.parametrize(("version", "total"), [((1, 36), 8), ((1, 28), 5)])
+@pytest.mark.parametrize(("version", "total"), [((1, 36), 8), ((1, 28), 8), ((1, 23), 5)])
 def test_a_pod_needs_its_sidecars_devices_beside_the_others(version: tuple[int, int], total: int) -> None:
     pod = Pod(
         "p",
@@ -173,6 +173,15 @@ def test_a_pod_needs_its_sidecars_devices_beside_the_others(version: tuple[int, 
         ),
     )
     assert pod_requests(state(devices(a="0")), pod, KubeletFeatures(version)) == {NIC: total}
+
+
+@pytest.mark.parametrize(("version", "answer"), [((1, 23), {NIC: []}), ((1, 28), {NIC: None})])
+def test_1_23_finds_no_place_for_a_device_whose_topology_has_no_nodes(
+    version: tuple[int, int], answer: ProviderHints
+) -> None:
+    """kubernetes/kubernetes#112234."""
+    of = DeviceState({NIC: {"a": Device("a", NodeSet())}})
+    assert ask(of, 1, version=version) == answer
 
 
 @given(

@@ -143,8 +143,15 @@ def test_single_numa_node_does_not_look_at_distances() -> None:
 
 
 def test_a_missing_distance_is_named() -> None:
-    with pytest.raises(InputError, match="no distance from NUMA node 0 to node 1"):
-        merge([None], policy="restricted", nodes=TWO, options=CLOSEST, distances={0: {0: 10}})
+    alike = {"cpu": [hint(0), hint(1)]}
+    with pytest.raises(InputError, match="no distance from NUMA node 1 to node 1"):
+        merge([alike], policy="restricted", nodes=TWO, options=CLOSEST, distances={0: {0: 10}})
+
+
+def test_distances_are_asked_for_only_where_sizes_tie() -> None:
+    for hints in ([hint(0), hint(0, 1)], [hint(0, preferred=False), hint(0, 1, preferred=False)]):
+        merged = merge([{"cpu": hints}], policy="best-effort", nodes=TWO, options=CLOSEST, distances={})
+        assert merged.hint.affinity == NodeSet.of(0)
 
 
 def test_an_unknown_policy_is_refused() -> None:

@@ -177,6 +177,55 @@ class TestRefusals:
         )
         assert admit(kubelet(machine(11, 10, 10), version="1.28"), state, asking).admitted
 
+    def test_memory_that_only_the_rule_of_groups_forbids_is_no_lack_of_capacity(self) -> None:
+        """KAI-Scheduler#2013: a small pod sits alone on node 0, and a wide pod finds no nodes."""
+        node = kubelet(machine(11, 10))
+        gpus = DeviceState({"vendor.example/gpu": {f"g{i}": Device(f"g{i}", NodeSet.of(i)) for i in (0, 1)}})
+        one_gpu = {"vendor.example/gpu": "1"}
+        small = admit(node, fresh_state(node, gpus), pod("small", container("app", "1Gi", more=one_gpu)))
+        wide = admit(node, small.state, pod("wide", container("app", "15Gi", more=one_gpu)))
+        assert "failed to find NUMA nodes to extend the current topology hint" in why(wide)[1]
+        assert outcomes([small, wide]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_GROUP_RULE]
+        assert wide.rejection is not None
+        assert wide.rejection.detail == (
+            "nodes 0-1 have the memory, but node 0 serves containers alone or in another group"
+        )
+        alone = admit(node, fresh_state(node, gpus), pod("wide", container("app", "15Gi", more=one_gpu)))
+        assert alone.admitted
+
+    def test_memory_that_nodes_lack_even_without_groups_is_a_lack_of_capacity(self) -> None:
+        node = kubelet(machine(11, 10))
+        small, huge = run(node, pod("a", container("app", "9Gi")), pod("b", container("app", "15Gi")))
+        assert outcomes([small, huge]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_CAPACITY]
+        assert huge.rejection is not None
+        assert huge.rejection.detail is None
+
+    @pytest.mark.parametrize(("version", "after_a_pass"), [("1.28", "0,2-5"), ("1.32", "0-5")])
+    def test_1_28_keeps_the_cpus_of_a_refused_pod_until_the_next_admission(
+        self, version: str, after_a_pass: str
+    ) -> None:
+        node = kubelet(machine(11, 3, 3), cpus=True, version=version)
+        (refused,) = run(node, pod("a", container("app", "99Gi", cpu="1")))
+        assert refused.rejection is not None
+        state = reconcile(refused.state)
+        assert state.cpu is not None
+        assert str(state.cpu.default_cpus) == after_a_pass
+        state = admit(node, state, pod("b", bare("app"))).state
+        assert state.cpu is not None
+        later = reconcile(state)
+        assert later.cpu is not None
+        assert str(later.cpu.default_cpus) == "0-5"
+
+    def test_a_container_that_wants_more_cpus_than_its_pod_leaks_those_of_the_pod(self) -> None:
+        node = kubelet(cpus=True, scope="pod", featureGates={"PodLevelResourceManagers": True})
+        asking = pod("a", container("app", "1Gi", cpu="3"), resources={"cpu": "2", "memory": "1Gi"})
+        done = admit(node, fresh_state(node), asking)
+        assert why(done)[0] == "UnexpectedAdmissionError"
+        later = reconcile(done.state)
+        assert later.cpu is not None
+        assert len(later.cpu.pod_entries["a"]) == 2
+        assert len(later.cpu.default_cpus) == 6
+
     def test_a_single_node_of_a_group_is_given_away_when_other_providers_insist(self) -> None:
         """The rule of disjoint groups looks at sets of two and more nodes only, so this group is broken up."""
         nics = {"n1": Device("n1", NodeSet.of(1))}
@@ -353,6 +402,21 @@ class TestLife:
         assert again.admitted
         assert state.memory.state.entries["a"]["app"] == done.state.memory.state.entries["a"]["app"]
         assert restart(node, remove(done.state, "a"))[0].memory.state == done.state.memory.state
+
+    @pytest.mark.parametrize(("version", "starts_twice"), [("1.36", False), ("1.37", True)])
+    def test_1_36_does_not_start_a_second_time_with_pods_that_have_pod_level_resources(
+        self, version: str, starts_twice: bool
+    ) -> None:
+        node = kubelet(scope="pod", version=version, featureGates={"PodLevelResourceManagers": True})
+        (done,) = run(node, pod("a", bare("app"), resources={"cpu": "2", "memory": "4Gi"}))
+        state, (again,) = restart(node, done.state)
+        assert again.admitted
+        assert free(state)[0] == (6 if starts_twice else 2)
+        if starts_twice:
+            assert restart(node, state)[0].memory == state.memory
+        else:
+            with pytest.raises(StartRefused, match="the expected machine state is different from the real one"):
+                restart(node, state)
 
     def test_a_restart_on_a_changed_machine_is_refused(self) -> None:
         (done,) = run(kubelet(), pod("a", container("app", "5Gi")))

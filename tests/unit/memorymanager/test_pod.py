@@ -12,7 +12,13 @@ from numaudit.memorymanager.pod.manifest import read_pod
 from numaudit.memorymanager.pod.requests import container_requests, pod_requests
 from numaudit.memorymanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures, nearest_described, parse_version
+from numaudit.memorymanager.versions import (
+    LATEST_FEATURES,
+    KubeletFeatures,
+    nearest_described,
+    parse_version,
+    read_feature_gates,
+)
 
 GI = 2**30
 POD_LEVEL = KubeletFeatures(pod_level_resource_managers=True)
@@ -123,6 +129,9 @@ class TestQos:
     def test_the_status_wins(self) -> None:
         assert qos(replace(pod("a"), status_qos="Burstable"), LATEST_FEATURES) == "Burstable"
 
+    def test_1_28_does_not_read_the_class_of_the_status(self) -> None:
+        assert qos(replace(pod("a"), status_qos="Burstable"), KubeletFeatures((1, 28))) == "Guaranteed"
+
     def test_pod_level_resources_alone_count_where_the_kubelet_knows_them(self) -> None:
         one = pod("a", bare("x"), resources={"cpu": "1", "memory": "1Gi"})
         assert qos(one, LATEST_FEATURES) == "Guaranteed"
@@ -216,8 +225,25 @@ class TestFeatures:
             (1, 23),
             "Kubernetes 1.19 is taken for 1.23, whose kubelet is known exactly",
         )
-        assert nearest_described((1, 40))[0] == (1, 36)
-        assert nearest_described((2, 0))[0] == (1, 36)
+        assert nearest_described((1, 40))[0] == (1, 37)
+        assert nearest_described((2, 0))[0] == (1, 37)
+
+    def test_the_proposed_gate_for_drift_is_known_by_name_and_its_effect_is_not(self) -> None:
+        features, notice = KubeletFeatures.of("1.37", {"MemoryManagerDriftTolerance": True})
+        assert features.version == (1, 37)
+        assert notice == "what the feature gate MemoryManagerDriftTolerance (proposed, KEP-6232) does is not known"
+
+    def test_feature_gates_are_read_and_unknown_ones_refused_with_the_nearest(self) -> None:
+        assert read_feature_gates("PodLevelResourceManagers=true, AllAlpha=0") == {
+            "PodLevelResourceManagers": True,
+            "AllAlpha": False,
+        }
+        with pytest.raises(InputError, match=r"unknown gate 'PodLevelManagers'; .* PodLevelResourceManagers is the"):
+            read_feature_gates("PodLevelManagers=true")
+        with pytest.raises(InputError, match=r"unknown gate 'MemoryManagerTolerance'; .* MemoryManagerDriftTolerance"):
+            read_feature_gates("MemoryManagerTolerance=true")
+        with pytest.raises(InputError, match="write it as PodLevelResourceManagers=true"):
+            read_feature_gates("PodLevelResourceManagers")
 
     def test_gates_have_the_defaults_of_the_real_version(self) -> None:
         assert not KubeletFeatures.of("1.33")[0].pod_level_resources

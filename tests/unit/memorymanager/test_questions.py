@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
 from numaudit.errors import InputError, NumauditError
+from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.questions import (
     allocate_memory,
     initial_state,
@@ -26,6 +27,7 @@ from numaudit.memorymanager.questions import (
     write_state,
 )
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.topology.machine import Machine
 
 GI = 2**30
 STATE_FILE = FIXTURES / "kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"
@@ -265,3 +267,25 @@ def test_any_odd_value_in_any_place_of_a_question_is_taken_or_refused(question: 
     holder[last] = data.draw(st.sampled_from(ODD))
     with contextlib.suppress(NumauditError):
         ask(**damaged)
+
+
+HUGE = 10**5000
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: initial_state({0: {"memory": HUGE}}),
+        lambda: initial_state({HUGE: {"memory": "1Gi"}}),
+        lambda: take_cpus({0: [0, 0, 0, 0]}, "0", HUGE),
+        lambda: take_cpus({0: [0, 0, 0, 0]}, "0", -HUGE),
+        lambda: merge_hints([None], "best-effort", [0], distances={0: {0: -HUGE}}),
+        lambda: merge_hints([None], "best-effort", [HUGE]),
+        lambda: memory_hints({"machineState": {"0": {"numberOfAssignments": HUGE}}}, pod("1Gi")),
+        lambda: read_kubelet({"reservedMemory": [{"numaNode": 0, "limits": {"memory": HUGE}}]}, Machine(())),
+        lambda: read_kubelet({"featureGates": {"A": HUGE}}, Machine(())),
+    ],
+)
+def test_a_number_of_5000_digits_is_a_clear_error(ask: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match="a number of more than 4300 digits"):
+        ask()

@@ -200,5 +200,9 @@ def test_the_recorded_runs_have_these_outcomes() -> None:
     assert outcomes == [
         AdmissionOutcome.ALIGNED_MULTI,
         AdmissionOutcome.ALIGNED_SINGLE,
-        AdmissionOutcome.REJECTED_CAPACITY,
+        AdmissionOutcome.REJECTED_GROUP_RULE,
     ]
+    assert admission.rejection is not None
+    assert admission.rejection.detail == (
+        "nodes 2-3 have the memory, but node 2 serves containers alone or in another group"
+    )

@@ -17,6 +17,7 @@ from numaudit.memorymanager.memory.candidates import (
     judge_candidates,
 )
 from numaudit.memorymanager.memory.machine_state import default_machine_state
+from numaudit.memorymanager.memory.replay import DIFFERENT, check_start
 from numaudit.memorymanager.memory.state import Block, MemoryState
 from numaudit.memorymanager.memory.static_policy import (
     GROUP_VIOLATION,
@@ -395,12 +396,28 @@ class TestPodLevel:
             "y": 3,
         }
         assert done.policy.state.machine[1].number_of_assignments == 1
-        assert allocate_pod(done.policy, one, on(0), POD_LEVEL).choice is Choice.HELD
         policy = done.policy
         for name in ("own", "x"):
             policy = remove_container(policy, "a", name)
             assert gigs(policy) == [10, 6]
         assert remove_container(policy, "a", "y").state == node(10, 10).state
+
+    def test_1_37_leaves_a_pod_that_is_admitted_again_its_memory(self) -> None:
+        one = pod("a", bare("x"), resources={"cpu": "4", "memory": "4Gi"})
+        features = replace(POD_LEVEL, version=(1, 37))
+        held = allocate_pod(node(10, 10), one, on(1), features).policy
+        again = allocate_pod(held, one, on(0), features)
+        assert (again.choice, again.policy) == (Choice.HELD, held)
+
+    def test_1_36_charges_a_pod_that_is_admitted_again_a_second_time(self) -> None:
+        one = pod("a", bare("x"), resources={"cpu": "4", "memory": "4Gi"})
+        held = allocate_pod(node(10, 10), one, on(1), POD_LEVEL).policy
+        again = allocate_pod(held, one, on(0), POD_LEVEL)
+        assert (again.choice, gigs(again.policy)) == (Choice.HINT, [6, 6])
+        assert again.policy.state.pod_entries == {"a": (Block((0,), "memory", 4 * GI),)}
+        refusal = check_start(again.policy.state, node(10, 10).state.machine, version=(1, 36), pod_level=True)
+        assert refusal is not None
+        assert refusal.message == DIFFERENT
 
     def test_init_containers_may_use_what_sidecars_leave(self) -> None:
         one = pod(

@@ -95,13 +95,18 @@ def test_an_option_needs_the_gate_of_its_level(version: tuple[int, int], gates: 
     assert str(caught.value) == message
 
 
-def test_the_gate_message_lost_its_capitals_later() -> None:
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ((1, 32), "Topology Manager Policy Beta-level Options not enabled"),
+        ((1, 33), "topology manager policy beta-level options not enabled"),
+    ],
+)
+def test_the_gate_message_of_beta_options_lost_its_capitals_in_1_33(version: tuple[int, int], text: str) -> None:
     closed = OptionGates(beta=False)
     with pytest.raises(InputError) as caught:
-        parse_options({"max-allowable-numa-nodes": "8"}, gates=closed, version=(1, 32))
-    assert str(caught.value) == (
-        'topology manager policy beta-level options not enabled, but option "max-allowable-numa-nodes" provided'
-    )
+        parse_options({"max-allowable-numa-nodes": "8"}, gates=closed, version=version)
+    assert str(caught.value) == (f'{text}, but option "max-allowable-numa-nodes" provided')
 
 
 def test_stable_options_need_no_gate() -> None:

@@ -352,19 +352,19 @@ def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
-    monkeypatch.setattr(Session, "read_hint_faults", lambda _: HintFaultCounts())
+    monkeypatch.setattr(HintFaults, "read", lambda _: HintFaultCounts())
     assert call(["selftest"]) == EXIT_FINDINGS
     assert "failed" in capsys.readouterr().out
 
 
-def test_doctor_finds_every_rung_of_the_ladder_with_a_load_of_its_own() -> None:
+def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
     done = subprocess.run([*NUMAUDIT, "doctor", "-o", "json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    rungs = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
-    assert rungs["access hint_faults"]["state"] == "ok", rungs
-    assert "a load of our own was noticed" in rungs["access hint_faults"]["detail"]
-    assert rungs["access first_touch"]["state"] == "ok", rungs
-    assert rungs["access expected"]["state"] == "ok", rungs
+    sources = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
+    assert sources["access hint_faults"]["state"] == "ok", sources
+    assert "a load of our own was noticed" in sources["access hint_faults"]["detail"]
+    assert sources["access first_touch"]["state"] == "ok", sources
+    assert sources["access expected"]["state"] == "ok", sources
 
 
 @pytest.mark.parametrize(("cpu", "mems", "node"), [("0", "0", 0), ("0", "3", 3), ("2", "1", 1)])

@@ -9,7 +9,7 @@ from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.restart.findings import (
     CHECKPOINT_ABSENT,
     CONFIGURATION_REFUSED,
-    KEEPS_FROM_STARTING,
+    MAKES_A_RESTART_UNSAFE,
     StateFinding,
 )
 from numaudit.memorymanager.restart.findings import MEANINGS as STATE_MEANINGS
@@ -35,7 +35,7 @@ def _restart_unsafe(evidence: Evidence) -> Iterator[Found]:
     for file in evidence.intent.checkpoints:
         causes: dict[str, list[StateFinding]] = {}
         for one in file.outlook.findings:
-            if one.what_it_stops in KEEPS_FROM_STARTING:
+            if one.what_it_stops in MAKES_A_RESTART_UNSAFE:
                 causes.setdefault(one.name, []).append(one)
         for name, found in causes.items():
             first = "; ".join(one.message for one in found[:3])

@@ -59,6 +59,8 @@ class DeviceCheckpoint:
     checksum: int
     unknown: tuple[str, ...] = ()
     """Paths of keys that are none of the format's; the kubelet passes over them."""
+    refused: tuple[str, ...] = ()
+    """Paths of entries that were left out, because their key is half of a surrogate pair."""
 
     @classmethod
     def of(
@@ -91,21 +93,24 @@ def parse(data: bytes) -> DeviceCheckpoint:
     registered = None if known is None else {name: _parse_ids(walk, ids) for name, ids in walk.items(known)}
     walk.up()
     walk.up()
-    return DeviceCheckpoint(entries, registered, walk.number(top, "Checksum"), tuple(walk.unknown))
+    return DeviceCheckpoint(entries, registered, walk.number(top, "Checksum"), tuple(walk.unknown), tuple(walk.refused))
 
 
 def write(checkpoint: DeviceCheckpoint) -> bytes:
     """The file as the kubelet writes it, without a newline. The stored checksum is written as it is."""
+    return go_json.dump(plain_content(checkpoint))
+
+
+def plain_content(checkpoint: DeviceCheckpoint) -> dict[str, object]:
+    """The whole file as plain values."""
     entries, registered = checkpoint.entries, checkpoint.registered
-    return go_json.dump(
-        {
-            "Data": {
-                "PodDeviceEntries": None if entries is None else [_plain_entry(entry) for entry in entries],
-                "RegisteredDevices": go_json.plain_map(registered),
-            },
-            "Checksum": checkpoint.checksum,
-        }
-    )
+    return {
+        "Data": {
+            "PodDeviceEntries": None if entries is None else [_plain_entry(entry) for entry in entries],
+            "RegisteredDevices": go_json.plain_map(registered),
+        },
+        "Checksum": checkpoint.checksum,
+    }
 
 
 def verify(checkpoint: DeviceCheckpoint) -> Verification:

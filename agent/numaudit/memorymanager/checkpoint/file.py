@@ -29,6 +29,7 @@ CPU: Kind = "cpu_manager_state"
 DEVICES: Kind = "kubelet_internal_checkpoint"
 
 _KEY_OF_KIND: dict[str, Kind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "data": DEVICES}
+"""Key -> kind, the most telling first: the text `data` of a memory or CPU checkpoint is no `Data` of devices."""
 
 
 def kind_of(name: str, data: bytes) -> Kind:
@@ -37,11 +38,19 @@ def kind_of(name: str, data: bytes) -> Kind:
         if name == kind:
             return kind
     document = go_json.load(data)
-    keys = document.keys() if isinstance(document, dict) else ()
-    for key in keys:
-        if key.casefold() in _KEY_OF_KIND:
-            return _KEY_OF_KIND[key.casefold()]
-    raise ParseError("not a checkpoint: it has none of the keys machineState, defaultCpuSet and Data")
+    found = _kind_by_keys(document)
+    if found is None:
+        raise ParseError("not a checkpoint: it has none of the keys machineState, defaultCpuSet and Data")
+    return found
+
+
+def _kind_by_keys(document: object) -> Kind | None:
+    values = {key.casefold(): value for key, value in document.items()} if isinstance(document, dict) else {}
+    for key, kind in _KEY_OF_KIND.items():
+        if key in values and not (kind == DEVICES and isinstance(values[key], str)):
+            return kind
+    data = values.get("data")
+    return _kind_by_keys(go_json.load(data.encode())) if isinstance(data, str) else None
 
 
 def kind(checkpoint: Checkpoint) -> Kind:
@@ -61,12 +70,31 @@ def parse(kind: Kind, data: bytes) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint) -> bytes:
-    """The file as the kubelet writes it. The stored checksum is written as it is."""
+    """The file as the kubelet writes it. Stored checksums are written as they are."""
     if isinstance(checkpoint, MemoryCheckpoint):
         return memory_checkpoint.write(checkpoint)
     if isinstance(checkpoint, CpuCheckpoint):
         return cpu_checkpoint.write(checkpoint)
     return device_checkpoint.write(checkpoint)
+
+
+def plain_content(checkpoint: Checkpoint) -> dict[str, object]:
+    """The content in the words of its file: of V3 and V4 that of `data`, as if it stood in the file itself."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return memory_checkpoint.plain_content(checkpoint)
+    if isinstance(checkpoint, CpuCheckpoint):
+        return cpu_checkpoint.plain_content(checkpoint)
+    return device_checkpoint.plain_content(checkpoint)
+
+
+def newer_format(checkpoint: Checkpoint, verification: Verification) -> str | None:
+    """Why a file that does not verify looks like one of a newer kubelet; None = it does not."""
+    if verification.is_valid or isinstance(checkpoint, DeviceCheckpoint):
+        return None
+    if checkpoint.seal is not None and checkpoint.seal.is_foreign:
+        return f"{checkpoint.seal.problem}, though dataChecksum fits"
+    keys = [path for path in checkpoint.unknown if "." not in path]
+    return f"no known checksum fits, and there are keys unknown here: {', '.join(keys[:3])}" if keys else None
 
 
 def verify(checkpoint: Checkpoint) -> Verification:

@@ -1,34 +1,38 @@
 """`memory_manager_state`: the checkpoint of the Memory Manager, bit for bit.
 
-Two formats exist. V1 is written since Kubernetes 1.21; V2 adds `podEntries` and is written by 1.36
+Three formats exist. V1 is written since Kubernetes 1.21; V2 adds `podEntries` and is written by 1.36
 with the feature gate PodLevelResourceManagers. Both have the same keys, so only the checksum tells
-a V2 file without pod entries from a V1 file.
+a V2 file without pod entries from a V1 file. V3, since 1.37, is a V1 file with a `seal` beside it,
+which alone counts.
 
 Source: pkg/kubelet/cm/memorymanager/state/{checkpoint,state_checkpoint}.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
+from numaudit.memorymanager.checkpoint import memory_text, seal
+from numaudit.memorymanager.checkpoint.memory_text import PodEntries
+from numaudit.memorymanager.checkpoint.seal import Seal
 from numaudit.memorymanager.go import json as go_json
 from numaudit.memorymanager.go.json import INT64, NIL_LIST, NIL_MAP, Walk, field_names
-from numaudit.memorymanager.go.spew import NIL, Verification, checksum, identify, render_list, render_map
+from numaudit.memorymanager.go.spew import Verification, checksum, identify
 from numaudit.memorymanager.memory.state import Block, Entries, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
 
-Form = Literal["V1", "V1 (new type name)", "V2", "no checksum"]
+Form = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
 """`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader
 accepts. `no checksum`: the stored one is 0, which 1.36 takes for a V1 file without checksum."""
 
-PodEntries = Mapping[str, tuple[Block, ...] | None]
-"""Pod UID -> blocks of the whole pod; None = `memoryBlocks` is missing, as Go writes an empty list."""
+WITH_PODS = ("V2", "V3")
+"""The formats whose checksum covers `podEntries`."""
 
-_TOP = field_names("policyName", "machineState", "entries", "podEntries", "checksum")
+_DATA = field_names("policyName", "machineState", "entries", "podEntries")
+_TOP = {**_DATA, **field_names("checksum", "data", "dataChecksum")}
 _NODE = field_names("numberOfAssignments", "memoryMap", "cells")
 _TABLE = field_names("total", "systemReserved", "allocatable", "reserved", "free")
 _BLOCK = field_names("numaAffinity", "type", "size")
@@ -38,7 +42,7 @@ _LARGEST_NODE = NodeSet.limit - 1
 
 @dataclass(frozen=True, slots=True)
 class MemoryCheckpoint:
-    """The file's content. None = Go's nil (an explicit null), which has another checksum than empty.
+    """The file's content; of V3 that of its `data`. None = Go's nil (an explicit null), not the same as empty.
 
     Deeper inside, nil is go_json's NIL_MAP or NIL_LIST, of nodes without `memoryMap` for example.
     """
@@ -50,12 +54,31 @@ class MemoryCheckpoint:
     checksum: int
     unknown: tuple[str, ...] = ()
     """Paths of keys that are none of the format's; the kubelet passes over them."""
+    refused: tuple[str, ...] = ()
+    """Paths of entries that were left out, because their key is half of a surrogate pair."""
+    seal: Seal | None = None
+    """Of V3; None = an older format."""
+    outside: MemoryCheckpoint | None = None
+    """Of V3: what the file says outside of `data`, all that a kubelet before 1.37 reads."""
 
     @classmethod
-    def of(cls, policy_name: str, state: MemoryState, *, pod_level: bool = False) -> MemoryCheckpoint:
-        """What a kubelet would write for this state, checksum included."""
-        unsealed = cls(policy_name, state.machine, state.entries, dict(state.pod_entries) if pod_level else {}, 0)
-        return replace(unsealed, checksum=checksum(render(unsealed, "V2" if pod_level else "V1")))
+    def of(
+        cls,
+        policy_name: str,
+        state: MemoryState,
+        *,
+        pod_level: bool = False,
+        version: KubernetesVersion = LATEST,
+    ) -> MemoryCheckpoint:
+        """What a kubelet would write for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
+        pods = dict(state.pod_entries) if pod_level else {}
+        sealed = version >= seal.SINCE
+        plain = cls(policy_name, state.machine, state.entries, {} if sealed else pods, 0)
+        plain = replace(plain, checksum=checksum(render(plain, "V2" if pod_level and not sealed else "V1")))
+        if not sealed:
+            return plain
+        content = replace(plain, pod_entries=pods)
+        return replace(content, seal=Seal.of(_plain_content(content)), outside=plain)
 
     @property
     def state(self) -> MemoryState:
@@ -63,45 +86,48 @@ class MemoryCheckpoint:
         pods = {uid: blocks or () for uid, blocks in (self.pod_entries or {}).items()}
         return MemoryState(self.machine or {}, self.entries or {}, pods)
 
+    def as_read_by(self, version: KubernetesVersion) -> MemoryCheckpoint:
+        """What a kubelet of this version takes for the file's content."""
+        return self if self.outside is None or version >= seal.SINCE else self.outside
+
 
 def parse(data: bytes) -> MemoryCheckpoint:
-    """Read the file. The checksum is not looked at: see `verify`.
+    """Read the file. Checksums are not compared: see `verify`. So V3 is read even where `data` is damaged;
+    then the content is that outside of it.
 
     Raises ParseError naming the path of what is wrong: types, numbers below 0 or beyond 64 bits,
     node ids of 1024 and more, a key that occurs twice, null where the kubelet would fall over it.
     """
     walk = Walk()
     top = walk.struct(go_json.load(data), _TOP)
-    return MemoryCheckpoint(
-        policy_name=walk.text(top, "policyName"),
-        machine=_parse_machine(walk, top),
-        entries=_parse_entries(walk, top),
-        pod_entries=_parse_pod_entries(walk, top),
-        checksum=walk.number(top, "checksum"),
-        unknown=tuple(walk.unknown),
-    )
+    with seal.blaming_a_newer_kubelet(walk, top):
+        outside = _content(walk, top)
+        found = seal.parse(walk, top, lambda inner, value: _content(inner, inner.struct(value, _DATA)))
+    whole = outside
+    if found is not None:
+        sealed, content = found
+        whole = replace(content or outside, checksum=outside.checksum, seal=sealed, outside=outside)
+    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
 
 
 def write(checkpoint: MemoryCheckpoint) -> bytes:
-    """The file as the kubelet writes it, without a newline. The stored checksum is written as it is."""
-    document: dict[str, object] = {
-        "policyName": checkpoint.policy_name,
-        "machineState": go_json.plain_map(checkpoint.machine, _plain_node),
-    }
-    if checkpoint.entries:
-        document["entries"] = go_json.plain_map(
-            checkpoint.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
-        )
-    if checkpoint.pod_entries:
-        document["podEntries"] = go_json.plain_map(
-            checkpoint.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
-        )
-    document["checksum"] = checkpoint.checksum
+    """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
+    document = _plain_content(checkpoint.outside or checkpoint) | {"checksum": checkpoint.checksum}
+    if checkpoint.seal is not None:
+        document |= {"data": checkpoint.seal.data, "dataChecksum": checkpoint.seal.checksum}
     return go_json.dump(document)
+
+
+def plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
+    """The content in the words of the file, whatever the format, and the checksums."""
+    document = _plain_content(checkpoint) | {"checksum": checkpoint.checksum}
+    return document if checkpoint.seal is None else document | {"dataChecksum": checkpoint.seal.checksum}
 
 
 def verify(checkpoint: MemoryCheckpoint) -> Verification:
     """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
+    if checkpoint.seal is not None:
+        return seal.verify(checkpoint.seal, "V3")
     if checkpoint.checksum == 0:
         return Verification("no checksum", 0, checksum(render(checkpoint, "V1")))
     looks_like_v2 = bool(checkpoint.pod_entries)
@@ -110,19 +136,14 @@ def verify(checkpoint: MemoryCheckpoint) -> Verification:
 
 
 def render(checkpoint: MemoryCheckpoint, form: Form) -> str:
-    """The text that the checksum of that format is taken over."""
-    name = "MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint"
-    machine = None if checkpoint.machine is None else _render_nodes(checkpoint.machine)
-    entries = None if checkpoint.entries is None else _render_containers(checkpoint.entries)
-    pods = ""
-    if form == "V2":
-        pod_entries = None if checkpoint.pod_entries is None else _render_pods(checkpoint.pod_entries)
-        pods = f" PodEntries:(state.PodMemoryAssignments){render_map(pod_entries)}"
-    return (
-        f"(*state.{name}){{PolicyName:(string){checkpoint.policy_name}"
-        f" MachineState:(state.NUMANodeMap){render_map(machine)}"
-        f" Entries:(state.ContainerMemoryAssignments){render_map(entries)}{pods}"
-        " Checksum:(checksum.Checksum)0}"
+    """The text that the checksum of V1 or V2 is taken over."""
+    return memory_text.render(
+        checkpoint.policy_name,
+        checkpoint.machine,
+        checkpoint.entries,
+        checkpoint.pod_entries if form == "V2" else None,
+        type_name="MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint",
+        with_pods=form == "V2",
     )
 
 
@@ -132,7 +153,19 @@ def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level:
         return True
     if form in ("V1 (new type name)", "no checksum"):
         return version >= (1, 36)
-    return form == "V2" and version >= (1, 36) and pod_level
+    if form == "V2":
+        return version >= seal.SINCE or (version >= (1, 36) and pod_level)
+    return form == "V3" and version >= seal.SINCE
+
+
+def _content(walk: Walk, top: Mapping[str, object]) -> MemoryCheckpoint:
+    return MemoryCheckpoint(
+        policy_name=walk.text(top, "policyName"),
+        machine=_parse_machine(walk, top),
+        entries=_parse_entries(walk, top),
+        pod_entries=_parse_pod_entries(walk, top),
+        checksum=walk.number(top, "checksum"),
+    )
 
 
 def _parse_machine(walk: Walk, top: Mapping[str, object]) -> MachineState | None:
@@ -221,6 +254,22 @@ def _parse_block(walk: Walk, value: object) -> Block:
     return Block(affinity, walk.text(block, "type"), walk.number(block, "size"))
 
 
+def _plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
+    document: dict[str, object] = {
+        "policyName": checkpoint.policy_name,
+        "machineState": go_json.plain_map(checkpoint.machine, _plain_node),
+    }
+    if checkpoint.entries:
+        document["entries"] = go_json.plain_map(
+            checkpoint.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
+        )
+    if checkpoint.pod_entries:
+        document["podEntries"] = go_json.plain_map(
+            checkpoint.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
+        )
+    return document
+
+
 def _plain_node(node: NUMANodeState) -> dict[str, object]:
     return {
         "numberOfAssignments": node.number_of_assignments,
@@ -243,51 +292,3 @@ def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]] | None:
     if blocks is NIL_LIST:
         return None
     return [{"numaAffinity": block.numa_affinity, "type": block.type, "size": block.size} for block in blocks]
-
-
-def _render_nodes(machine: MachineState) -> Iterator[tuple[int, str]]:
-    for node, state in sorted(machine.items()):
-        tables = NIL
-        if state.memory_map is not NIL_MAP:
-            tables = render_map([(name, _render_table(table)) for name, table in sorted(state.memory_map.items())])
-        yield (
-            node,
-            f"<*>{{NumberOfAssignments:(int){state.number_of_assignments}"
-            f" MemoryMap:(map[v1.ResourceName]*state.MemoryTable){tables}"
-            f" Cells:([]int){render_list(state.cells)}}}",
-        )
-
-
-def _render_table(table: MemoryTable) -> str:
-    return (
-        f"<*>{{TotalMemSize:(uint64){table.total} SystemReserved:(uint64){table.system_reserved}"
-        f" Allocatable:(uint64){table.allocatable} Reserved:(uint64){table.reserved} Free:(uint64){table.free}}}"
-    )
-
-
-def _render_containers(entries: Entries) -> Iterator[tuple[str, str]]:
-    for uid, containers in sorted(entries.items()):
-        rendered = [(name, _render_blocks(blocks)) for name, blocks in sorted(containers.items())]
-        yield uid, render_map(None if containers is NIL_MAP else rendered)
-
-
-def _render_pods(pod_entries: PodEntries) -> Iterator[tuple[str, str]]:
-    for uid, blocks in sorted(pod_entries.items()):
-        yield uid, f"{{MemoryBlocks:([]state.Block){_render_blocks(blocks)}}}"
-
-
-def _render_blocks(blocks: tuple[Block, ...] | None) -> str:
-    if blocks is None or blocks is NIL_LIST:
-        return NIL
-    parts = [
-        f"{{NUMAAffinity:([]int){_render_ids(block.numa_affinity)} Type:(v1.ResourceName){block.type}"
-        f" Size:(uint64){block.size}}}"
-        for block in blocks
-    ]
-    return f"[{' '.join(parts)}]"
-
-
-@lru_cache(maxsize=256)
-def _render_ids(ids: tuple[int, ...] | None) -> str:
-    """Few affinities occur, but each of them often."""
-    return render_list(ids)

@@ -15,8 +15,16 @@ from numaudit.memorymanager.cpu.options import CPUOptions
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.cpu.topology import CPUTopology, Group
 from numaudit.memorymanager.topologymanager.admission_error import SMT_ALIGNMENT, AdmissionError
-from numaudit.memorymanager.versions import LATEST, KubernetesVersion
+from numaudit.memorymanager.versions import LATEST, KubernetesVersion, charges_pods_again
 from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+class NotDivided(AdmissionError):
+    """The pod's CPUs were stored before they were to be divided, and stay taken: no container gives them back."""
+
+    def __init__(self, error: AdmissionError, state: CPUState) -> None:
+        super().__init__(str(error), error.reason)
+        self.state = state
 
 
 def take(
@@ -73,26 +81,31 @@ def allocate(policy: CPUPolicy, state: CPUState, pod: CPUPod, name: str, affinit
 def allocate_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod, affinity: NodeSet | None) -> CPUState:
     """Give a pod with pod-level resources its CPUs at once, and divide them among its containers.
 
-    A pod that has its CPUs already keeps them. Raises AdmissionError, KubeletHangs.
+    A pod that has its CPUs already keeps them, except in 1.36, which gives it others, so that the first
+    ones are in no set any more. Raises AdmissionError, KubeletHangs; NotDivided for a pod of which a
+    container wants more CPUs than there are for it.
     """
-    if pod.exclusive == 0 or pod.uid in state.pod_entries:
+    if pod.exclusive == 0 or (pod.uid in state.pod_entries and not charges_pods_again(policy.version)):
         return state
     check_shared_pool(pod)
     _check_whole_cores(policy, state, pod.exclusive)
     bubble = _choose(policy, state, pod.exclusive, affinity, CpuSet())
-    return replace(
+    state = replace(
         state,
         default_cpus=state.default_cpus - bubble,
-        entries=_with(state.entries, pod.uid, _divide(policy, pod, bubble)),
         pod_entries={**state.pod_entries, pod.uid: bubble},
     )
+    try:
+        return replace(state, entries=_with(state.entries, pod.uid, _divide(policy, pod, bubble)))
+    except AdmissionError as error:
+        raise NotDivided(error, state) from None
 
 
-def remove(state: CPUState, pod_uid: str, name: str) -> CPUState:
+def remove(state: CPUState, pod_uid: str, name: str, *, version: KubernetesVersion = LATEST) -> CPUState:
     """Take back a container's CPUs; one that is not known changes nothing.
 
-    CPUs that another container of the pod holds, too, stay with it. The CPUs of a pod with
-    pod-level resources come back with its last container.
+    CPUs that another container of the pod holds, too, stay with it, except in 1.23, which frees them
+    as well. The CPUs of a pod with pod-level resources come back with its last container.
     """
     containers = state.entries.get(pod_uid, {})
     if name not in containers:
@@ -102,7 +115,7 @@ def remove(state: CPUState, pod_uid: str, name: str) -> CPUState:
     bubble = state.pod_entries.get(pod_uid)
     if bubble is None:
         free = containers[name]
-        for cpus in others.values():
+        for cpus in others.values() if version >= (1, 28) else ():
             free -= cpus
         return replace(state, default_cpus=state.default_cpus | free, entries=entries)
     if others:
@@ -111,12 +124,14 @@ def remove(state: CPUState, pod_uid: str, name: str) -> CPUState:
     return replace(state, default_cpus=state.default_cpus | bubble, entries=entries, pod_entries=pods)
 
 
-def remove_stale(state: CPUState, active: Mapping[str, Collection[str]]) -> CPUState:
+def remove_stale(
+    state: CPUState, active: Mapping[str, Collection[str]], *, version: KubernetesVersion = LATEST
+) -> CPUState:
     """Take back what containers hold that no active pod has; `active` is pod UID -> container names."""
     for uid, containers in state.entries.items():
         for name in containers:
             if name not in active.get(uid, ()):
-                state = remove(state, uid, name)
+                state = remove(state, uid, name, version=version)
     return state
 
 
@@ -154,6 +169,8 @@ def _check_whole_cores(policy: CPUPolicy, state: CPUState, count: int) -> None:
     if count % per_core:
         raise AdmissionError(misaligned, SMT_ALIGNMENT)
     cores = policy.topology.groups_of(Group.CORE, policy.reserved)
+    if policy.version < (1, 28):
+        return
     physical = len(state.default_cpus - policy.topology.cpus_in(Group.CORE, cores))
     if count <= physical:
         return

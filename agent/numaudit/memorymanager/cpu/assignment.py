@@ -37,7 +37,7 @@ def take_packed(
     largest_first = (Group.NODE, Group.SOCKET) if work.nodes_first else (Group.SOCKET, Group.NODE)
     steps: list[Callable[[], None]] = [partial(work.take_whole, group) for group in largest_first]
     if by_uncore:
-        steps.append(work.take_by_uncore)
+        steps.append(partial(work.take_by_uncore, rounds_up=version >= (1, 34)))
     if not across_cores:
         steps.append(partial(work.take_whole, Group.CORE))
     steps.append(partial(work.take_single, Group.SOCKET if across_cores else Group.CORE))
@@ -112,20 +112,21 @@ class Accumulator:
             if self.need >= len(cpus):
                 self.take(cpus)
 
-    def take_by_uncore(self) -> None:
+    def take_by_uncore(self, *, rounds_up: bool) -> None:
+        """`rounds_up`: a request that is no whole number of cores may take one core in part; before 1.34 it may not."""
         for uncore in self.ordered(Group.UNCORE):
             if self.need >= self.topology.cpus_per_uncore:
                 self.take_whole(Group.UNCORE)
             if self.done:
                 return
-            self._take_part_of(uncore)
+            self._take_part_of(uncore, rounds_up=rounds_up)
             if self.done:
                 return
 
-    def _take_part_of(self, uncore: int) -> None:
+    def _take_part_of(self, uncore: int, *, rounds_up: bool) -> None:
         """Take all that is needed from the lowest cores of one uncore cache, or nothing."""
         per_core = self.topology.cpus_per_core
-        cores_needed = -(-self.need // per_core)
+        cores_needed = -(-self.need // per_core) if rounds_up else self.need // per_core
         cores = sorted(self.topology.groups_of(Group.CORE, self.free_in(Group.UNCORE, uncore)))[:cores_needed]
         cpus = self.free & self.topology.cpus_in(Group.CORE, cores)
         if self.need % 2 and per_core > 1 and len(cpus) > self.need:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init, is_sidecar
+from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks
 from numaudit.memorymanager.versions import LATEST, LATEST_FEATURES, KubeletFeatures, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
@@ -60,8 +60,12 @@ class DeviceState:
         """Is this a plugin's resource, now or when something was allocated?"""
         return resource in self.plugins or bool(self.used(resource))
 
-    def has_topology(self, resource: str) -> bool:
-        return any(one.nodes for one in self.known(resource).values())
+    def has_topology(self, resource: str, version: KubernetesVersion = LATEST) -> bool:
+        """Does a device of the resource say where it is? To 1.23 a topology without nodes says so, too."""
+        known = self.known(resource).values()
+        if version < (1, 28):
+            return any(one.nodes is not None for one in known)
+        return any(one.nodes for one in known)
 
 
 def container_requests(state: DeviceState, pod: Pod, name: str) -> dict[str, int]:
@@ -73,16 +77,17 @@ def container_requests(state: DeviceState, pod: Pod, name: str) -> dict[str, int
 def pod_requests(state: DeviceState, pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
     """How many devices of each resource a pod needs at once.
 
-    Restartable init containers keep theirs; ordinary ones end before the next container starts.
+    Restartable init containers keep theirs; ordinary ones end before the next container starts. 1.28
+    counts them so here, although it treats them as ordinary ones everywhere else.
     """
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     apps: dict[str, int] = {}
     for one in pod.all_containers:
         for resource, count in container_requests(state, pod, one.name).items():
-            if is_sidecar(pod, one.name, features):
+            if one.restarts_always and features.version >= (1, 28):
                 sidecars[resource] = sidecars.get(resource, 0) + count
-            elif is_ordinary_init(pod, one.name, features):
+            elif one in pod.init_containers:
                 peak[resource] = max(peak.get(resource, 0), sidecars.get(resource, 0) + count)
             else:
                 apps[resource] = apps.get(resource, 0) + count
@@ -190,7 +195,7 @@ def _hints(
     nodes: NodeSet,
     version: KubernetesVersion,
 ) -> list[TopologyHint] | None:
-    if not state.has_topology(resource):
+    if not state.has_topology(resource, version):
         return None
     known = state.known(resource)
     if held is not None:

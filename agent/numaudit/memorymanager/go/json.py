@@ -26,6 +26,10 @@ INT64 = 2**63 - 1
 
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
 _LONGEST_SHOWN = 60
+_MOST_DIGITS = 400
+"""Go's largest number has 20 digits; Python refuses to convert more than 4300."""
+_MOST_UNKNOWN = 100
+"""Unknown keys that are collected; a file that has more names no more of them."""
 
 
 class WrongType(ParseError):
@@ -102,19 +106,21 @@ class Walk:
 
     What has the wrong type raises WrongType with the path, such as `entries.UID.app[0].size`; what
     Go would read and no kubelet writes (a negative node, a key twice) raises a plain ParseError.
-    Keys that no field has are collected in `unknown`, with their paths. As in Go, null and a
+    Keys that no field has are collected in `unknown`, with their paths; entries of a map whose key is
+    broken text are left out and collected in `refused`. As in Go, null and a
     missing key leave a number 0 and a text empty; for lists and maps the caller tells them apart.
     """
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
+        self.refused: list[str] = []
         self._path: list[str | int] = []
 
     def path(self, *below: str | int) -> str:
         text = ""
         for step in (*self._path, *below):
             text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-        return _shorten(text, 200) or "the document"
+        return _shorten(text, 200).encode("utf-8", "backslashreplace").decode() or "the document"
 
     def refuse(self, message: str, *below: str | int) -> NoReturn:
         raise ParseError(f"{self.path(*below)}: {message}")
@@ -131,6 +137,9 @@ class Walk:
             self._refuse_object(value)
         path = self._path
         for key, item in value.items():
+            if not key.isascii() and has_half_a_pair(key):
+                self.refused.append(self.path(key))
+                continue
             path.append(key)
             yield key, item
             path.pop()
@@ -169,8 +178,7 @@ class Walk:
             return ""
         if type(value) is not str:
             self._refuse_type("a text", value, *below)
-        # "\\ud800" alone is half of a pair, which UTF-8 cannot hold.
-        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        if not value.isascii() and has_half_a_pair(value):
             self.refuse("half of a surrogate pair in a text", *below)
         return value
 
@@ -185,6 +193,8 @@ class Walk:
             return None
         if type(value) is not list:
             self._refuse_type("a list", value, name)
+        if len(value) > largest + 1:
+            self.refuse(f"a list of {len(value)} of the {largest + 1} numbers from 0 to {largest}", name)
         for item in value:
             if type(item) is not int or not 0 <= item <= largest:
                 where = next(index for index, one in enumerate(value) if one is item)
@@ -216,12 +226,18 @@ class Walk:
             name = spelled.get(key.casefold())
             # "ß" folds to "ss", but Go folds letter by letter.
             if name is None or len(key) != len(name):
-                self.unknown.append(self.path(key))
+                if len(self.unknown) < _MOST_UNKNOWN:
+                    self.unknown.append(self.path(key))
             elif name in fields:
                 self.refuse(f"the key {_shown(name)} occurs twice (Go reads keys without case)")
             else:
                 fields[name] = item
         return fields
+
+
+def has_half_a_pair(text: str) -> bool:
+    """Is there half of a surrogate pair, such as "\\ud800" alone, which UTF-8 cannot hold?"""
+    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def field_names(*names: str) -> FieldNames:
@@ -242,16 +258,24 @@ def _load_plain(data: bytes) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if not pairs:
+        return {}
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
     repeated = _Repeated(value)
-    keys = [key for key, _ in pairs]
-    repeated.key = next(key for index, key in enumerate(keys) if key in keys[:index])
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            repeated.key = key
+            break
+        seen.add(key)
     return repeated
 
 
 def _integer(text: str) -> float:
+    if len(text) > _MOST_DIGITS:
+        raise ParseError(f"a number of {len(text)} digits, {text[:10]}...: no field holds more than 20 digits")
     return -0.0 if text == "-0" else int(text)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+import msgspec
+
 from numaudit.memorymanager.go.strconv import quote
 
 _MOST_NESTED = 10000
@@ -29,11 +31,22 @@ class _SyntaxError(Exception):
 
 def syntax_error(data: bytes) -> str | None:
     """Go's words, such as `unexpected end of JSON input`; None = it is JSON."""
+    if _is_plain_json(data):
+        return None
     try:
         _Scanner(data).document()
     except _SyntaxError as error:
         return str(error)
     return None
+
+
+def _is_plain_json(data: bytes) -> bool:
+    """The quick way to say yes; what a stricter reader refuses may be JSON to Go all the same."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 class _Scanner:

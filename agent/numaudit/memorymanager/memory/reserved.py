@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.go.strconv import GoSyntaxError, atoi, quote
 from numaudit.memorymanager.memory.machine_state import SystemReserved
-from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_sequence
+from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_sequence, shown
 from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY, is_memory
 from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.machine import Machine
@@ -55,7 +55,7 @@ def read_reserved_memory(value: object) -> tuple[MemoryReservation, ...]:
             raise InputError(f"{where}: unknown field {min(unknown)!r}; it has numaNode and limits")
         node = given(entry, "numaNode", 0)
         if isinstance(node, bool) or not isinstance(node, int):
-            raise InputError(f"{where}.numaNode: must be a whole number, not {node!r}")
+            raise InputError(f"{where}.numaNode: must be a whole number, not {shown(node)}")
         limits = read_mapping(given(entry, "limits", {}), f"{where}.limits")
         reservations.append(
             MemoryReservation(node, {name: read_quantity(q, f"{where}.limits.{name}") for name, q in limits.items()})

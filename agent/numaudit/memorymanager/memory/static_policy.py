@@ -20,7 +20,7 @@ from numaudit.memorymanager.pod.requests import Requests, container_requests, po
 from numaudit.memorymanager.pod.spec import MEMORY, Pod, is_ordinary_init, is_sidecar, is_unsupported, qos
 from numaudit.memorymanager.topologymanager.admission_error import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures, charges_pods_again
 from numaudit.topology.nodeset import NodeSet
 
 NO_DEFAULT = "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
@@ -146,12 +146,14 @@ def allocate_pod(
 ) -> MemoryAllocation:
     """Give a pod with pod-level resources its memory at once, and divide it (`AllocatePod`).
 
-    A pod that has its memory already keeps it. Raises AdmissionError; then nothing has changed.
+    A pod that has its memory already keeps it, except in 1.36, which charges it again and replaces
+    its blocks, as it does when a restarted kubelet admits its pods again. Raises AdmissionError; then
+    nothing has changed.
     """
     if not is_managed(pod, features):
         return MemoryAllocation(policy, Choice.NOT_MANAGED)
     held = policy.state.pod_entries.get(pod.uid)
-    if held is not None:
+    if held is not None and not charges_pods_again(features.version):
         return MemoryAllocation(policy, Choice.HELD, _nodes_of(held))
     pool_error = shared_pool_error(pod, features)
     if pool_error is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numaudit.errors import InputError
-from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_sequence, read_text
+from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_sequence, read_text, shown
 from numaudit.memorymanager.pod.requests import peak
 from numaudit.memorymanager.pod.spec import CPU, MEMORY, QOS_CLASSES, Container, Pod, QosClass, Resources
 from numaudit.memorymanager.versions import LATEST_FEATURES
@@ -27,7 +27,7 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
     pod = read_mapping(manifest, "pod")
     if pod.get("kind", "Pod") != "Pod":
         raise InputError(
-            f"kind: a v1 Pod is needed, not {pod['kind']!r}; give the pod itself, not its template's owner"
+            f"kind: a v1 Pod is needed, not {shown(pod['kind'])}; give the pod itself, not its template's owner"
         )
     metadata = read_mapping(pod.get("metadata"), "metadata")
     spec = read_mapping(pod.get("spec"), "spec")
@@ -73,7 +73,7 @@ def _container(value: object, where: str, allocated: Mapping[str, Quantities], d
     name = read_text(container.get("name"), f"{where}.name")
     restart = container.get("restartPolicy")
     if restart not in (None, "Always", "Never", "OnFailure"):
-        raise InputError(f"{where}.restartPolicy: must be Always, Never or OnFailure, not {restart!r}")
+        raise InputError(f"{where}.restartPolicy: must be Always, Never or OnFailure, not {shown(restart)}")
     return Container(
         name=name,
         resources=_resources(given(container, "resources", {}), f"{where}.resources", defaults),
@@ -130,4 +130,4 @@ def _qos_class(value: object) -> QosClass | None:
     for one in QOS_CLASSES:
         if value == one:
             return one
-    raise InputError(f"status.qosClass: must be {', '.join(QOS_CLASSES)}, not {value!r}")
+    raise InputError(f"status.qosClass: must be {', '.join(QOS_CLASSES)}, not {shown(value)}")

@@ -54,7 +54,7 @@ class Pod:
     resources: Resources | None = None
     """`spec.resources`, the pod-level resources."""
     status_qos: QosClass | None = None
-    """`status.qosClass`, which wins over the computed class."""
+    """`status.qosClass`, which wins over the computed class since 1.32."""
 
     @property
     def all_containers(self) -> tuple[Container, ...]:
@@ -94,11 +94,11 @@ def is_ordinary_init(pod: Pod, name: str, features: KubeletFeatures) -> bool:
 
 
 def qos(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> QosClass:
-    """The pod's quality of service class: as its status says, else computed from cpu and memory.
+    """The pod's quality of service class: as its status says (since 1.32), else computed from cpu and memory.
 
     Where pod-level resources count, those of the containers do not.
     """
-    if pod.status_qos is not None:
+    if pod.status_qos is not None and features.version >= (1, 32):
         return pod.status_qos
     if features.counts_pod_level and pod.resources is not None:
         parts = [pod.resources]

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
-Stops = Literal["start", "now", "maybe", "reboot", "nothing"]
-"""`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance."""
+Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "nothing"]
+"""`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance.
+`unknown`: nobody here can say. `second start`: it starts, and then makes of the file what it does not start with
+again."""
 KEEPS_FROM_STARTING: tuple[Stops, ...] = ("start", "now", "maybe")
 """Of these the kubelet may not start at this moment."""
+MAKES_A_RESTART_UNSAFE: tuple[Stops, ...] = (*KEEPS_FROM_STARTING, "second start")
 
 CONFIGURATION_REFUSED = "configuration-refused"
 CHECKPOINT_ABSENT = "checkpoint-absent"
@@ -95,6 +98,24 @@ MEANINGS: dict[str, Meaning] = {
         "This kubelet does not read a file of that format: turn the feature gate PodLevelResourceManagers back on "
         f"(or go back to the newer kubelet), or give up the assignments: {_DRAIN}",
     ),
+    "format-unknown": Meaning(
+        "error",
+        "unknown",
+        "A newer kubelet wrote this file, in a format that this version of numaudit does not know. Leave the file "
+        "alone, keep the kubelet that wrote it, and ask a newer numaudit.",
+    ),
+    "downgrade-loses-pods": Meaning(
+        "warning",
+        "nothing",
+        "A kubelet before 1.37 reads the part of the file that has no pod-level entries, so it no longer knows what "
+        "those pods hold as a whole. Delete these pods before you go back to the older kubelet.",
+    ),
+    "entry-refused": Meaning(
+        "warning",
+        "nothing",
+        "No kubelet writes such a key. The entry was left out and the others were read; find out who edited the file.",
+    ),
+    "more-findings": Meaning("info", "nothing", "Look into the file itself: the same holds in many more places."),
     "format-old": Meaning("info", "nothing", "The kubelet rewrites the file in its own format at the next change."),
     "policy-unknown": Meaning(
         "error",
@@ -196,6 +217,13 @@ MEANINGS: dict[str, Meaning] = {
         "The kubelet takes this for a complete restore, but a pod's own blocks and those of its containers do not fit "
         "together: its containers may run unpinned, or its memory is never given back. Delete that pod; when the entry "
         "stays, drain the node and delete the file.",
+    ),
+    "pod-level-charged-again": Meaning(
+        "warning",
+        "second start",
+        "Kubernetes 1.36 forgets to look whether a pod with pod-level resources has its memory and CPUs already: when "
+        "it restarts it charges them a second time, and then does not start again. Delete these pods before the "
+        "kubelet restarts, or turn PodLevelResourceManagers off on a drained node.",
     ),
     "reservation-changed": Meaning(
         "error",

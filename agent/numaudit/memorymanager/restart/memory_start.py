@@ -9,8 +9,9 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go (validateState), KEP-1769.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.checkpoint.memory import WITH_PODS, MemoryCheckpoint
 from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.machine_state import UINT64, SystemReserved, default_machine_state
 from numaudit.memorymanager.memory.replay import GROUP_SUMS_SINCE, Refusal, check_start, without_assignments
@@ -19,8 +20,11 @@ from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
 from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.versions import KubernetesVersion
 from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import NodeSet
 
 _BEFORE_GROUP_SUMS: KubernetesVersion = (GROUP_SUMS_SINCE[0], GROUP_SUMS_SINCE[1] - 1)
+_MOST_OVERLAPS = 1000
+"""1024 nodes can disagree a million times."""
 _DRIFT_SHARE = 64
 """Totals that changed by less than 1/64 of all memory drifted; by more, memory came or went."""
 
@@ -31,16 +35,18 @@ def memory_findings(
     machine: Machine | None,
     *,
     version: KubernetesVersion,
+    pod_level: bool,
 ) -> Iterator[StateFinding]:
     """All findings of a file whose checksum fits. `machine` None = the file stands alone.
 
-    Pod-level blocks count as they do for a kubelet that reads the file's format.
+    `pod_level`: gate PodLevelResourceManagers; without it pod-level blocks do not count.
     """
     if checkpoint.policy_name not in ("None", "Static"):
         yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
         return
-    state, pod_level = checkpoint.state, verification.form == "V2"
-    yield from _pod_level_findings(state, pod_level)
+    state, has_pods = checkpoint.state, verification.form in WITH_PODS
+    pod_level = pod_level and has_pods
+    yield from _pod_level_findings(state, has_pods)
     if checkpoint.policy_name == "None":
         return
     if not state.machine:
@@ -48,11 +54,11 @@ def memory_findings(
             message = f"{len(state.entries)} pods have assignments, but machineState is empty"
             yield StateFinding("machine-state-missing", message, "machineState")
         return
-    found = [*_table_findings(state.machine), *_group_findings(state.machine)]
+    found = [*_table_findings(state.machine), *islice(_group_findings(state.machine), _MOST_OVERLAPS)]
     found += _own_findings(state, version=version, pod_level=pod_level)
     if machine is not None:
         found += machine_changes(state.machine, default_state(state, machine))
-        refused = replayed(checkpoint, verification, machine, version=version)
+        refused = replayed(checkpoint, machine, version=version, pod_level=pod_level)
         if refused is not None and not any(one.what_it_stops in ("start", "now") for one in found):
             found.append(StateFinding("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
         totals = ", ".join(f"node {id_} {_total(node.memory_map)}" for id_, node in sorted(state.machine.items()))
@@ -61,14 +67,14 @@ def memory_findings(
 
 
 def replayed(
-    checkpoint: MemoryCheckpoint, verification: Verification, machine: Machine | None, *, version: KubernetesVersion
+    checkpoint: MemoryCheckpoint, machine: Machine | None, *, version: KubernetesVersion, pod_level: bool
 ) -> Refusal | None:
     """What a kubelet says to the replay on this machine; None = nothing, it starts.
 
-    Without a machine the file's own totals stand in for it.
+    Without a machine the file's own totals stand in for it. `pod_level`: pod-level blocks count.
     """
     state = checkpoint.state
-    return check_start(state, default_state(state, machine), version=version, pod_level=verification.form == "V2")
+    return check_start(state, default_state(state, machine), version=version, pod_level=pod_level)
 
 
 def default_state(state: MemoryState, machine: Machine | None) -> MachineState:
@@ -134,8 +140,8 @@ def _memory_changes(in_file: MachineState, default: MachineState, common: list[i
             )
 
 
-def _pod_level_findings(state: MemoryState, is_v2: bool) -> Iterator[StateFinding]:
-    if state.pod_entries and not is_v2:
+def _pod_level_findings(state: MemoryState, has_pods: bool) -> Iterator[StateFinding]:
+    if state.pod_entries and not has_pods:
         pods = ", ".join(state.pod_entries)
         yield StateFinding("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
         return
@@ -185,10 +191,11 @@ def _table_findings(machine: MachineState) -> Iterator[StateFinding]:
 
 def _group_findings(machine: MachineState) -> Iterator[StateFinding]:
     """All nodes of a group name the same group, so groups are disjoint."""
+    groups = {id_: NodeSet.from_ids(node.cells or ()) for id_, node in machine.items()}
     for id_, node in machine.items():
-        for other in node.cells or ():
+        for other in groups[id_]:
             theirs = machine[other].cells if other in machine else None
-            if other not in machine or set(theirs or ()) != set(node.cells or ()):
+            if other not in machine or groups[other] != groups[id_]:
                 message = f"node {id_} is in group {_ids(node.cells)}, but node {other} in {_ids(theirs)}"
                 yield StateFinding("groups-overlap", message, f"machineState.{id_}.cells")
 

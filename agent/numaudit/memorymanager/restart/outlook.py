@@ -6,31 +6,32 @@ both managers, pkg/kubelet/cm/devicemanager/manager.go (Start).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypedDict
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from numaudit.errors import InputError, ParseError
+from numaudit.errors import ParseError
 from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
-from numaudit.memorymanager.checkpoint.file import DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind, newer_format, verify
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.cpu.hints import CPUPolicy
-from numaudit.memorymanager.cpu.options import CPUOptions
-from numaudit.memorymanager.cpu.start import start as start_cpu_manager
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.memorymanager.checkpoint.seal import SINCE as SEALED_SINCE
+from numaudit.memorymanager.checkpoint.seal import NewerFormat
 from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.machine_state import SystemReserved
 from numaudit.memorymanager.memory.replay import Refusal
-from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.cpu_start import cpu_findings
+from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.restart.memory_start import memory_findings, replayed, reservation_changes
-from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
-from numaudit.memorymanager.versions import LATEST, KubernetesVersion
+from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, charges_pods_again
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import CpuSet
+
+UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"
+MOST_OF_A_NAME = 20
+"""Findings of one name that are listed; a damaged file may give a million of them."""
 
 Answer = Literal["yes", "no", "at risk", "unknown"]
 """`at risk`: it depends on chance, or on what the next boot makes of the machine. `unknown`: no machine to compare."""
@@ -52,6 +53,22 @@ class StartingKubelet:
     """Why that could not be worked out from a configuration that is there."""
     configuration_problem: str | None = None
     """Why the kubelet refuses its configuration and so starts with no checkpoint; in its words where it has some."""
+    tolerates_drift: bool = False
+    """Gate MemoryManagerDriftTolerance, whose effect is not known."""
+    version_is_known: bool = True
+    """False: `version` is an assumption, which gives way to a file that only a newer kubelet writes."""
+
+    def assumed_for(self, checkpoint: Checkpoint) -> StartingKubelet:
+        """The same, of a version that could have written this file where the version is not known."""
+        is_sealed = not isinstance(checkpoint, DeviceCheckpoint) and checkpoint.seal is not None
+        if self.version_is_known or not is_sealed:
+            return self
+        return replace(self, version=max(self.version, SEALED_SINCE))
+
+    def with_gates(self, gates: Mapping[str, bool]) -> StartingKubelet:
+        """The same with these feature gates; AllAlpha stands for those that are not named."""
+        pod_level = gates.get(POD_LEVEL_GATE, gates.get("AllAlpha", self.pod_level))
+        return replace(self, pod_level=pod_level, tolerates_drift=gates.get(DRIFT_GATE, self.tolerates_drift))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +83,13 @@ class Outlook:
     """What the kubelet says to the replay of the file's assignments: on the machine, or, where there is
     none, on the file's own totals. None = it agrees, or nothing was replayed (see `is_replayed`)."""
     is_replayed: bool = False
+    read: Checkpoint | None = None
+    """What this kubelet takes for the file's content: of a newer format the part that it knows."""
+    read_as: Verification | None = None
 
     @property
     def is_valid(self) -> bool:
         return not any(finding.severity == "error" for finding in self.findings)
-
-
-class _Gates(TypedDict):
-    directory: str
-    version: KubernetesVersion
-    pod_level: bool
 
 
 def examine(
@@ -84,12 +98,25 @@ def examine(
     """All findings of one checkpoint. `machine` None = the file stands alone, as CPUs do when it names none."""
     if isinstance(checkpoint, CpuCheckpoint) and machine is not None and not machine.cpus:
         machine = None  # there is nothing to compare CPUs with
-    findings = tuple(_findings(checkpoint, verification, machine, kubelet))
-    now, later = outlook(findings, machine is not None or _needs_no_machine(checkpoint))
-    if not (isinstance(checkpoint, MemoryCheckpoint) and verification.is_valid and checkpoint.policy_name == "Static"):
-        return Outlook(verification, findings, now, later)
-    refusal = replayed(checkpoint, verification, machine, version=kubelet.version)
-    return Outlook(verification, findings, now, later, refusal, is_replayed=True)
+    kubelet = kubelet.assumed_for(checkpoint)
+    read = checkpoint if isinstance(checkpoint, DeviceCheckpoint) else checkpoint.as_read_by(kubelet.version)
+    read_as = verification if read is checkpoint else verify(read)
+    found = _findings(read, read_as, machine, kubelet)
+    findings = most_of_each((*_of_the_file(checkpoint, verification, read), *found))
+    now, later = outlook(findings, machine is not None or _needs_no_machine(read))
+    result = Outlook(verification, findings, now, later, read=read, read_as=read_as)
+    if not (isinstance(read, MemoryCheckpoint) and read_as.is_valid and read.policy_name == "Static"):
+        return result
+    pod_level = _counts_pods(read, read_as, kubelet)
+    refusal = replayed(read, machine, version=kubelet.version, pod_level=pod_level)
+    return replace(result, refusal=refusal, is_replayed=True)
+
+
+def unreadable(kind: Kind | None, error: ParseError) -> StateFinding:
+    """The finding of a file that `parse` refuses."""
+    if isinstance(error, NewerFormat):
+        return StateFinding("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
+    return StateFinding("devices-lost" if kind == DEVICES else "unreadable", str(error))
 
 
 def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answer, Answer]:
@@ -101,37 +128,22 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
         return "no", "at risk"
     if "maybe" in stops:
         return "at risk", "at risk"
-    if not machine_known:
+    if "unknown" in stops or not machine_known:
         return "unknown", "unknown"
     return "yes", "at risk" if "reboot" in stops else "yes"
 
 
-def kubelet_says(
-    kind: Kind, data: bytes, outlook: Outlook | None, kubelet: StartingKubelet, directory: str
-) -> str | None:
-    """The kubelet's words when it does not start with this file; None = it starts, or they are not known.
-
-    `outlook` None = the file could not be read. `directory` is where the kubelet has the file.
-    """
-    pod_level = bool(kubelet.pod_level) if outlook is None else pod_level_gate(outlook.verification, kubelet)
-    gates: _Gates = {"directory": directory, "version": kubelet.version, "pod_level": pod_level}
-    try:
-        if kind == MEMORY:
-            not_restored = memory_start_error(data, policy=kubelet.memory_policy, **gates)
-        else:
-            not_restored = None if kind == DEVICES else cpu_start_error(data, policy=kubelet.cpu_policy, **gates)
-    except ParseError:
-        return None
-    if not_restored is not None or outlook is None:
-        return not_restored
-    if outlook.refusal is not None:
-        return outlook.refusal.message
-    return next((one.message for one in outlook.findings if one.name == "cpu-state-refused"), None)
-
-
 def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
     """Is the gate PodLevelResourceManagers on? When nobody says, it is as it was for this file's format."""
-    return verification.form in ("V2", "V3") if kubelet.pod_level is None else kubelet.pod_level
+    return verification.form in ("V2", "V3", "V4") if kubelet.pod_level is None else kubelet.pod_level
+
+
+def _counts_pods(
+    checkpoint: MemoryCheckpoint | CpuCheckpoint, verification: Verification, kubelet: StartingKubelet
+) -> bool:
+    """Do pod-level entries count? Kubelets before 1.37 refuse them without their gate, later ones drop them."""
+    with_pods = memory_checkpoint.WITH_PODS if isinstance(checkpoint, MemoryCheckpoint) else cpu_checkpoint.WITH_PODS
+    return verification.form in with_pods and (kubelet.version < SEALED_SINCE or pod_level_gate(verification, kubelet))
 
 
 def _needs_no_machine(checkpoint: Checkpoint) -> bool:
@@ -139,34 +151,75 @@ def _needs_no_machine(checkpoint: Checkpoint) -> bool:
     return isinstance(checkpoint, DeviceCheckpoint) or checkpoint.policy_name.casefold() == "none"
 
 
+def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
+    """Of each name the first ones, with a note how many more there are."""
+    counts = Counter(finding.name for finding in findings)
+    shown: Counter[str] = Counter()
+    kept: list[StateFinding] = []
+    for finding in findings:
+        shown[finding.name] += 1
+        if shown[finding.name] <= MOST_OF_A_NAME:
+            kept.append(finding)
+    for name, count in counts.items():
+        if count > MOST_OF_A_NAME:
+            kept.append(StateFinding("more-findings", f"at least {count - MOST_OF_A_NAME} more of {name}"))
+    return tuple(kept)
+
+
+def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Checkpoint) -> Iterator[StateFinding]:
+    """What holds whichever kubelet reads it, and what a kubelet that knows only a part of it loses."""
+    for path in checkpoint.unknown:
+        yield StateFinding("unknown-key", f"{path} is no key of this format", path)
+    # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
+    stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
+    for path in checkpoint.refused:
+        yield StateFinding("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
+    if isinstance(checkpoint, DeviceCheckpoint) or isinstance(read, DeviceCheckpoint):
+        return
+    if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:
+        pods = ", ".join(checkpoint.pod_entries)
+        yield StateFinding(
+            "downgrade-loses-pods", f"this kubelet does not read podEntries of {pods}", "data.podEntries"
+        )
+
+
 def _findings(
     checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
 ) -> Iterator[StateFinding]:
-    for path in checkpoint.unknown:
-        yield StateFinding("unknown-key", f"{path} is no key of this format", path)
     if isinstance(checkpoint, DeviceCheckpoint):
         yield from _device_findings(verification)
+        return
+    newer = newer_format(checkpoint, verification)
+    if newer is not None:
+        yield StateFinding("format-unknown", f"{UNKNOWN_FORMAT}: {newer}")
+        return
+    if checkpoint.seal is not None and checkpoint.seal.problem and checkpoint.seal.checksum_fits:
+        yield StateFinding("unreadable", checkpoint.seal.problem, "data")
         return
     if not verification.is_valid:
         yield StateFinding(
             "checksum-mismatch",
             f"the file says {verification.stored}, its content gives {verification.computed}",
-            "checksum",
+            "checksum" if checkpoint.seal is None else "dataChecksum",
         )
         return
     if verification.form == "no checksum":
         yield StateFinding("checksum-missing", "the stored checksum is 0, which is not checked", "checksum")
-    pod_level = pod_level_gate(verification, kubelet)
+    pod_level, counted = pod_level_gate(verification, kubelet), _counts_pods(checkpoint, verification, kubelet)
     yield from _policy_changes(checkpoint, kubelet)
     if isinstance(checkpoint, MemoryCheckpoint):
         accepted = memory_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
-        yield from memory_findings(checkpoint, verification, machine, version=kubelet.version)
+        found = memory_findings(checkpoint, verification, machine, version=kubelet.version, pod_level=counted)
+        yield from map(_tolerated, found) if kubelet.tolerates_drift else found
         yield from _reservations(checkpoint, kubelet)
     else:
         accepted = cpu_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
-        yield from _cpu_findings(checkpoint, verification, machine, kubelet.version)
+        yield from cpu_findings(checkpoint, verification, machine, version=kubelet.version, pod_level=counted)
+    if pod_level and counted and checkpoint.pod_entries and charges_pods_again(kubelet.version):
+        pods = ", ".join(checkpoint.pod_entries)
+        yield StateFinding("pod-level-charged-again", f"pods with pod-level resources: {pods}", "podEntries")
 
 
 def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
@@ -197,70 +250,17 @@ def _format_findings(
         )
 
 
+def _tolerated(finding: StateFinding) -> StateFinding:
+    if finding.name != "memory-total-drift":
+        return finding
+    return replace(
+        finding, message=f"{finding.message}; {DRIFT_GATE} is on, whose effect is not known", stops="unknown"
+    )
+
+
 def _device_findings(verification: Verification) -> Iterator[StateFinding]:
     if not verification.is_valid:
         message = f"the file says {verification.stored}, its content gives {verification.computed}"
         yield StateFinding("devices-lost", f"checksum mismatch: {message}", "Checksum")
     if verification.form == "before 1.20":
         yield StateFinding("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")
-
-
-def _cpu_findings(
-    checkpoint: CpuCheckpoint, verification: Verification, machine: Machine | None, version: KubernetesVersion
-) -> Iterator[StateFinding]:
-    if checkpoint.policy_name not in ("none", "static"):
-        yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
-        return
-    if verification.form == "V1":
-        yield StateFinding("format-old", "containers are known by their id, as until Kubernetes 1.17", "entries")
-        return
-    state, is_v3 = checkpoint.state, verification.form == "V3"
-    yield from _cpu_pod_level_findings(state, is_v3)
-    if checkpoint.policy_name == "static":
-        read = state if is_v3 else CPUState(state.default_cpus, state.entries)
-        yield from _cpu_start_findings(read, machine, version)
-
-
-def _cpu_pod_level_findings(state: CPUState, is_v3: bool) -> Iterator[StateFinding]:
-    if state.pod_entries and not is_v3:
-        pods = ", ".join(state.pod_entries)
-        yield StateFinding("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
-        return
-    for uid, cpus in state.pod_entries.items():
-        containers = state.entries.get(uid, {})
-        if not containers:
-            message = f"pod {uid} holds CPUs {cpus}, but none of its containers has any"
-            yield StateFinding("pod-level-incomplete", message, f"podEntries.{uid}")
-        for name, own in containers.items():
-            if not own <= cpus:
-                message = f"container {name} of pod {uid} has CPUs {own - cpus} outside the pod's own"
-                yield StateFinding("pod-level-incomplete", message, f"entries.{uid}.{name}")
-
-
-def _cpu_start_findings(state: CPUState, machine: Machine | None, version: KubernetesVersion) -> Iterator[StateFinding]:
-    """What the CPU Manager's own check says.
-
-    The reserved CPUs are configuration, which is not in the file. Without strict-cpu-reservation they
-    are in the shared pool and make no difference; with it they are in no set at all, so CPUs in no set
-    are taken for the reserved ones, with a finding. Without a machine its CPUs are those of the file.
-    """
-    in_file = state.default_cpus
-    for containers in state.entries.values():
-        for cpus in containers.values():
-            in_file |= cpus
-    for cpus in state.pod_entries.values():
-        in_file |= cpus
-    online = in_file if machine is None else CpuSet.from_ids(cpu.id for cpu in machine.cpus)
-    in_no_set = online - in_file if state.default_cpus else CpuSet()
-    strict = bool(in_no_set) and version >= (1, 32)
-    topology = CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in online})
-    policy = CPUPolicy(topology, in_no_set if strict else CpuSet(), CPUOptions(strict_cpu_reservation=strict), version)
-    try:
-        start_cpu_manager(policy, state)
-    except InputError as refused:
-        yield StateFinding("cpu-state-refused", str(refused), "defaultCpuSet")
-        return
-    if strict:
-        yield StateFinding(
-            "cpus-not-in-state", f"CPUs {in_no_set} are online but in no set of the file", "defaultCpuSet"
-        )

@@ -19,10 +19,13 @@ from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint, parse_cpus
 from numaudit.memorymanager.checkpoint.file import CPU, MEMORY
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.checkpoint.seal import Seal
 from numaudit.memorymanager.cpu import start as cpu_start
 from numaudit.memorymanager.cpu.hints import CPUPolicy
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.go.json import WrongType
+from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.go.strconv import GoSyntaxError, quote
 from numaudit.memorymanager.go.syntax import syntax_error
 from numaudit.memorymanager.memory.replay import check_start
@@ -54,21 +57,38 @@ def memory_start_error(
     if data is None:
         return None
     try:
-        checkpoint = memory_checkpoint.parse(data)
-        form = memory_checkpoint.verify(checkpoint).form
+        checkpoint = memory_checkpoint.parse(data).as_read_by(version)
+        verification = memory_checkpoint.verify(checkpoint)
     except ParseError as error:
         return _not_restored("memory", directory, _json_error(data, error))
-    if not memory_checkpoint.accepts(form, version=version, pod_level=pod_level):
-        return _not_restored("memory", directory, CORRUPTED)
+    problem = memory_restore_error(
+        checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
+    )
+    if problem is not None or machine is None or checkpoint.policy_name != "Static":
+        return problem
+    state = checkpoint.state
+    counts_pods = pod_level and verification.form in memory_checkpoint.WITH_PODS
+    restored = state if counts_pods else MemoryState(state.machine, state.entries)
+    refusal = check_start(restored, machine, version=version, pod_level=counts_pods)
+    return None if refusal is None else refusal.message
+
+
+def memory_restore_error(
+    checkpoint: MemoryCheckpoint,
+    verification: Verification,
+    *,
+    policy: str | None,
+    directory: str,
+    version: KubernetesVersion,
+    pod_level: bool,
+) -> str | None:
+    """The first part of `memory_start_error`, for a file that was read already as this kubelet reads it."""
+    if not memory_checkpoint.accepts(verification.form, version=version, pod_level=pod_level):
+        return _not_restored("memory", directory, _not_accepted(checkpoint.seal, "v3", "memory manager"))
     if policy is not None and policy != checkpoint.policy_name:
         changed = f"[memorymanager] {_policy_differs(policy, checkpoint.policy_name)}"
         return _not_restored("memory", directory, changed)
-    if machine is None or checkpoint.policy_name != "Static":
-        return None
-    state, is_v2 = checkpoint.state, form == "V2"
-    restored = state if is_v2 else MemoryState(state.machine, state.entries)
-    refusal = check_start(restored, machine, version=version, pod_level=is_v2)
-    return None if refusal is None else refusal.message
+    return None
 
 
 def cpu_start_error(
@@ -89,24 +109,42 @@ def cpu_start_error(
     if data is None:
         return None
     try:
-        checkpoint = cpu_checkpoint.unmarshal(data)
-        form = cpu_checkpoint.verify(checkpoint).form
+        checkpoint = cpu_checkpoint.unmarshal(data).as_read_by(version)
+        verification = cpu_checkpoint.verify(checkpoint)
     except ParseError as error:
         return _not_restored("CPU", directory, _json_error(data, error))
-    if not cpu_checkpoint.accepts(form, version=version, pod_level=pod_level):
-        return _not_restored("CPU", directory, CORRUPTED)
+    problem = cpu_restore_error(
+        checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
+    )
+    if problem is not None or manager is None or checkpoint.policy_name != cpu_start.STATIC:
+        return problem
+    try:
+        cpu_start.start(
+            manager, _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
+        )
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def cpu_restore_error(
+    checkpoint: CpuCheckpoint,
+    verification: Verification,
+    *,
+    policy: str | None,
+    directory: str,
+    version: KubernetesVersion,
+    pod_level: bool,
+) -> str | None:
+    """The first part of `cpu_start_error`, for a file that was read already as this kubelet reads it."""
+    if not cpu_checkpoint.accepts(verification.form, version=version, pod_level=pod_level):
+        return _not_restored("CPU", directory, _not_accepted(checkpoint.seal, "v4", "cpu manager"))
     if policy is not None and policy != checkpoint.policy_name:
         return _not_restored("CPU", directory, _policy_differs(policy, checkpoint.policy_name))
     try:
-        state = _cpu_state(checkpoint, with_pods=form == "V3")
+        _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
     except GoSyntaxError as error:
         return _not_restored("CPU", directory, str(error))
-    if manager is None or checkpoint.policy_name != cpu_start.STATIC:
-        return None
-    try:
-        cpu_start.start(manager, state)
-    except InputError as error:
-        return str(error)
     return None
 
 
@@ -141,6 +179,17 @@ def _json_error(data: bytes, error: ParseError) -> str:
     if isinstance(error, WrongType):
         return f"json: cannot unmarshal {error.value} into Go struct field {error.path}"
     raise error
+
+
+def _not_accepted(seal: Seal | None, form: str, manager: str) -> str:
+    """Raises ParseError where the kubelet's words about data of the wrong form are not known."""
+    if seal is None:
+        return CORRUPTED
+    if not seal.checksum_fits:
+        return f"could not load {form} checkpoint: {CORRUPTED}"
+    if seal.go_problem is None:
+        raise ParseError(f"{seal.problem}")
+    return f"could not load {form} checkpoint: failed to deserialize {manager} checkpoint data: {seal.go_problem}"
 
 
 def _policy_differs(configured: str, stored: str) -> str:

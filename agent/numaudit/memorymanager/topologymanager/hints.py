@@ -5,7 +5,7 @@ Source: pkg/kubelet/cm/topologymanager/{policy*,numa_info}.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -111,13 +111,14 @@ def _best(
     preferred = [[hint for hint in one if hint.preferred] for one in lists]
     agreed = _reachable(preferred, nodes.mask) if old else _equal(preferred, nodes.mask)
     if agreed:
-        return TopologyHint(NodeSet(min(agreed, key=lambda mask: _narrowness(mask, closest))), preferred=True)
+        return TopologyHint(NodeSet(_narrowest(agreed, closest)), preferred=True)
     reachable = _reachable(lists, nodes.mask)
     if not reachable:
         return TopologyHint(nodes, preferred=False)
     goal = 0 if old else _goal(lists)
-    best = min(reachable, key=lambda mask: (_off_goal(mask.bit_count(), goal), _narrowness(mask, closest)))
-    return TopologyHint(NodeSet(best), preferred=False)
+    nearest_goal = min(_off_goal(mask.bit_count(), goal) for mask in reachable)
+    candidates = {mask for mask in reachable if _off_goal(mask.bit_count(), goal) == nearest_goal}
+    return TopologyHint(NodeSet(_narrowest(candidates, closest)), preferred=False)
 
 
 def _reachable(lists: Sequence[Sequence[TopologyHint]], nodes: int) -> set[int]:
@@ -148,13 +149,21 @@ def _off_goal(size: int, goal: int) -> int:
     return goal - size if size <= goal else goal + 1
 
 
-def _narrowness(mask: int, closest: Distances | None) -> tuple[int, int, int]:
-    """Fewer nodes, then (with distances) nearer nodes, then the smaller bitmask.
+def _narrowest(masks: Set[int], closest: Distances | None) -> int:
+    """Fewest nodes, then (with distances) nearest nodes, then the smallest bitmask.
 
-    The sum of distances over all ordered pairs, each node with itself included, stands for their mean.
+    Only sets of the same size are compared by their distances.
     """
-    total = 0 if closest is None else sum(_distance(closest, a, b) for a in NodeSet(mask) for b in NodeSet(mask))
-    return mask.bit_count(), total, mask
+    fewest = min(mask.bit_count() for mask in masks)
+    tied = [mask for mask in masks if mask.bit_count() == fewest]
+    if closest is None or len(tied) == 1:
+        return min(tied)
+    return min(tied, key=lambda mask: (_sum_of_distances(mask, closest), mask))
+
+
+def _sum_of_distances(mask: int, closest: Distances) -> int:
+    """Over all ordered pairs, each node with itself included; for sets of one size it stands for the mean."""
+    return sum(_distance(closest, a, b) for a in NodeSet(mask) for b in NodeSet(mask))
 
 
 def _distance(distances: Distances, from_node: int, to_node: int) -> int:

@@ -129,7 +129,8 @@ def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) 
     if level is None:
         raise InputError(f"unknown Topology Manager Policy option: {quote(name)}")
     if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
-        if version < (1, 32):
+        # 1.32 wrote only the text about alpha options anew.
+        if version < (1, 32) or (level == "beta" and version < (1, 33)):
             raise InputError(
                 f"Topology Manager Policy {level.capitalize()}-level Options not enabled, "
                 f"but option {quote(name)} provided"

@@ -1,0 +1,143 @@
+"""Checkpoints that no kubelet writes: very large ones, broken keys, absurd numbers. Each has a quick, clear answer."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from time import process_time
+
+import pytest
+
+from numaudit.errors import ParseError
+from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
+from numaudit.memorymanager.restart.kubelet_words import kubelet_says
+from numaudit.memorymanager.restart.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine
+
+NODE = {
+    "numberOfAssignments": 0,
+    "memoryMap": {"memory": {"total": 10, "systemReserved": 0, "allocatable": 10, "reserved": 0, "free": 10}},
+    "cells": [0],
+}
+BIG = 10_000_000
+SECONDS = 3.0
+
+
+def memory_file(**more: object) -> bytes:
+    return json.dumps({"policyName": "Static", "machineState": {"0": NODE}, "checksum": 1, **more}).encode()
+
+
+def look(data: bytes, kind: Kind = MEMORY) -> Outlook:
+    checkpoint = checkpoints.parse(kind, data)
+    outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet())
+    kubelet_says(kind, data, outlook, StartingKubelet(), "/var/lib/kubelet")
+    return outlook
+
+
+def many_pods() -> bytes:
+    """100,000 pods of one container."""
+    table = MemoryTable(10**7, 0, 10**7, 10**6, 9 * 10**6)
+    pods = {str(uuid.UUID(int=7919 * number)): {"app": (Block((0,), "memory", 10),)} for number in range(100_000)}
+    state = MemoryState({0: NUMANodeState(100_000, {"memory": table}, (0,))}, pods)
+    return memory_checkpoint.write(MemoryCheckpoint.of("Static", state))
+
+
+def test_a_file_of_10_mb_is_read_and_verified_within_3_seconds() -> None:
+    data = many_pods()
+    assert len(data) > 9_000_000
+    began = process_time()
+    outlook = look(data)
+    assert process_time() - began < SECONDS
+    assert (outlook.is_valid, outlook.findings) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "problem"),
+    [
+        (
+            MEMORY,
+            memory_file(entries={}).replace(b"{}", b'{"x":{},' + b'"y":{},' * (BIG // 7) + b'"z":{}}'),
+            "occurs twice",
+        ),
+        (MEMORY, memory_file(machineState={"0": {**NODE, "cells": [0] * (BIG // 3)}}), "a list of 3333333 of the 1024"),
+        (MEMORY, b"[" * BIG, "nested too deep"),
+        (MEMORY, b'{"checksum":' + b"9" * BIG + b"}", "a number of 10000000 digits, 9999999999...: no field holds"),
+        (MEMORY, b'{"checksum":' + b"9" * 5000 + b"}", "a number of 5000 digits, 9999999999...: no field holds more"),
+        (DEVICES, b'{"Checksum":-' + b"9" * 5000 + b"}", "a number of 5001 digits, -999999999...: no field holds"),
+        (
+            CPU,
+            b'{"defaultCpuSet":"' + b"1," * (BIG // 2) + b'1"}',
+            "a list of 5000001 CPUs and ranges: there are at most",
+        ),
+        (
+            CPU,
+            json.dumps({"podEntries": {str(uid): {"cpuSet": "0-999"} for uid in range(BIG // 50)}}).encode(),
+            "podEntries: more than 65536 CPUs in all; pods share none",
+        ),
+    ],
+    ids=["key twice", "group", "nested", "digits", "5,000 digits", "minus 5,000 digits", "CPU list", "pods' CPUs"],
+)
+def test_what_is_absurdly_large_is_refused_soon_and_with_its_reason(kind: Kind, data: bytes, problem: str) -> None:
+    began = process_time()
+    with pytest.raises(ParseError) as caught:
+        checkpoints.parse(kind, data)
+    assert process_time() - began < SECONDS
+    assert problem in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_of_very_many_findings_the_first_are_listed() -> None:
+    data = memory_file(**{f"k{number}": 1 for number in range(BIG // 100)})
+    checkpoint = memory_checkpoint.parse(data)
+    outlook = examine(checkpoint, memory_checkpoint.verify(checkpoint), None, StartingKubelet())
+    names = [one.name for one in outlook.findings]
+    assert names == ["unknown-key"] * MOST_OF_A_NAME + ["format-unknown", "more-findings"]
+    assert outlook.findings[-1].message == "at least 80 more of unknown-key"
+
+
+def test_1000_nodes_that_all_disagree_are_judged_soon() -> None:
+    machine = {str(one): {**NODE, "cells": list(range(one % 7, 1000))} for one in range(1000)}
+    checkpoint = memory_checkpoint.parse(memory_file(machineState=machine))
+    data = memory_checkpoint.write(checkpoint).replace(
+        b'"checksum":1', b'"checksum":%d' % memory_checkpoint.verify(checkpoint).computed
+    )
+    began = process_time()
+    assert "groups-overlap" in {one.name for one in look(data).findings}
+    assert process_time() - began < SECONDS
+
+
+HALF = '"\\ud800":{"app":[]},'
+
+
+def test_an_entry_whose_key_is_half_a_surrogate_pair_is_left_out_and_the_others_are_read() -> None:
+    good = memory_checkpoint.parse(many_pods())
+    few = MemoryState(good.state.machine, dict(list(good.state.entries.items())[:2]))
+    data = memory_checkpoint.write(MemoryCheckpoint.of("Static", few))
+    broken = data.replace(b'"entries":{', b'"entries":{' + HALF.encode())
+    checkpoint = memory_checkpoint.parse(broken)
+    assert checkpoint.entries == few.entries
+    assert checkpoint.refused == ("entries.\\ud800",)
+    assert memory_checkpoint.verify(checkpoint).form == "V1"
+    outlook = look(broken)
+    finding = outlook.findings[0]
+    assert (finding.name, finding.severity) == ("entry-refused", "warning")
+    assert finding.message == "entries.\\ud800: the key has half of a surrogate pair"
+
+
+def test_a_broken_key_inside_any_part_of_any_file_costs_that_entry_alone() -> None:
+    container = memory_checkpoint.parse(memory_file(entries={"uid": {"\ud800": [], "app": []}}))
+    assert container.entries == {"uid": {"app": ()}}
+    cpu = cpu_checkpoint.parse(b'{"defaultCpuSet":"0","entries":{"\\udfff":{"a":"1"},"u":{"a":"2"}},"checksum":0}')
+    assert cpu.entries == {"u": {"a": "2"}}
+    devices = checkpoints.parse(DEVICES, b'{"Data":{"RegisteredDevices":{"\\ud800":["a"],"b":["c"]}},"Checksum":1}')
+    assert devices.refused == ("Data.RegisteredDevices.\\ud800",)
+    assert not checkpoints.verify(devices).is_valid
+
+
+def test_an_unknown_key_that_is_broken_is_named_in_ascii() -> None:
+    checkpoint = memory_checkpoint.parse(memory_file(**{"\ud800": 1}))
+    assert checkpoint.unknown == ("\\ud800",)
