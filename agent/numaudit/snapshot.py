@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, NewType
 from msgspec import Struct
 
 from numaudit.intent import Intent
+from numaudit.memorymanager.pod.spec import QosClass
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -22,7 +23,7 @@ ContainerId = NewType("ContainerId", int)
 Kind = Literal["container", "sandbox", "pod", "service", "scope", "slice", "group"]
 """What a cgroup is. `sandbox` is a pod's pause container; `group` is a cgroup of no known shape."""
 
-Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
+Qos = QosClass
 
 
 @dataclass(frozen=True, slots=True)

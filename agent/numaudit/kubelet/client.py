@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host, read_bytes, read_text
-from numaudit.kubelet.podresources import Answer, Client
+from numaudit.kubelet.podresources import LARGEST_ANSWER, Answer, Client
 
 if TYPE_CHECKING:
     import httpx
 
 DEADLINE = 3.0
 """Seconds for one answer, however slowly it drips in."""
-LARGEST_ANSWER = 64 << 20
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}

@@ -92,11 +92,6 @@ class FirstTouch:
     def how(self) -> None:
         return None
 
-    @property
-    def period(self) -> int:
-        """Faults for each sample."""
-        return self._period
-
     def read(self) -> FirstTouches:
         """All samples since the probe was opened."""
         for watched in self._watched.values():

@@ -20,10 +20,10 @@ from numaudit.probes.known_work import KnownWork, known_work
 from numaudit.probes.session import Session
 from numaudit.topology.machine import Machine
 
-_MIB = 1 << 20
+MIB = 1 << 20
 _LOADING_WITHIN = 300.0
 """Seconds for the BPF programs to be compiled: unlike a report, a self-test has time to wait for a busy machine."""
-_NEAR_BYTES, _FAR_BYTES = 32 * _MIB, 16 * _MIB
+_NEAR_BYTES, _FAR_BYTES = 32 * MIB, 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)

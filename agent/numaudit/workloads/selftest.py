@@ -24,12 +24,11 @@ from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.snapshot import Resident, Sampled
 from numaudit.views.selftest_document import CheckState, SelfTestCheck
 from numaudit.workloads import busy, sampling
-from numaudit.workloads.near_and_far import Bench, Worker, near_and_far
+from numaudit.workloads.near_and_far import MIB, Bench, Worker, near_and_far
 
-_MIB = 1 << 20
-_REST = 4 * _MIB
+_REST = 4 * MIB
 """What the kernel allocates beside the bytes that the work asks for."""
-_INTERPRETER = 15 * _MIB
+_INTERPRETER = 15 * MIB
 """What the process of the work holds beside its bytes."""
 _ALLOWANCE = 0.2
 """Share by which two accounts of CPU time may differ: the kernel's leaves out what a hypervisor took."""
@@ -229,7 +228,7 @@ def _has_its_bytes(by_node: _ByNode, worker: Worker, rest: int = _REST) -> bool:
 
 def _expected_bytes(bench: Bench) -> str:
     return "; ".join(
-        f"{worker.name}: {worker.work.size // _MIB} MiB"
+        f"{worker.name}: {worker.work.size // MIB} MiB"
         + ("" if worker.memory_node is None else f" on node {worker.memory_node}")
         for worker in bench.workers
     )
@@ -247,7 +246,7 @@ def _result(name: str, state: CheckState, expected: str, sizes: Mapping[str, _By
 
 
 def _in_mib(row: _ByNode) -> str:
-    found = [f"{size / _MIB:.1f} MiB on node {'?' if node is None else node}" for node, size in row.items() if size]
+    found = [f"{size / MIB:.1f} MiB on node {'?' if node is None else node}" for node, size in row.items() if size]
     return ", ".join(found) or "nothing"
 
 

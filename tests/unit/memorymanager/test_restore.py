@@ -16,7 +16,7 @@ from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.cpu.hints import CPUPolicy
 from numaudit.memorymanager.cpu.options import CPUOptions
 from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
-from numaudit.memorymanager.memory.machine_state import UINT64
+from numaudit.memorymanager.go.json import UINT64
 from numaudit.memorymanager.memory.replay import DIFFERENT, without_assignments
 from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
 from numaudit.topology.nodeset import CpuSet

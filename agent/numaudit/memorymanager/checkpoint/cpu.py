@@ -126,16 +126,12 @@ def unmarshal(data: bytes) -> CpuCheckpoint:
 
 def write(checkpoint: CpuCheckpoint) -> bytes:
     """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
-    document = _plain_content(checkpoint.outside or checkpoint) | {"checksum": checkpoint.checksum}
-    if checkpoint.seal is not None:
-        document |= {"data": checkpoint.seal.data, "dataChecksum": checkpoint.seal.checksum}
-    return go_json.dump(document)
+    return seal.write(_plain_content(checkpoint.outside or checkpoint), checkpoint.checksum, checkpoint.seal)
 
 
 def plain_content(checkpoint: CpuCheckpoint) -> dict[str, object]:
     """The content in the words of the file, whatever the format, and the checksums."""
-    document = _plain_content(checkpoint) | {"checksum": checkpoint.checksum}
-    return document if checkpoint.seal is None else document | {"dataChecksum": checkpoint.seal.checksum}
+    return seal.with_checksums(_plain_content(checkpoint), checkpoint.checksum, checkpoint.seal)
 
 
 def verify(checkpoint: CpuCheckpoint) -> Verification:

@@ -77,6 +77,20 @@ def parse(
     return Seal(data, stored), content
 
 
+def write(outside: Mapping[str, object], checksum: int, found: Seal | None) -> bytes:
+    """A file with this content outside of `data`, and with the seal where it has one."""
+    document = {**outside, "checksum": checksum}
+    if found is not None:
+        document |= {"data": found.data, "dataChecksum": found.checksum}
+    return go_json.dump(document)
+
+
+def with_checksums(content: Mapping[str, object], checksum: int, found: Seal | None) -> dict[str, object]:
+    """The content with the checksums that a file has beside it."""
+    document = {**content, "checksum": checksum}
+    return document if found is None else document | {"dataChecksum": found.checksum}
+
+
 def verify(found: Seal, form: str) -> Verification:
     """A checksum of 0 is compared like any other. Data that cannot be read has no format."""
     fits = found.problem is None and found.checksum_fits

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Literal
 
 from numaudit.errors import InputError
-from numaudit.memorymanager.memory.machine_state import UINT64, table_of
+from numaudit.memorymanager.go.json import UINT64
+from numaudit.memorymanager.memory.machine_state import table_of
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.pod.requests import Requests
 from numaudit.memorymanager.topologymanager.hints import TopologyHint, candidate_masks

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from numaudit.errors import InputError
+from numaudit.memorymanager.go.json import UINT64
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.quantity import Quantity
-
-UINT64 = 2**64 - 1
 
 SystemReserved = Mapping[int, Mapping[str, int]]
 """Node id -> resource -> bytes kept from pods."""

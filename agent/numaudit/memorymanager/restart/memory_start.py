@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from numaudit.memorymanager.checkpoint.memory import WITH_PODS, MemoryCheckpoint
+from numaudit.memorymanager.go.json import UINT64
 from numaudit.memorymanager.go.spew import Verification
-from numaudit.memorymanager.memory.machine_state import UINT64, SystemReserved, default_machine_state
+from numaudit.memorymanager.memory.machine_state import SystemReserved, default_machine_state
 from numaudit.memorymanager.memory.replay import GROUP_SUMS_SINCE, Refusal, check_start, without_assignments
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable
 from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
