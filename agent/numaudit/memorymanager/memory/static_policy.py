@@ -14,10 +14,11 @@ from numaudit.errors import InputError
 from numaudit.memorymanager.memory import candidates
 from numaudit.memorymanager.memory.candidates import Reusable, calculate_hints, find_best_hint
 from numaudit.memorymanager.memory.machine_state import charge, release
+from numaudit.memorymanager.memory.reusable import shrink_init_blocks, update_reusable
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState
 from numaudit.memorymanager.pod.level import divide, shared_pool_error
 from numaudit.memorymanager.pod.requests import Requests, container_requests, pod_requests
-from numaudit.memorymanager.pod.spec import MEMORY, Pod, is_ordinary_init, is_sidecar, is_unsupported, qos
+from numaudit.memorymanager.pod.spec import MEMORY, Pod, is_sidecar, is_unsupported, qos
 from numaudit.memorymanager.topologymanager.admission_error import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures, charges_pods_again
@@ -121,7 +122,7 @@ def allocate(
         return MemoryAllocation(policy, Choice.NOT_MANAGED)
     held = policy.state.entries.get(pod.uid, {}).get(container)
     if held is not None:
-        reusable = _update_reusable(policy.reusable, pod, container, held, features)
+        reusable = update_reusable(policy.reusable, pod, container, held, features)
         return MemoryAllocation(replace(policy, reusable=reusable), Choice.HELD, _nodes_of(held))
     requests = container_requests(pod, pod.container(container), features)
     handed_on = policy.reusable.get(pod.uid, {})
@@ -131,13 +132,13 @@ def allocate(
     for block in blocks:
         reused = handed_on.get(mask, {}).get(block.type, 0)
         machine = charge(machine, tuple(mask), block.type, max(0, block.size - reused))
-    containers = _shrink_init_blocks(policy.state.entries.get(pod.uid, {}), pod, container, blocks, features)
+    containers = shrink_init_blocks(policy.state.entries.get(pod.uid, {}), pod, container, blocks, features)
     state = replace(
         policy.state,
         machine=machine,
         entries={**policy.state.entries, pod.uid: {**containers, container: blocks}},
     )
-    reusable = _update_reusable(policy.reusable, pod, container, blocks, features)
+    reusable = update_reusable(policy.reusable, pod, container, blocks, features)
     return MemoryAllocation(MemoryPolicy(state, reusable), choice, mask)
 
 
@@ -280,54 +281,6 @@ def _regenerate(blocks: Sequence[Block], requests: Requests) -> ProviderHints:
             return None
         hints[block.type] = [TopologyHint(NodeSet.from_ids(block.numa_affinity or ()), preferred=True)]
     return hints
-
-
-def _update_reusable(
-    reusable: Mapping[str, Reusable], pod: Pod, container: str, blocks: Sequence[Block], features: KubeletFeatures
-) -> Mapping[str, Reusable]:
-    """An ordinary init container leaves its memory to the next containers, which use it up.
-
-    What other pods left is forgotten.
-    """
-    left = {mask: dict(sizes) for mask, sizes in reusable.get(pod.uid, {}).items()}
-    leaves = is_ordinary_init(pod, container, features)
-    for block in blocks:
-        mask = NodeSet.from_ids(block.numa_affinity or ())
-        size = left.get(mask, {}).get(block.type, 0)
-        if leaves:
-            left.setdefault(mask, {})[block.type] = max(size, block.size)
-        elif size:
-            left[mask][block.type] = max(0, size - block.size)
-    return {pod.uid: left} if left else {}
-
-
-def _shrink_init_blocks(
-    containers: Mapping[str, tuple[Block, ...]],
-    pod: Pod,
-    container: str,
-    blocks: Sequence[Block],
-    features: KubeletFeatures,
-) -> Mapping[str, tuple[Block, ...]]:
-    """Take what a new container reuses out of the blocks of the init containers before it.
-
-    So the blocks of a pod sum up to what was charged for it.
-    """
-    shrunk = dict(containers)
-    for block in blocks:
-        left = block.size
-        for init in pod.init_containers:
-            if left == 0 or init.name == container:
-                break
-            if is_sidecar(pod, init.name, features) or init.name not in shrunk:
-                continue
-            kept: list[Block] = []
-            for one in shrunk[init.name]:
-                same = one.type == block.type and set(one.numa_affinity or ()) == set(block.numa_affinity or ())
-                taken = min(left, one.size) if same else 0
-                left -= taken
-                kept.append(replace(one, size=one.size - taken) if taken else one)
-            shrunk[init.name] = tuple(kept)
-    return shrunk
 
 
 def _nodes_of(blocks: Sequence[Block]) -> NodeSet | None:
