@@ -278,24 +278,24 @@ class Snapshot:
     cgroup_mode: str | None
     containers: tuple[Container, ...] = ()
     allowed: Mapping[ContainerId, Allowed] = field(default_factory=dict)
-    resident: Mapping[ContainerId, Resident] = field(default_factory=dict)
-    mappings: Mapping[ContainerId, Mappings] = field(default_factory=dict)
+    residency: Mapping[ContainerId, Resident] = field(default_factory=dict)
+    numa_maps: Mapping[ContainerId, Mappings] = field(default_factory=dict)
     nodes: tuple[NodeMemory, ...] = ()
     unattributed: Resident | None = None
     """What no container holds, read from the root cgroup and the processes in it."""
     intent: Intent | None = None
     """What the kubelet promised; None = there is no kubelet to ask."""
-    cpu_seconds: Mapping[ContainerId, Mapping[int, float]] | None = None
+    cpu_time: Mapping[ContainerId, Mapping[int, float]] | None = None
     """CPU time by node since the probe was loaded; None = not measured."""
-    allocated_bytes: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
+    page_alloc: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
     hint_faults: Mapping[ContainerId, Sampled] | None = None
     """Samples of memory accesses; None = not measured. A container that is not in it had none."""
-    migrated: Mapping[ContainerId, Migrated] | None = None
+    migrations: Mapping[ContainerId, Migrated] | None = None
     """None = not measured. A container that is not in it moved nothing."""
     first_touch: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
     """(CPU's node, page's node) -> samples of first uses of a page; None = not measured, which is usual."""
-    balancing: Balancing | None = None
+    numa_balancing: Balancing | None = None
     """None = the kernel does not show it."""
     overhead: Overhead | None = None
     """None = nobody keeps account of it, as in a one-off report."""

@@ -69,7 +69,7 @@ def main() -> int:
 def look(first: Snapshot, second: Snapshot) -> float:
     """Milliseconds for everything that is concluded from one look; each round looks at bytes it never saw."""
     earlier = judge(first)
-    fresh = [replace(second, resident=unseen(second.resident)) for _ in range(ROUNDS)]
+    fresh = [replace(second, residency=unseen(second.residency)) for _ in range(ROUNDS)]
     return best_ms(lambda: _conclude(fresh.pop(), first, earlier))
 
 
@@ -80,7 +80,7 @@ def unseen(resident: Mapping[ContainerId, Resident]) -> dict[ContainerId, Reside
 
 def add_up(snapshot: Snapshot) -> list[dict[int, int]]:
     """The floor: to look at every number of bytes once."""
-    return [one.sum_of(RESIDENT_TYPES) for one in snapshot.resident.values()]
+    return [one.sum_of(RESIDENT_TYPES) for one in snapshot.residency.values()]
 
 
 def _conclude(snapshot: Snapshot, before: Snapshot, earlier: Judgements) -> Report:
@@ -129,11 +129,11 @@ def snapshot(count: int, *, with_log: bool, tick: int = 0) -> Snapshot:
             one.id: Allowed(NodeSet.of(7) if drifted[one.id] else nodes[one.id], cpus_of(nodes[one.id]))
             for one in named
         },
-        resident={one.id: resident(nodes[one.id], chance) for one in named},
+        residency={one.id: resident(nodes[one.id], chance) for one in named},
         nodes=tuple(NodeMemory(id_, 256 * GIB, 128 * GIB, Resident(anon={id_: GIB})) for id_ in range(NODES)),
         intent=intent,
-        cpu_seconds={one.id: dict.fromkeys(nodes[one.id], (tick + 1) * 10.0) for one in named},
-        allocated_bytes={
+        cpu_time={one.id: dict.fromkeys(nodes[one.id], (tick + 1) * 10.0) for one in named},
+        page_alloc={
             one.id: {(node, node): (tick + 1) * MIB for node in nodes[one.id]} | {(0, None): MIB} for one in named
         },
     )

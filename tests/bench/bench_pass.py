@@ -43,7 +43,7 @@ def main() -> int:
         began = time.process_time()
         snapshot = observer.observe()
         first = time.process_time() - began
-        read = sum(container.path in paths for container in snapshot.containers if container.id in snapshot.resident)
+        read = sum(container.path in paths for container in snapshot.containers if container.id in snapshot.residency)
         print(f"{read} of {CONTAINERS} containers read, {len(snapshot.machine.nodes)} nodes, cgroup {hierarchies.mode}")
         look = _cpu_seconds(observer.observe)
         files = _files(hierarchies, paths)

@@ -40,14 +40,14 @@ def report(*containers: Container, anon: dict[int, int] | None = None, taken_at:
         cgroup_mode="v2",
         containers=containers,
         allowed={one.id: Allowed(NodeSet.parse("0"), CpuSet.parse("0-1")) for one in containers},
-        resident={one.id: held for one in containers},
+        residency={one.id: held for one in containers},
         nodes=tuple(
             NodeMemory(node.id, 64 << 30, 32 << 30, Resident(anon={node.id: 1 << 20}), numastat={"numa_hit": 40960})
             for node in MACHINE.nodes
         ),
         unattributed=Resident(anon={0: 100, 1: 200}),
-        cpu_seconds={one.id: {0: one.id + 0.5, 1: 0.25} for one in containers},
-        allocated_bytes={one.id: {(0, 0): 8192, (0, 1): 4096, (1, None): 4096} for one in containers},
+        cpu_time={one.id: {0: one.id + 0.5, 1: 0.25} for one in containers},
+        page_alloc={one.id: {(0, 0): 8192, (0, 1): 4096, (1, None): 4096} for one in containers},
         outcomes=(
             CollectorOutcome("residency", "ok", seconds=0.25),
             CollectorOutcome("allowed", "unavailable", "no cpuset"),

@@ -21,8 +21,8 @@ def test_huge_pages_that_are_reserved_after_the_first_look_are_seen(fixtures: Pa
     for pool, total in totals.items():
         pool.write_text(total)
     after = observer.observe()
-    assert not any(sum((one.hugetlb or {}).values()) for one in before.resident.values())
-    assert any(sum((one.hugetlb or {}).values()) for one in after.resident.values())
+    assert not any(sum((one.hugetlb or {}).values()) for one in before.residency.values())
+    assert any(sum((one.hugetlb or {}).values()) for one in after.residency.values())
 
 
 def test_a_capture_without_the_kernels_counters_of_balancing_is_no_failure(fixtures: Path, tmp_path: Path) -> None:

@@ -18,4 +18,4 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         skipped.lose(dropped, "intervals were not counted, since the map of the probe was full")
     sums = tick.owners.add_up("cpu_time", reading.by_node)
     seconds = {owner: {node: ns / _NANOSECONDS for node, ns in row.items()} for owner, row in sums.items()}
-    return replace(snapshot, cpu_seconds=seconds)
+    return replace(snapshot, cpu_time=seconds)

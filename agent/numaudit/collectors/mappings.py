@@ -22,9 +22,9 @@ from numaudit.snapshot import BytesByNode, ContainerId, Mappings, Snapshot
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     """Mappings of every container whose bytes are known, the largest container first."""
-    judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.resident.items()}
+    judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
     order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
-    return replace(snapshot, mappings=_of(tick).collect(tick.census, order, skipped))
+    return replace(snapshot, numa_maps=_of(tick).collect(tick.census, order, skipped))
 
 
 def collect_root(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:

@@ -36,7 +36,7 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         )
         for owner in (succeeded | tasks)
     }
-    return replace(snapshot, migrated=migrated)
+    return replace(snapshot, migrations=migrated)
 
 
 def _pages(succeeded: Mapping[Key, int], failed: Mapping[Key, int]) -> dict[Key, MigratedPages]:

@@ -29,7 +29,7 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
                     by_container[container.id] = _read(tick.reader, container.path)
                 except (OSError, ValueError) as error:
                     skipped.count(error)
-    return replace(snapshot, balancing=Balancing(read_vmstat(tick.host), by_container))
+    return replace(snapshot, numa_balancing=Balancing(read_vmstat(tick.host), by_container))
 
 
 def _reads_containers(tick: Tick) -> bool:

@@ -15,4 +15,4 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     if reading.all_lost:
         text = "allocations were not counted: the map was full, or another BPF program was running"
         skipped.lose(reading.all_lost, text)
-    return replace(snapshot, allocated_bytes=tick.owners.add_up("page_alloc", reading.by_node))
+    return replace(snapshot, page_alloc=tick.owners.add_up("page_alloc", reading.by_node))

@@ -17,7 +17,7 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
     reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
     resident, unattributed = Residency(reader).collect(tick.census, skipped)
-    return replace(snapshot, resident=resident, unattributed=unattributed)
+    return replace(snapshot, residency=resident, unattributed=unattributed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,9 @@ def accesses(
 ) -> tuple[Access, ...]:
     """What each source says of a container: those that measure, the best first, then what is to be expected."""
     found = _measured(snapshot, container, before, thresholds)
-    resident = snapshot.resident.get(container.id)
-    if resident is not None and snapshot.cpu_seconds is not None:
-        ratio = expected_remote_ratio(resident, snapshot.cpu_seconds.get(container.id, {}))
+    resident = snapshot.residency.get(container.id)
+    if resident is not None and snapshot.cpu_time is not None:
+        ratio = expected_remote_ratio(resident, snapshot.cpu_time.get(container.id, {}))
         reason = None if ratio is not None else "it did not run, or holds no memory"
         found.append(Access("expected", ratio, reason=reason))
     return tuple(found)
@@ -163,14 +163,14 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
         faults = increase(sampled.faults, None if earlier is None else earlier.faults)
         failed = sum(count for fault, count in faults.items() if fault.could_not_move)
         return failed, sum(count for fault, count in faults.items() if fault.has_moved)
-    if snapshot.migrated is None or (before is not None and before.migrated is None):
+    if snapshot.migrations is None or (before is not None and before.migrations is None):
         return None
     moved = increase(_misplaced(snapshot, container), _misplaced(before, container))
     return moved["failed"], moved["succeeded"]
 
 
 def _misplaced(snapshot: Snapshot | None, container: ContainerId) -> dict[str, int]:
-    migrated = None if snapshot is None or snapshot.migrated is None else snapshot.migrated.get(container)
+    migrated = None if snapshot is None or snapshot.migrations is None else snapshot.migrations.get(container)
     pages = None if migrated is None else migrated.pages.get("numa_misplaced")
     return {"failed": 0, "succeeded": 0} if pages is None else {"failed": pages.failed, "succeeded": pages.succeeded}
 

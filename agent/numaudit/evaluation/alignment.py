@@ -117,14 +117,14 @@ def _gather(
     snapshot: Snapshot, before: Snapshot | None, container: Container, remote_share: RemoteShare | None
 ) -> _Evidence:
     cpu_seconds = None
-    if snapshot.cpu_seconds is not None:
-        earlier = None if before is None or before.cpu_seconds is None else before.cpu_seconds.get(container.id)
-        cpu_seconds = increase(snapshot.cpu_seconds.get(container.id, {}), earlier)
+    if snapshot.cpu_time is not None:
+        earlier = None if before is None or before.cpu_time is None else before.cpu_time.get(container.id)
+        cpu_seconds = increase(snapshot.cpu_time.get(container.id, {}), earlier)
     return _Evidence(
         container=container,
         intent=None if snapshot.intent is None else snapshot.intent.by_cgroup.get(container.id),
         allowed=snapshot.allowed.get(container.id),
-        resident=snapshot.resident.get(container.id),
+        resident=snapshot.residency.get(container.id),
         cpu_seconds=cpu_seconds,
         remote_share=remote_share,
         machine=snapshot.machine,

@@ -76,7 +76,7 @@ class Explained:
     def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
         """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
         snapshot, id_ = self.snapshot, container.id
-        allowed, resident = snapshot.allowed.get(id_), snapshot.resident.get(id_)
+        allowed, resident = snapshot.allowed.get(id_), snapshot.residency.get(id_)
         wanted = intended
         if not wanted:
             if allowed is None or allowed.cpus is None:
@@ -85,8 +85,8 @@ class Explained:
         outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
         if outside <= self.thresholds.spilled_bytes and not drifted:
             return ()
-        mappings = snapshot.mappings.get(id_)
-        migrated = None if snapshot.migrated is None else snapshot.migrated.get(id_)
+        mappings = snapshot.numa_maps.get(id_)
+        migrated = None if snapshot.migrations is None else snapshot.migrations.get(id_)
         if mappings is not None or migrated is not None:
             return self._causes(wanted, bool(intended), allowed, mappings, migrated)
         kind = (wanted, bool(intended), id(allowed))

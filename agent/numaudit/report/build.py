@@ -62,7 +62,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),
-        numa_balancing=None if snapshot.balancing is None else snapshot.balancing.host,
+        numa_balancing=None if snapshot.numa_balancing is None else snapshot.numa_balancing.host,
         overhead=snapshot.overhead,
         probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),

@@ -44,7 +44,7 @@ class ContainerReports:
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
         snapshot, id_ = self.snapshot, container.id
-        resident, mappings, intent = snapshot.resident.get(id_), snapshot.mappings.get(id_), self.intents.get(id_)
+        resident, mappings, intent = snapshot.residency.get(id_), snapshot.numa_maps.get(id_), self.intents.get(id_)
         allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
         cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)
         intended = intended_nodes(intent)

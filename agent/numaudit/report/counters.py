@@ -146,7 +146,7 @@ def _task_moves(migrated: Migrated, _: Machine) -> tuple[TaskMoveReport, ...]:
 
 
 def _kernels_own(snapshot: Snapshot) -> Mapping[ContainerId, Mapping[str, int]] | None:
-    return None if snapshot.balancing is None else snapshot.balancing.by_container
+    return None if snapshot.numa_balancing is None else snapshot.numa_balancing.by_container
 
 
 def _as_they_are(counters: Mapping[str, int], _: Machine) -> Mapping[str, int]:
@@ -154,13 +154,13 @@ def _as_they_are(counters: Mapping[str, int], _: Machine) -> Mapping[str, int]:
 
 
 COUNTERS: tuple[Counter[Any], ...] = (
-    Counter("cpu_seconds", attrgetter("cpu_seconds"), _cpu_seconds),
-    Counter("allocated", attrgetter("allocated_bytes"), _allocated),
+    Counter("cpu_seconds", attrgetter("cpu_time"), _cpu_seconds),
+    Counter("allocated", attrgetter("page_alloc"), _allocated),
     Counter("hint_faults", attrgetter("hint_faults"), _hint_faults),
     Counter("first_touches", attrgetter("first_touch"), _first_touches),
-    Counter("migrated", attrgetter("migrated"), _migrated),
-    Counter("migrated_between", attrgetter("migrated"), _migrated_between),
-    Counter("task_moves", attrgetter("migrated"), _task_moves),
+    Counter("migrated", attrgetter("migrations"), _migrated),
+    Counter("migrated_between", attrgetter("migrations"), _migrated_between),
+    Counter("task_moves", attrgetter("migrations"), _task_moves),
     Counter("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
 )
 """Every counter of a container. One more is a row here and a field of ContainerReport."""

@@ -42,7 +42,7 @@ def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
     if unattributed is None:
         return ()
     types = _compared_types(snapshot, unattributed)
-    held = _sum_of_all(snapshot.resident.values(), types)
+    held = _sum_of_all(snapshot.residency.values(), types)
     free = unattributed.sum_of(types)
     rows = []
     for memory in snapshot.nodes:
@@ -77,7 +77,7 @@ def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ..
     if unattributed.unevictable is not None:
         types.append("unevictable")
     top = {container.id for container in snapshot.containers if container.path.count("/") == 1}
-    shown = all(resident.hugetlb is not None for id_, resident in snapshot.resident.items() if id_ in top)
+    shown = all(resident.hugetlb is not None for id_, resident in snapshot.residency.items() if id_ in top)
     if unattributed.hugetlb is not None and shown:
         types.append("hugetlb")
     return tuple(types)

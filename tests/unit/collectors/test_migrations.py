@@ -80,7 +80,7 @@ def _collected(nodes_refused: Refusal | None) -> tuple[dict[ContainerId, Migrate
     groups = (cast("Cgroup", SimpleNamespace(id=WEB)),)
     owners.follow(Census((), {ContainerId(WEB): groups}, {}))
     tick = tick_of(Host(), {"migrations": read}, owners)
-    found = collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped).migrated
+    found = collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped).migrations
     assert found is not None
     return dict(found), skipped
 

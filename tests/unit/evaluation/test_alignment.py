@@ -50,9 +50,9 @@ def snapshot(
         allowed={
             DB: Allowed(None if mems is None else NodeSet.parse(mems), None if cpus is None else CpuSet.parse(cpus))
         },
-        resident={DB: Resident(anon=bytes_by_node, shmem={}, file={0: 0, 1: 900 * MIB})},
+        residency={DB: Resident(anon=bytes_by_node, shmem={}, file={0: 0, 1: 900 * MIB})},
         intent=intent() if promised is None else promised,
-        cpu_seconds=None if cpu_seconds is None else {DB: cpu_seconds},
+        cpu_time=None if cpu_seconds is None else {DB: cpu_seconds},
     )
 
 
@@ -106,7 +106,7 @@ def test_other_allowed_nodes_than_promised_are_a_drift() -> None:
 
 
 def test_a_drift_needs_no_knowledge_of_where_bytes_are() -> None:
-    assert verdict(replace(snapshot(mems="1"), resident={})).name == "drifted"
+    assert verdict(replace(snapshot(mems="1"), residency={})).name == "drifted"
 
 
 def test_cpu_time_on_other_nodes_is_remote_above_five_percent() -> None:
@@ -168,7 +168,7 @@ def test_a_promise_over_two_nodes_is_split() -> None:
         (replace(snapshot(), intent=None), "what was promised is not known"),
         (snapshot(Intent(containers=())), "what was promised is not known"),
         (snapshot(mems=None), "allowed nodes are not known"),
-        (replace(snapshot(), resident={}), "where the bytes are is not known"),
+        (replace(snapshot(), residency={}), "where the bytes are is not known"),
         (snapshot(cpus=None), "allowed CPUs are not known"),
     ],
 )
@@ -193,7 +193,7 @@ def with_huge_pages(hugetlb: Mapping[int, int] | None) -> Snapshot:
     blocks = tuple(PromisedMemory(type_, 10 * MIB, NodeSet.of(0)) for type_ in ("memory", "hugepages-2Mi"))
     one = ContainerIntent("uid", "db", cgroups=(DB,), promise=Promise(memory=blocks))
     taken = snapshot(Intent(containers=(one,)))
-    return replace(taken, resident={DB: msgspec.structs.replace(taken.resident[DB], hugetlb=hugetlb)})
+    return replace(taken, residency={DB: msgspec.structs.replace(taken.residency[DB], hugetlb=hugetlb)})
 
 
 def test_huge_pages_on_another_node_are_a_spill_though_the_rest_is_in_place() -> None:

@@ -46,7 +46,7 @@ def look(
         taken_at=0.0,
         machine=MACHINE,
         cgroup_mode="v2",
-        resident={ContainerId(key): Resident(anon=anon) for key, anon in (resident or {}).items()},
+        residency={ContainerId(key): Resident(anon=anon) for key, anon in (resident or {}).items()},
         nodes=tuple(NodeMemory(node, 8 * GIB, size, Resident(), reclaimable=0) for node, size in frees.items()),
         intent=Intent(containers=containers, checkpoints=checkpoints),
     )
@@ -132,7 +132,7 @@ def test_page_cache_that_can_be_dropped_counts_as_free() -> None:
     taken = look(container("one", 7, "0", GIB), resident={7: {}}, free={0: 0})
     roomy = NodeMemory(0, 8 * GIB, 0, Resident(), reclaimable=GIB)
     assert names(find(taken)) == ["oom-risk"]
-    assert find(Snapshot(0.0, MACHINE, "v2", resident=taken.resident, nodes=(roomy,), intent=taken.intent)) == ()
+    assert find(Snapshot(0.0, MACHINE, "v2", residency=taken.residency, nodes=(roomy,), intent=taken.intent)) == ()
 
 
 def test_memory_whose_whereabouts_are_not_known_is_no_oom_risk() -> None:

@@ -73,7 +73,7 @@ def moment(step: str, tmp_path: Path) -> Moment:
         containers=found.containers,
         # An empty cpuset lets a container use what its parent may.
         allowed={id_: Allowed(one.mems or everywhere, one.cpus or all_cpus) for id_, one in cpusets.items()},
-        resident=memory(recorded, found.containers),
+        residency=memory(recorded, found.containers),
         intent=found.intent,
     )
     return Moment(snapshot, found.intent, build(snapshot, judge(snapshot, earlier=judge(snapshot))))

@@ -53,9 +53,9 @@ def look(
         cgroup_mode="v2",
         containers=(WEB,),
         nodes=(NodeMemory(0, None, None, Resident()), NodeMemory(1, None, None, Resident())),
-        resident={WEB.id: Resident(anon={0: 300, 1: 100})},
+        residency={WEB.id: Resident(anon={0: 300, 1: 100})},
         hint_faults=None if faults is None else {WEB.id: Sampled(faults, single_threaded, is_scanned)},
-        migrated=None if migrated is None else {WEB.id: Migrated(migrated, {})},
+        migrations=None if migrated is None else {WEB.id: Migrated(migrated, {})},
     )
 
 
@@ -133,7 +133,7 @@ def test_a_container_that_the_kernel_does_not_scan_has_no_hint_faults_instead_of
 
 
 def test_the_expected_share_is_the_reports_own_figure() -> None:
-    snapshot = replace(look(), cpu_seconds={WEB.id: {0: 1.0, 1: 1.0}})
+    snapshot = replace(look(), cpu_time={WEB.id: {0: 1.0, 1: 1.0}})
     (access,) = accesses(snapshot, WEB)
     assert (access.source, access.remote_ratio, access.lower) == ("expected", 0.5, None)
     assert build(snapshot).containers[0].expected_remote_ratio == access.remote_ratio
@@ -259,7 +259,7 @@ def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:
 def test_moved_pages_are_shown_by_both_nodes_and_what_could_not_be_moved() -> None:
     between = {(1, 0): MigratedPages(2048, 512), (None, 1): MigratedPages(256, 0)}
     migrated = Migrated({"numa_misplaced": MigratedPages(2304, 512)}, {}, between)
-    snapshot = replace(look(), migrated={WEB.id: migrated})
+    snapshot = replace(look(), migrations={WEB.id: migrated})
     (web,) = build(snapshot).containers
     assert web.migrated_between is not None
     assert [(one.from_numa_node, one.to_numa_node, one.bytes, one.failed_bytes) for one in web.migrated_between] == [
@@ -273,8 +273,8 @@ def test_moved_pages_are_shown_by_both_nodes_and_what_could_not_be_moved() -> No
 
 
 def test_where_no_program_can_watch_the_nodes_they_are_null_and_not_empty() -> None:
-    snapshot = replace(look(), migrated={WEB.id: Migrated({}, {})})
+    snapshot = replace(look(), migrations={WEB.id: Migrated({}, {})})
     (web,) = build(snapshot).containers
     assert web.migrated_between is None
-    idle = replace(look(), migrated={})
+    idle = replace(look(), migrations={})
     assert build(idle).containers[0].migrated_between == ()

@@ -97,12 +97,12 @@ def _snapshot(count: int, *containers: Container) -> Snapshot:
     moved = MigratedPages(count, count)
     return Snapshot(
         0.0, MACHINE, "v2", containers,
-        cpu_seconds={JOB.id: {0: float(count)}},
-        allocated_bytes={JOB.id: {(0, 1): count}},
+        cpu_time={JOB.id: {0: float(count)}},
+        page_alloc={JOB.id: {(0, 1): count}},
         hint_faults={JOB.id: Sampled({HintFault(0, 1, 0): count}, single_threaded=False)},
         first_touch={JOB.id: {(0, 1): count}},
-        migrated={JOB.id: Migrated({"numa_misplaced": moved}, {TaskMove("moved", 0, 1): count}, {(0, 1): moved})},
-        balancing=Balancing({}, {JOB.id: {"numa_pages_migrated": count}}),
+        migrations={JOB.id: Migrated({"numa_misplaced": moved}, {TaskMove("moved", 0, 1): count}, {(0, 1): moved})},
+        numa_balancing=Balancing({}, {JOB.id: {"numa_pages_migrated": count}}),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def _snapshot(
         cgroup_mode="v2",
         containers=containers,
         allowed={container.id: ON_NODE_0 for container in containers},
-        resident={container.id: resident[container.path] for container in containers},
+        residency={container.id: resident[container.path] for container in containers},
         nodes=nodes,
         unattributed=unattributed,
     )
@@ -108,7 +108,7 @@ def test_without_a_name_the_report_stays_whole(captured: CapturedHost) -> None:
 
 def test_a_container_that_could_not_be_read_has_no_figures_and_says_so() -> None:
     whole = _snapshot({"/a": Resident(anon={0: MIB})})
-    (one,) = build(replace(whole, resident={}, allowed={})).containers
+    (one,) = build(replace(whole, residency={}, allowed={})).containers
     assert (one.resident, one.judged_bytes, one.remote_bytes, one.allowed_memory_nodes) == (None, None, None, None)
     assert {unknown.what for unknown in one.unknown} == {"resident", "allowed"}
 
@@ -143,7 +143,7 @@ def test_the_residual_is_what_neither_containers_nor_the_root_hold_with_its_sign
     assert (zero.node_bytes, zero.container_bytes, zero.unattributed_bytes) == (140, 66, 15)
     assert zero.residual_bytes == 59
     assert one.residual_bytes == 5
-    more = replace(snapshot, resident={**snapshot.resident, ContainerId(2): _types(1, 2, 90)})
+    more = replace(snapshot, residency={**snapshot.residency, ContainerId(2): _types(1, 2, 90)})
     assert build(more).residual[0].residual_bytes == -28
 
 

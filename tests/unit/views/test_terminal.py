@@ -44,7 +44,7 @@ def _report(path: str = "/a", nodes: int = 2, resident: Resident | None = None) 
             cgroup_mode="v2",
             containers=(Container(id_, path, "group"),),
             allowed={id_: Allowed(NodeSet.of(0, 1), CpuSet.of(0))},
-            resident={id_: Resident(anon={0: 0, 1: 3 * MIB}) if resident is None else resident},
+            residency={id_: Resident(anon={0: 0, 1: 3 * MIB}) if resident is None else resident},
             nodes=tuple(NodeMemory(node, 1 << 30, 0, Resident()) for node in range(nodes)),
             unattributed=Resident(anon={0: 0}),
         )

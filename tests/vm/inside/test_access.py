@@ -116,8 +116,8 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
         assert found.remote_ratio is not None and found.lower is not None
         assert found.remote_ratio > 0.97 and found.lower > 0.9
         assert "cannot-heal" in {one.name for one in find(snapshot) if one.container_id == key}
-        assert snapshot.migrated is not None
-        migrated = snapshot.migrated[key]
+        assert snapshot.migrations is not None
+        migrated = snapshot.migrations[key]
         assert migrated.pages["numa_misplaced"].failed >= ENOUGH // 2
         assert migrated.between is not None
         failed = migrated.pages["numa_misplaced"].failed
@@ -231,8 +231,8 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
         assert PAGES * 0.9 < moved < PAGES * 1.6
         assert migrations.succeeded_between[group.id] == {(1, 0): moved}
         snapshot, key = look_of(observer, session, group)
-        assert snapshot.migrated is not None
-        between = snapshot.migrated[key].between
+        assert snapshot.migrations is not None
+        between = snapshot.migrations[key].between
         assert between is not None and between[1, 0].succeeded == moved
         assert "cannot-heal" not in {one.name for one in find(snapshot, look_before) if one.container_id == key}
 
@@ -278,8 +278,8 @@ def test_the_kernels_own_counters_agree_with_the_samples(session: Session, obser
         settled(lambda: cpu_seconds(group))
         faults = sum(faults_of(session, group, before).values())
         snapshot = observer.observe()
-        assert snapshot.balancing is not None
-        assert snapshot.balancing.host["numa_hint_faults"] >= faults
+        assert snapshot.numa_balancing is not None
+        assert snapshot.numa_balancing.host["numa_hint_faults"] >= faults
         if not own_before:
             assert "numa_hint_faults" not in (group.path / "memory.stat").read_text()
             return
@@ -324,7 +324,7 @@ def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
     """What the kernel itself counts of a resting cgroup, once it has added it up, as it does every two seconds."""
 
     def count() -> Mapping[str, int]:
-        counted = observer.observe().balancing
+        counted = observer.observe().numa_balancing
         assert counted is not None
         return counted.by_container.get(ContainerId(group.id), {})
 
@@ -526,8 +526,8 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_pau
             watched = probe.read().watched
             assert watched and group.id in watched
             resting = observer.observe(readings=Readings(session))
-            assert resting.hint_faults is None and resting.allocated_bytes is None
-            assert resting.cpu_seconds is not None
+            assert resting.hint_faults is None and resting.page_alloc is None
+            assert resting.cpu_time is not None
             reasons = {one.source: one.reason or "" for one in resting.outcomes}
             assert "overhead.max_cpu_percent" in reasons["hint_faults"]
         finally:

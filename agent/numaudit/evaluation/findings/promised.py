@@ -71,7 +71,7 @@ def _outstanding(evidence: Evidence) -> list[tuple[ContainerIntent, NodeSet, int
     for one in _alive(evidence.intent):
         nodes = one.promise.memory_nodes
         promised = sum(block.bytes for block in one.promise.memory or () if block.type == "memory")
-        resident = [evidence.snapshot.resident.get(ContainerId(cgroup)) for cgroup in one.cgroups]
+        resident = [evidence.snapshot.residency.get(ContainerId(cgroup)) for cgroup in one.cgroups]
         if not nodes or not resident or None in resident:
             continue
         # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
