@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,10 @@ MatchesGolden = Callable[[str, str], None]
 
 def pytest_configure() -> None:
     """How hard the property tests try: HYPOTHESIS_PROFILE=fuzz for long."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        # Started in the background, or by nohup, we would hand "ignored" on to every program that a test interrupts.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     if "NUMAUDIT_GUEST" in os.environ:  # An emulated CPU takes seconds for this import, and nothing needs it there.
         return
     from hypothesis import HealthCheck, settings  # noqa: PLC0415
