@@ -18,7 +18,7 @@ from numaudit.memorymanager.device import hints as device_hints
 from numaudit.memorymanager.device.hints import DeviceState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.memory import static_policy
-from numaudit.memorymanager.memory.group_rules import in_words, kept_apart
+from numaudit.memorymanager.memory.candidates import kept_apart
 from numaudit.memorymanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.memorymanager.outcome import (
     AdmissionOutcome,
@@ -255,7 +255,7 @@ class _Run:
                 hint.affinity,
             )
             if forbidden is not None:
-                outcome, detail = AdmissionOutcome.REJECTED_GROUP_RULE, in_words(forbidden)
+                outcome, detail = AdmissionOutcome.REJECTED_GROUP_RULE, forbidden.rule_in_words
         return Rejection(error.reason, error.message, outcome, container, detail)
 
     def _allocate_devices(self, container: str, affinity: NodeSet | None) -> None:

@@ -49,11 +49,11 @@ from numaudit.memorymanager.manager import (
 )
 from numaudit.memorymanager.memory.candidates import (
     JudgedCandidate,
-    breaks_a_group,
     calculate_hints,
     find_best_hint,
     judge_candidates,
 )
+from numaudit.memorymanager.memory.group_rules import breaks_a_group
 from numaudit.memorymanager.memory.machine_state import (
     allocatable_memory,
     charge,

@@ -22,7 +22,7 @@ from numaudit.memorymanager.manager import (
     restart,
     start,
 )
-from numaudit.memorymanager.memory.candidates import Verdict
+from numaudit.memorymanager.memory.group_rules import Verdict
 from numaudit.memorymanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from memory_pods import container, pod
-from numaudit.memorymanager.memory.candidates import Verdict, calculate_hints, find_best_hint, judge_candidates
+from numaudit.memorymanager.memory.candidates import calculate_hints, find_best_hint, judge_candidates
+from numaudit.memorymanager.memory.group_rules import Verdict
 from numaudit.memorymanager.memory.machine_state import default_machine_state
 from numaudit.memorymanager.memory.replay import check_start
 from numaudit.memorymanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState

@@ -11,11 +11,11 @@ from memory_pods import bare, container, pod
 from numaudit.errors import InputError
 from numaudit.memorymanager.memory.candidates import (
     Shortage,
-    Verdict,
     calculate_hints,
     find_best_hint,
     judge_candidates,
 )
+from numaudit.memorymanager.memory.group_rules import Verdict
 from numaudit.memorymanager.memory.machine_state import default_machine_state
 from numaudit.memorymanager.memory.replay import DIFFERENT, check_start
 from numaudit.memorymanager.memory.state import Block, MemoryState

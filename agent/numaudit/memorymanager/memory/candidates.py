@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.go.json import UINT64
+from numaudit.memorymanager.memory.group_rules import Verdict, conflicts_of, grouped_nodes, groups_of, rule_against
 from numaudit.memorymanager.memory.machine_state import table_of
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.pod.requests import Requests
@@ -21,20 +21,6 @@ from numaudit.topology.nodeset import NodeSet
 
 Reusable = Mapping[NodeSet, Mapping[str, int]]
 """What a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
-
-
-class Verdict(StrEnum):
-    """What became of a candidate: the first rule that it breaks."""
-
-    KEPT = "kept"
-    TOO_SMALL = "too-small"
-    """The nodes could not hold the request even when empty."""
-    IN_A_GROUP = "in-a-group"
-    """The single node belongs to a group, so it takes no single-node assignment."""
-    BREAKS_A_GROUP = "breaks-a-group"
-    """A node has assignments of its own, or belongs to a group of other nodes."""
-    NOT_FREE = "not-free"
-    """The nodes have too little free memory now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +43,15 @@ class JudgedCandidate:
     """For TOO_SMALL and NOT_FREE."""
     conflicts: tuple[int, ...] = ()
     """For IN_A_GROUP and BREAKS_A_GROUP: the nodes that forbid it."""
+
+    @property
+    def rule_in_words(self) -> str:
+        """nodes 0-1 have the memory, but ..."""
+        nodes = NodeSet.from_ids(self.conflicts)
+        if self.verdict is Verdict.IN_A_GROUP:
+            return f"node {self.mask} has the memory, but it is in a group with other nodes"
+        serves = f"node {nodes} serves" if len(nodes) == 1 else f"nodes {nodes} serve"
+        return f"nodes {self.mask} have the memory, but {serves} containers alone or in another group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +100,34 @@ def judge_candidates(
                 verdict,
                 preferred=verdict is Verdict.KEPT and candidate.size == fewest,
                 shortages=_shortages(machine, mask, verdict, requests, reusable.get(mask, {})),
-                conflicts=_conflicts(machine, mask, verdict),
+                conflicts=conflicts_of(machine, mask, verdict),
             )
         )
     return tuple(judged)
+
+
+def kept_apart(
+    machine: MachineState, requests: Requests, reusable: Reusable, within: NodeSet | None
+) -> JudgedCandidate | None:
+    """The first candidate that has the memory and breaks the rule of groups; None = none does.
+
+    `within`: the nodes of the hint, which the candidate must hold; None = any. Raises as `calculate_hints`.
+    """
+    if not requests:
+        return None
+    candidates = _candidates(_nodes(machine))
+    _check_resources(machine, requests)
+    have_free = _have_free(candidates, machine, requests, reusable)
+    if not any(have_free):
+        return None
+    groups, grouped = groups_of(machine), grouped_nodes(machine)
+    for candidate, has_free in zip(candidates, have_free, strict=True):
+        mask = candidate.mask
+        if has_free and (within is None or within <= mask):
+            verdict = rule_against(candidate.mask, candidate.size, groups, grouped)
+            if verdict is not None:
+                return JudgedCandidate(mask, verdict, conflicts=conflicts_of(machine, mask, verdict))
+    return None
 
 
 def fewest_nodes(machine: MachineState, requests: Requests) -> int | None:
@@ -130,11 +149,11 @@ def largest_by_size(machine: MachineState, resource: str) -> dict[int, tuple[int
     Raises as `calculate_hints`.
     """
     _check_resources(machine, {resource: 0})
-    candidates, groups, grouped = _candidates(_nodes(machine)), _groups(machine), _grouped(machine)
+    candidates, groups, grouped = _candidates(_nodes(machine)), groups_of(machine), grouped_nodes(machine)
     free, capacity = (_sums(candidates, machine, resource, column, {}) for column in ("free", "allocatable"))
     largest: dict[int, tuple[int, int]] = {}
     for one, now, empty in zip(candidates, free, capacity, strict=True):
-        is_open = _rule_against(one, groups, grouped) is None
+        is_open = rule_against(one.mask, one.size, groups, grouped) is None
         most_now, most_empty = largest.get(one.size, (0, 0))
         largest[one.size] = max(most_now, min(now, empty) if is_open else 0), max(most_empty, empty)
     return largest
@@ -151,11 +170,6 @@ def find_best_hint(hints: Iterable[TopologyHint]) -> TopologyHint:
     return best
 
 
-def breaks_a_group(machine: MachineState, mask: NodeSet) -> bool:
-    """Would an assignment to these nodes overlap another group, or a node with assignments of its own?"""
-    return _breaks(_groups(machine), mask.mask, len(mask))
-
-
 def sum_free(machine: MachineState, mask: NodeSet, resource: str) -> int:
     """Free bytes of the nodes together. Raises InputError where one does not have the resource."""
     return sum(table_of(machine, id_, resource).free for id_ in mask) & UINT64
@@ -169,12 +183,10 @@ def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> t
     candidates = _candidates(_nodes(machine))
     _check_resources(machine, requests)
     could_hold = [True] * len(candidates)
-    have_free = could_hold
     for name, asked in requests.items():
-        handed_on = {mask: left[name] for mask, left in reusable.items() if name in left}
         could_hold = _reach(could_hold, _sums(candidates, machine, name, "allocatable", {}), asked)
-        have_free = _reach(have_free, _sums(candidates, machine, name, "free", handed_on), asked)
-    groups, grouped = _groups(machine), _grouped(machine)
+    have_free = _have_free(candidates, machine, requests, reusable)
+    groups, grouped = groups_of(machine), grouped_nodes(machine)
     fewest = len(machine)
     verdicts: list[Verdict] = []
     for candidate, can_hold, has_free in zip(candidates, could_hold, have_free, strict=True):
@@ -182,9 +194,20 @@ def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> t
             verdicts.append(Verdict.TOO_SMALL)
             continue
         fewest = min(fewest, candidate.size)
-        against = _rule_against(candidate, groups, grouped)
+        against = rule_against(candidate.mask, candidate.size, groups, grouped)
         verdicts.append(against or (Verdict.KEPT if has_free else Verdict.NOT_FREE))
     return verdicts, fewest
+
+
+def _have_free(
+    candidates: Sequence[_Candidate], machine: MachineState, requests: Requests, reusable: Reusable
+) -> list[bool]:
+    """Which candidates have the request free, with what is handed on to this very set of nodes."""
+    have_free = [True] * len(candidates)
+    for name, asked in requests.items():
+        handed_on = {mask: left[name] for mask, left in reusable.items() if name in left}
+        have_free = _reach(have_free, _sums(candidates, machine, name, "free", handed_on), asked)
+    return have_free
 
 
 def _reach(so_far: list[bool], sums: list[int], asked: int) -> list[bool]:
@@ -201,51 +224,6 @@ def _shortages(
     else:
         return ()
     return tuple(Shortage(name, asked, has[name]) for name, asked in requests.items() if has[name] < asked)
-
-
-def _conflicts(machine: MachineState, mask: NodeSet, verdict: Verdict) -> tuple[int, ...]:
-    if verdict is Verdict.IN_A_GROUP:
-        return tuple(mask)
-    if verdict is Verdict.BREAKS_A_GROUP:
-        return tuple(
-            NodeSet.from_ids(
-                id_ for members, group in _groups(machine) if mask.mask != group for id_ in mask & NodeSet(members)
-            )
-        )
-    return ()
-
-
-def _rule_against(candidate: _Candidate, groups: Sequence[tuple[int, int]], grouped: int) -> Verdict | None:
-    """The group rule that the candidate breaks, if any; `grouped` is the bitmask of the nodes in groups."""
-    if candidate.size == 1 and candidate.mask.mask & grouped:
-        return Verdict.IN_A_GROUP
-    return Verdict.BREAKS_A_GROUP if _breaks(groups, candidate.mask.mask, candidate.size) else None
-
-
-def _grouped(machine: MachineState) -> int:
-    """The nodes that belong to a group of several, as a bitmask."""
-    return NodeSet.from_ids(id_ for id_, node in machine.items() if len(node.cells or ()) > 1).mask
-
-
-def _breaks(groups: Sequence[tuple[int, int]], mask: int, size: int) -> bool:
-    if size > 1:
-        for members, group in groups:
-            if mask & members and mask != group:
-                return True
-    return False
-
-
-def _groups(machine: MachineState) -> list[tuple[int, int]]:
-    """For the nodes with assignments: which nodes have the same cells, and these cells, both as bitmasks.
-
-    A node outside any group has itself as cells.
-    """
-    groups: dict[int, int] = {}
-    for id_, node in machine.items():
-        if node.number_of_assignments > 0:
-            group = NodeSet.from_ids(node.cells or ()).mask
-            groups[group] = groups.get(group, 0) | 1 << id_
-    return [(members, group) for group, members in groups.items()]
 
 
 def _sums(

@@ -13,6 +13,7 @@ from enum import StrEnum
 from numaudit.errors import InputError
 from numaudit.memorymanager.memory import candidates
 from numaudit.memorymanager.memory.candidates import Reusable, calculate_hints, find_best_hint
+from numaudit.memorymanager.memory.group_rules import breaks_a_group
 from numaudit.memorymanager.memory.machine_state import charge, release
 from numaudit.memorymanager.memory.reusable import shrink_init_blocks, update_reusable
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState
@@ -202,7 +203,7 @@ def choose_nodes(
         if extended.affinity != mask:
             choice = Choice.EXTENDED
         mask = _checked(extended.affinity, machine)
-    if features.checks_groups_on_allocation and candidates.breaks_a_group(machine, mask):
+    if features.checks_groups_on_allocation and breaks_a_group(machine, mask):
         raise AdmissionError(GROUP_VIOLATION)
     return mask, choice
 
