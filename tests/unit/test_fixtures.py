@@ -57,6 +57,13 @@ def test_made_up_hosts_are_the_same_in_every_process(fixtures: Path, tmp_path: P
     assert _tree(written) == _tree(fixtures)
 
 
+def test_the_misaligned_node_is_the_captured_one_but_for_the_cpusets_of_two_containers(fixtures: Path) -> None:
+    captured, changed = _tree(fixtures / "kubernetes-four-nodes"), _tree(fixtures / "misaligned-node")
+    different = [Path(path).name for path in captured | changed if captured.get(path) != changed.get(path)]
+    cpusets = ["cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective"]
+    assert sorted(different) == [*cpusets, "status", "status"]
+
+
 def test_processes_that_unpack_at_the_same_time_get_one_whole_folder(fixtures: Path, tmp_path: Path) -> None:
     folders = _unpack_in_processes(tmp_path, 4)
     assert set(folders) == {tmp_path / fixtures.name}

@@ -1,4 +1,4 @@
-"""What a container has counted: one list, for those that run and for those that have ended."""
+"""What a container has counted: the fields, and one list for containers that run and those that have ended."""
 
 from __future__ import annotations
 
@@ -84,9 +84,30 @@ class TaskMoveReport(Struct, frozen=True):
     count: int
 
 
+class Counters(Struct, frozen=True, kw_only=True):
+    """The counters of a container's report, each since the measurement began if nothing else is said."""
+
+    cpu_seconds: tuple[NodeSeconds, ...] | None
+    """Since the measurement began; null = not measured."""
+    allocated: tuple[AllocatedBytes, ...] | None
+    """Since the measurement began; null = not measured."""
+    hint_faults: tuple[HintFaultsReport, ...] | None
+    """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
+    first_touches: tuple[FirstTouchReport, ...] | None
+    """Since the measurement began; null = not measured, which is usual."""
+    migrated: tuple[MigratedReport, ...] | None
+    """Pages that its tasks moved, since the measurement began; null = not measured."""
+    migrated_between: tuple[MigratedBetweenReport, ...] | None
+    """Those that NUMA balancing moved, by nodes, since the measurement began; null = not measured, or not told here."""
+    task_moves: tuple[TaskMoveReport, ...] | None
+    """Since the measurement began; null = not measured."""
+    numa_balancing: Mapping[str, int] | None
+    """The kernel's own counters (numa_* of memory.stat) since the cgroup was made; null = it shows none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counter(Generic[Counts]):
-    """How one field of ContainerReport comes from what a snapshot has counted."""
+    """How one field of Counters comes from what a snapshot has counted."""
 
     field: str
     """The field's name."""
@@ -163,7 +184,7 @@ COUNTERS: tuple[Counter[Any], ...] = (
     Counter("task_moves", attrgetter("migrations"), _task_moves),
     Counter("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
 )
-"""Every counter of a container. One more is a row here and a field of ContainerReport."""
+"""Every counter of a container. One more is a row here and a field of Counters."""
 
 
 @dataclass(frozen=True, slots=True)

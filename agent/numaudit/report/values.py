@@ -16,15 +16,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
-from numaudit.report.counters import (
-    AllocatedBytes,
-    FirstTouchReport,
-    HintFaultsReport,
-    MigratedBetweenReport,
-    MigratedReport,
-    NodeSeconds,
-    TaskMoveReport,
-)
+from numaudit.report.counters import Counters
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -135,7 +127,7 @@ class KubeletReport:
     topology_manager_scope: str | None
 
 
-class ContainerReport(Struct, frozen=True):
+class ContainerReport(Counters, frozen=True):
     """One container, service or cgroup."""
 
     id: int | None
@@ -167,26 +159,10 @@ class ContainerReport(Struct, frozen=True):
     hint_outcome: HintOutcome | None
     findings: tuple[str, ...]
     """Names of the findings about this container; `findings` of the report has them whole."""
-    cpu_seconds: tuple[NodeSeconds, ...] | None
-    """Since the measurement began; null = not measured."""
     expected_remote_ratio: float | None
     """Share of accesses that would be remote if every byte were used equally from wherever its CPUs ran."""
-    allocated: tuple[AllocatedBytes, ...] | None
-    """Since the measurement began; null = not measured."""
     accesses: tuple[Access, ...]
     """From where its memory was used, by each source that measures; the best comes first."""
-    hint_faults: tuple[HintFaultsReport, ...] | None
-    """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
-    first_touches: tuple[FirstTouchReport, ...] | None
-    """Since the measurement began; null = not measured, which is usual."""
-    migrated: tuple[MigratedReport, ...] | None
-    """Pages that its tasks moved, since the measurement began; null = not measured."""
-    migrated_between: tuple[MigratedBetweenReport, ...] | None
-    """Those that NUMA balancing moved, by nodes, since the measurement began; null = not measured, or not told here."""
-    task_moves: tuple[TaskMoveReport, ...] | None
-    """Since the measurement began; null = not measured."""
-    numa_balancing: Mapping[str, int] | None
-    """The kernel's own counters (numa_* of memory.stat) since the cgroup was made; null = it shows none."""
     mappings: MappingsReport | None
     unknown: tuple[Unknown, ...]
 

@@ -1,8 +1,12 @@
-"""The README shows real output: `make golden` writes its example and its table of verbs anew."""
+"""The README shows real output: `make golden` rewrites its example and its table of verbs. Its completion works."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +24,32 @@ def _fill(readme: str, mark: str, content: str) -> str:
 
 
 def test_the_readme_shows_the_real_report_and_all_verbs(matches_golden: MatchesGolden) -> None:
-    report = (TOP / "tests/golden/kubernetes-four-nodes.txt").read_text(encoding="utf-8")
+    report = (TOP / "tests/golden/misaligned-node.txt").read_text(encoding="utf-8")
     shown = "\n".join(line for line in report.splitlines() if not re.match(r"\w[\w ]+: unavailable|Read in", line))
     verbs = "".join(f"| `numaudit {name}` | {what} |\n" for name, what in VERBS.items())
     readme = (TOP / "README.md").read_text(encoding="utf-8")
-    filled = _fill(readme, "example: report --root tests/fixtures/kubernetes-four-nodes.tar.xz", f"```\n{shown}\n```\n")
+    filled = _fill(readme, "example: report --root tests/fixtures/misaligned-node.tar.xz", f"```\n{shown}\n```\n")
     filled = _fill(filled, "verbs", f"| verb | answers |\n| --- | --- |\n{verbs}")
     matches_golden("README.md", filled)
+
+
+def test_the_readmes_example_is_a_misaligned_node() -> None:
+    document = json.loads((TOP / "tests/golden/misaligned-node.json").read_text(encoding="utf-8"))
+    verdicts = {one["pod"]: one["verdict"]["name"] for one in document["containers"] if one["verdict"] is not None}
+    assert verdicts["gu-small-numanode"] == "cpu-remote"
+    assert verdicts["gu-init-numanode"] == "drifted"
+
+
+def test_the_shell_completes_as_the_readme_says() -> None:
+    (line,) = re.findall(r"^eval .*bash_source.*(?= #)", (TOP / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    script = (
+        f"{line}\n"
+        "COMP_WORDS=(numaudit state ver) COMP_CWORD=2\n"
+        "_numaudit_completion numaudit\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euc", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("verify\n", 0), done.stderr
