@@ -4,35 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from numaudit.evaluation import access
 from numaudit.evaluation.access import Access, RemoteShare, accesses
-from numaudit.evaluation.causes import Cause, Explained
+from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
-
-VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
-MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
-
-
-class Verdict(Struct, frozen=True):
-    """Did the container get what it was promised?"""
-
-    name: VerdictName
-    reason: str
-    """The evidence in words; for `unknown` what is missing."""
-    since: float | None
-    """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
-    causes: tuple[Cause, ...]
-    """Why bytes are where they should not be; empty when they are where they should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +37,8 @@ class _Said(NamedTuple):
 
     name: VerdictName
     reason: str
+    remedy: str | None = None
+    """None = that of the verdict."""
 
 
 class _Evidence(NamedTuple):
@@ -91,10 +77,10 @@ def judge(
         ticks = _spilled_ticks(evidence, thresholds, earlier)
         if ticks:
             spilled_ticks[container.id] = ticks
-        name, reason = _verdict(snapshot, evidence, ticks, thresholds)
+        name, reason, remedy = _verdict(snapshot, evidence, ticks, thresholds)
         since = _since(name, container.id, snapshot.taken_at, earlier)
         causes = explained.of(container, intended_nodes(evidence.intent), drifted=name == "drifted")
-        verdicts[container.id] = Verdict(name, reason, since, causes)
+        verdicts[container.id] = Verdict(name, reason, since, causes, REMEDIES[name] if remedy is None else remedy)
     return Judgements(verdicts, spilled_ticks, found, thresholds)
 
 

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
 from numaudit.views.fit import Filled, filled_table, fit, left_out
+from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
 
 _SMALL = 1 << 20
@@ -138,7 +138,7 @@ def _node_columns(report: Report) -> list[Filled]:
     ]
 
 
-def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:
     notes = list(_COLUMNS)
     if has_cpu_time(report):
         notes.append(_EXPECTED)
@@ -146,12 +146,11 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
         notes.append(_SAMPLED)
     for note in notes:
         print_note(note, out, "dim")
-    _print_judgements(report, shown, out)
+    print_judgements(report, shown, out)
     for unknown in report.unknown:
         print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
     for reason, names in _unknown_by_reason(shown).items():
-        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        print_note(f"not known: {printable(reason)} ({some})", out, "yellow")
+        print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
     for why, sources in _sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
     timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
@@ -165,24 +164,6 @@ def _sources_by_trouble(report: Report) -> dict[str, list[str]]:
         if source.state != "ok":
             found.setdefault(f"{source.state}: {source.reason or ''}", []).append(source.source)
     return found
-
-
-def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
-    """Why a container is not aligned, what else was found, and which pods were refused."""
-    for one in shown:
-        if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
-            said = f"{one.verdict.name}: {one.verdict.reason}" if one.verdict.name in MISALIGNED else None
-            print_note(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}", out)
-            for cause in one.verdict.causes:
-                print_note(f"    {cause.cause}: {printable(cause.evidence)}", out, "dim")
-    for finding in report.findings:
-        subject = "/".join(part for part in (finding.pod_uid, finding.container) if part)
-        subject = f"{subject}: " if subject else ""
-        print_note(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", out, "yellow")
-        print_note(f"    {finding.remedy}", out, "dim")
-    for refused in report.rejections:
-        name = printable(f"{refused.namespace}/{refused.pod}")
-        print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
 
 
 def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:

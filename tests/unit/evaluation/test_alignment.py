@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from numaudit.evaluation.access import RemoteShare
-from numaudit.evaluation.alignment import Judgements, Verdict, judge
+from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Qos, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
@@ -72,6 +73,12 @@ def test_memory_on_the_promised_node_is_aligned_and_says_that_access_was_not_mea
 def test_page_cache_on_another_node_is_no_misalignment() -> None:
     """kubernetes/kubernetes#138523: library pages stay where they were first read."""
     assert verdict(snapshot()).name == "aligned"
+
+
+def test_every_verdict_but_aligned_says_what_to_do() -> None:
+    assert verdict(snapshot()).remedy is None
+    assert "Write the promised nodes back" in (verdict(snapshot(mems="1")).remedy or "")
+    assert all(remedy is not None for name, remedy in REMEDIES.items() if name != "aligned")
 
 
 def test_measured_access_is_named_with_its_source() -> None:
