@@ -60,7 +60,7 @@ Examples:
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Show given pages, sampled accesses and moved pages by both nodes; needs --duration.",
+    help="Show given pages, sampled pages and moved pages by both nodes; needs --duration.",
 )
 @click.option(
     "--first-touch",
@@ -76,7 +76,7 @@ Examples:
 )
 @click.option(
     "--fail-on",
-    metavar="VERDICT,...",
+    metavar="VERDICT[,VERDICT]",
     help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown, and with 3 when "
     "what was promised is not known.",
 )

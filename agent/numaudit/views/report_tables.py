@@ -25,8 +25,8 @@ _EXPECTED = (
     "ran (residence x CPU time)."
 )
 _SAMPLED = (
-    "SAMPLED REMOTE = share of the sampled accesses that went to another node, with its 95 % interval; - = no samples; "
-    "? = samples that do not tell a share fairly, as of a process with one thread."
+    "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
+    "samples; ? = samples that do not tell a share fairly, as of a process with one thread."
 )
 
 
@@ -77,7 +77,7 @@ def print_matrix(report: Report, out: Console) -> None:
 
 
 def print_accesses(report: Report, out: Console) -> None:
-    """Samples of each container's accesses: from the CPU's node (rows) to the memory's node (columns)."""
+    """Sampled pages of each container: from the CPU's node (rows) to the memory's node (columns)."""
     nodes = [node.numa_node for node in report.nodes]
     for one in report.containers:
         if not one.hint_faults:
@@ -88,7 +88,7 @@ def print_accesses(report: Report, out: Console) -> None:
             counts[pair] = counts.get(pair, 0) + kind.faults
         moved = sum(kind.faults for kind in one.hint_faults if "migrated" in kind.flags)
         out.print()
-        title = f"accesses of {display_name(one)} by NUMA hint faults, by CPU's node and memory's node"
+        title = f"pages of {display_name(one)} sampled by NUMA hint faults, by CPU's node and memory's node"
         out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
         table = new_table("CPU ON", *(f">N{node}" for node in nodes))
         for cpu in sorted({cpu for cpu, _ in counts}):
