@@ -260,15 +260,6 @@ class ContainerIntent:
     has_ended: bool | None = None
     """True: its pod lives, but this container ended and will not come back (an init container)."""
 
-    @property
-    def full_name(self) -> str:
-        """namespace/pod/container as far as known, else the pod's UID and the container."""
-        return (
-            "/".join(part for part in (self.namespace, self.pod, self.name) if part)
-            if self.pod
-            else (f"pod {self.pod_uid}/{self.name}")
-        )
-
 
 @dataclass(frozen=True)
 class Intent:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from numaudit.intent import ContainerIntent, Intent
+from numaudit.memorymanager.pod.names import full_name
 from numaudit.topology.nodeset import CpuSet
 
 _MOST_OWNERS = 3
@@ -48,7 +49,7 @@ def _owners(own: ContainerIntent, cpus: CpuSet, intent: Intent) -> Iterator[str]
     for one in intent.containers:
         held = CpuSet() if one is own or one.is_stale or one.has_ended else cpus & (one.promise.cpus or CpuSet())
         if held:
-            yield f"{_cpus(held, 'belongs', 'belong')} to {one.full_name}"
+            yield f"{_cpus(held, 'belongs', 'belong')} to {full_name(one.namespace, one.pod, one.pod_uid, one.name)}"
     shared = cpus & (intent.shared_cpus or CpuSet())
     if shared:
         yield f"{_cpus(shared, 'is', 'are')} shared"

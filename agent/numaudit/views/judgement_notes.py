@@ -8,6 +8,7 @@ from rich.console import Console
 
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
+from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.container_table import display_name
 from numaudit.views.terminal import print_note, size
@@ -60,7 +61,7 @@ def _verdict_lines(name: str, judged: Sequence[tuple[ContainerReport, Verdict]])
 def _print_findings(report: Report, out: Console) -> None:
     by_remedy: dict[str, list[str]] = {}
     for finding in report.findings:
-        subject = "/".join(part for part in (finding.pod_uid, finding.container) if part)
+        subject = full_name(finding.namespace, finding.pod, finding.pod_uid, finding.container)
         subject = f"{subject}: " if subject else ""
         by_remedy.setdefault(finding.remedy, []).append(
             f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}"

@@ -1,0 +1,18 @@
+"""Names of pods and their containers for people, who know no UIDs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+
+def full_name(namespace: str | None, pod: str | None, pod_uid: str | None, container: str | None) -> str:
+    """namespace/pod/container as far as known; the pod's UID stands for a pod of no known name."""
+    named = f"{namespace}/{pod}" if namespace and pod else f"pod {pod_uid}" if pod_uid else None
+    return "/".join(part for part in (named, container) if part)
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with names in place of the UIDs that have one; `names`: UID -> name."""
+    known = [re.escape(uid) for uid in names if uid and uid in text]
+    return re.sub(rf"(?<![\w-])(?:{'|'.join(known)})(?![\w-])", lambda found: names[found[0]], text) if known else text
