@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """One pod that a checkpoint has an entry of. None = not known."""
+
+    namespace: str | None
+    pod: str | None
+    stale: bool | None
+    """Is the pod gone, or has it ended? None = there is no list of pods."""
+
+    @property
+    def full_name(self) -> str | None:
+        return f"{self.namespace}/{self.pod}" if self.namespace and self.pod else None
 
 
 def full_name(namespace: str | None, pod: str | None, pod_uid: str | None, container: str | None) -> str:
