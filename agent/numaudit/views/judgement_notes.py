@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from numaudit.errors import printable
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.values import ContainerReport, Report
@@ -21,6 +22,23 @@ def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Cons
     for refused in report.rejections:
         name = printable(f"{refused.namespace}/{refused.pod}")
         print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
+        against = "; ".join(filter(None, (_asked(refused), _admissible(report))))
+        if against:
+            print_note(f"    {against}", out, "dim")
+
+
+def _asked(refused: HintOutcome) -> str:
+    amounts = ", ".join(f"{printable(name)} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
+    return f"asked for {amounts}" if amounts else ""
+
+
+def _admissible(report: Report) -> str:
+    manager = report.memory_manager
+    if manager is None or not manager.admissible:
+        return ""
+    largest = max(manager.admissible, key=lambda one: one.bytes)
+    nodes = "1 node" if largest.nodes == 1 else f"{largest.nodes} nodes"
+    return f"the largest memory that would be admitted now is {size(largest.bytes)}, on {nodes}"
 
 
 def some_of(names: Sequence[str]) -> str:
