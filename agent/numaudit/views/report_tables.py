@@ -15,6 +15,9 @@ from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
 
 _SMALL = 1 << 20
+_PARENTS = ("sandbox", "pod", "slice")
+_OF_KUBELET = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
+"""The kubelet's parent groups of pods under the cgroupfs driver; under systemd they are slices."""
 _COLUMNS = (
     "MEMS = nodes its memory may be on. CPUS ON = nodes of the CPUs it may use. JUDGED = anon + shmem + hugetlb.",
     "REMOTE = judged bytes on nodes that have none of the allowed CPUs. Sizes are binary (M = 2^20).",
@@ -175,8 +178,9 @@ def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[
 
 
 def _is_small_remainder(container: ContainerReport) -> bool:
-    """A parent group or a pause sandbox that holds next to nothing itself."""
-    if container.resident is None or (container.whole and container.kind not in ("sandbox", "pod")):
+    """A pause sandbox or a parent group, also one without children, that holds next to nothing itself."""
+    is_parent = not container.whole or container.kind in _PARENTS or (container.path or "").endswith(_OF_KUBELET)
+    if container.resident is None or not is_parent:
         return False
     return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
 from numaudit.report.build import build
-from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.report_tables import print_report
@@ -86,3 +88,24 @@ def test_aligned_without_measured_access_is_said_as_such() -> None:
 def test_why_a_container_has_no_promise_is_said_once() -> None:
     lines = printed(node({"aa": "0", "bb": "0"}, promised=False))
     assert len([line for line in lines if line.startswith("unknown: what was promised is not known")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/kubepods.slice/kubepods-besteffort.slice", "slice"),
+        ("/kubepods/besteffort", "group"),
+        ("/kubepods.slice/kubepods-poduid.slice", "pod"),
+    ],
+)
+def test_a_parent_of_pods_without_any_gets_no_row(path: str, kind: Kind) -> None:
+    taken = node({"aa": "0"})
+    empty = Container(ContainerId(9), path, kind)
+    added = replace(
+        taken,
+        containers=(*taken.containers, empty),
+        resident={**taken.resident, empty.id: Resident(anon={0: 0, 1: 0})},
+    )
+    assert not any(line.startswith(f"{path} ") for line in printed(added))
+    held = replace(added, resident={**taken.resident, empty.id: Resident(anon={0: 2 * MIB, 1: 0})})
+    assert any(line.startswith(f"{path} ") for line in printed(held))
