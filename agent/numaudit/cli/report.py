@@ -20,7 +20,8 @@ from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.probe import Kind
 from numaudit.probes.session import Readings
 from numaudit.report.build import build
-from numaudit.report.fail_below import shortfalls
+from numaudit.report.fail_below import Shortfalls, shortfalls
+from numaudit.report.fail_on import not_accepted, read_verdicts
 from numaudit.report.selection import narrow
 from numaudit.report.values import Report
 from numaudit.views import document
@@ -35,6 +36,7 @@ Examples:
   numaudit report
   numaudit report --duration 10s --matrix
   numaudit report mysql-0 --fail-below 0.95
+  numaudit report --fail-on drifted,spilled,cpu-remote
   numaudit report prod/mysql-0/db -o json
   numaudit report --root ./captured -o wide
 """
@@ -58,7 +60,7 @@ Examples:
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Show given pages, sampled accesses and moved pages by both nodes; needs --duration.",
+    help="Show given pages, sampled pages and moved pages by both nodes; needs --duration.",
 )
 @click.option(
     "--first-touch",
@@ -72,6 +74,12 @@ Examples:
     help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes, "
     "and with 3 when what was promised is not known.",
 )
+@click.option(
+    "--fail-on",
+    metavar="VERDICT[,VERDICT]",
+    help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown, and with 3 when "
+    "what was promised is not known.",
+)
 @options.root
 def command(
     *,
@@ -82,6 +90,7 @@ def command(
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
+    fail_on: str | None,
     root: Path | None,
 ) -> int:
     """Report where the memory of every container on this host really is.
@@ -95,6 +104,7 @@ def command(
         raise InputError("--matrix shows what --duration measures: add --duration 10s")
     if first_touch and duration is None:
         raise InputError("--first-touch measures the running kernel: add --duration 10s")
+    refused_verdicts = frozenset() if fail_on is None else read_verdicts(fail_on)
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which)
@@ -109,7 +119,7 @@ def command(
             report_tables.print_matrix(report, out)
             report_tables.print_accesses(report, out)
             report_tables.print_moved_pages(report, out)
-    return EXIT_FINDINGS if fail_below is not None and _is_below(report, fail_below) else 0
+    return EXIT_FINDINGS if _fails(report, refused_verdicts, fail_below) else 0
 
 
 def observe(
@@ -138,10 +148,15 @@ def observe(
     return build(snapshot, judgements)
 
 
-def _is_below(report: Report, ratio: float) -> bool:
-    """Is a promised container less aligned than that? Says on stderr which, and of which that is not known."""
-    found = shortfalls(report, ratio)
-    for message in found.messages:
+def _fails(report: Report, verdicts: Collection[str], ratio: float | None) -> bool:
+    """Is there a container with one of the verdicts, or less aligned than the ratio? Says on stderr which.
+
+    Raises Unavailable when there is none and the ratio of some is not known.
+    """
+    found = not_accepted(report, verdicts) if verdicts else ()
+    below = Shortfalls() if ratio is None else shortfalls(report, ratio)
+    for message in (*found, *below.messages):
         click.echo(f"numaudit: {message}", err=True)
-    found.require_an_answer()
-    return found.failed
+    if not found:
+        below.require_an_answer()
+    return bool(found) or below.failed

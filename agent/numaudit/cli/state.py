@@ -16,7 +16,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.examination import decode, expected_on
 from numaudit.kubelet.examined_file import ExaminedFile
-from numaudit.kubelet.host_files import examine_files, read_given
+from numaudit.kubelet.host_files import belongs_to, examine_files, pod_names_on, read_given
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
@@ -161,11 +161,14 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
     Without B, A is a memory_manager_state and is compared with what this machine would hold after a
     replay of A's assignments.
     """
+    host = kubelet_process.with_its_folder(options.host(root))
     left = _parse(a)
-    right = expected_on(left, read_machine(options.host(root))) if b is None else _parse(b)
+    right = expected_on(left, read_machine(host)) if b is None else _parse(b)
     if checkpoints.kind(left) != checkpoints.kind(right):
         raise InputError(f"{a} is a {checkpoints.kind(left)}, {b} a {checkpoints.kind(right)}: give two of a kind")
-    found = state_document.difference(str(a), "this machine" if b is None else str(b), left, right)
+    is_of_host = b is None or belongs_to(host, a) or belongs_to(host, b)
+    pods = pod_names_on(host, (left, right)) if is_of_host else {}
+    found = state_document.difference(str(a), "this machine" if b is None else str(b), left, right, pods)
     if output == "json":
         _write_json("StateDifference", found)
     else:
@@ -229,4 +232,4 @@ def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:
             out.print()
         state_tables.print_verification(state_document.verification(one), out)
         if with_content and one.checkpoint is not None:
-            state_tables.print_content(one.checkpoint, out)
+            state_tables.print_content(one.checkpoint, out, one.pods)

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from numaudit.evaluation import access
 from numaudit.evaluation.access import Access, RemoteShare, accesses
-from numaudit.evaluation.causes import Cause, Explained
+from numaudit.evaluation.causes import Explained
+from numaudit.evaluation.cpu_causes import cpu_cause
 from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.rates import increase, share_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
-
-VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
-MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
-
-
-class Verdict(Struct, frozen=True):
-    """Did the container get what it was promised?"""
-
-    name: VerdictName
-    reason: str
-    """The evidence in words; for `unknown` what is missing."""
-    since: float | None
-    """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
-    causes: tuple[Cause, ...]
-    """Why bytes are where they should not be; empty when they are where they should be."""
+from numaudit.topology.sizes import in_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +34,17 @@ class Judgements:
     """The limits by which it was judged."""
 
 
+_SAMPLED = "of the sampled pages were used from another node"
+"""Each sample stands for a page, not for how often it was used."""
+
+
 class _Said(NamedTuple):
     """What holds of a container now, and what says so."""
 
     name: VerdictName
     reason: str
+    remedy: str | None = None
+    """None = that of the verdict."""
 
 
 class _Evidence(NamedTuple):
@@ -91,10 +83,10 @@ def judge(
         ticks = _spilled_ticks(evidence, thresholds, earlier)
         if ticks:
             spilled_ticks[container.id] = ticks
-        name, reason = _verdict(snapshot, evidence, ticks, thresholds)
+        name, reason, remedy = _verdict(snapshot, evidence, ticks, thresholds)
         since = _since(name, container.id, snapshot.taken_at, earlier)
         causes = explained.of(container, intended_nodes(evidence.intent), drifted=name == "drifted")
-        verdicts[container.id] = Verdict(name, reason, since, causes)
+        verdicts[container.id] = Verdict(name, reason, since, causes, REMEDIES[name] if remedy is None else remedy)
     return Judgements(verdicts, spilled_ticks, found, thresholds)
 
 
@@ -138,7 +130,7 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresh
         return _Said("unmanaged", unmanaged)
     intended = intended_nodes(evidence.intent)
     if evidence.intent is None or not intended:
-        return _Said("unknown", "what was promised is not known: no checkpoint entry could be matched to this cgroup")
+        return _Said("unknown", f"what was promised is not known: {_why_not_known(snapshot)}")
     if evidence.allowed is None or evidence.allowed.nodes is None:
         return _Said("unknown", "the allowed nodes are not known")
     if evidence.allowed.nodes != intended:
@@ -149,31 +141,52 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresh
     if not spilled and evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
         return _Said("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
     if not spilled:
-        return _placed(evidence, evidence.allowed, intended, thresholds)
+        return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
     if spilled_ticks >= thresholds.spilled_ticks:
-        return _Said("spilled", f"{spilled} judged bytes are outside the promised nodes {intended}")
-    return _Said("unknown", "bytes are outside the promised nodes, but it takes a second look to be sure")
+        return _Said("spilled", f"{in_units(spilled)} of its judged bytes are outside the promised nodes {intended}")
+    return _Said(
+        "unknown",
+        "bytes are outside the promised nodes, but it takes a second look to be sure",
+        "Nothing yet: the next tick decides.",
+    )
+
+
+def _why_not_known(snapshot: Snapshot) -> str:
+    """A checkpoint that was read has no entry for it; or else why none was read."""
+    if snapshot.intent is None:
+        reasons = [one.reason for one in snapshot.outcomes if one.source == "intent" and one.reason]
+        return reasons[0] if reasons else "the kubelet's promises were not read"
+    for one in snapshot.intent.sources:
+        if one.name == "memory checkpoint" and one.state == "missing":
+            return f"there is no memory checkpoint that can be read: {one.reason or 'it is not there'}"
+    return "no checkpoint entry could be matched to this cgroup"
 
 
 def _has_huge_pages(intent: ContainerIntent) -> bool:
     return any(block.type != "memory" and block.bytes for block in intent.promise.memory or ())
 
 
-def _placed(evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds) -> _Said:
+def _placed(
+    intent: Intent | None, evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds
+) -> _Said:
     """The verdict on a container whose memory is where it was promised."""
     if allowed.cpus is None:
         return _Said("unknown", "the allowed CPUs are not known")
     cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
     if cpu_remote is not None:
-        return _Said("cpu-remote", cpu_remote)
+        own = evidence.intent
+        cause = None if intent is None or own is None else cpu_cause(own, allowed.cpus, intent)
+        if cause is None:
+            return _Said("cpu-remote", cpu_remote)
+        return _Said("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
     share = evidence.remote_share
     if share is not None and share.lower > thresholds.remote_access_share:
-        return _Said("remote-access", f"at least {share.lower:.0%} of the accesses are remote ({share.source})")
+        return _Said("remote-access", f"at least {share.lower:.0%} {_SAMPLED} ({share.source})")
     if len(intended) > 1:
         return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
     if share is None:
         return _Said("aligned", "access not measured")
-    return _Said("aligned", f"at most {share.upper:.0%} of the accesses are remote ({share.source})")
+    return _Said("aligned", f"at most {share.upper:.0%} {_SAMPLED} ({share.source})")
 
 
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:

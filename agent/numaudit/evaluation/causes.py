@@ -12,6 +12,7 @@ from numaudit.evaluation.placement import bytes_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.snapshot import Allowed, Container, Mappings, Migrated, NodeMemory, Snapshot
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import in_units
 
 CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "unknown"]
 
@@ -25,7 +26,6 @@ class Cause(Struct, frozen=True):
 
 _TO_ANOTHER_NODE = ("syscall_or_cpuset", "mempolicy_mbind", "numa_misplaced", "demotion", "damon")
 """Of the kernel's reasons to migrate pages (enum migrate_reason) those that change the node."""
-_NOTHING = "neither a memory policy, the cpuset, a full node nor a migration by its own tasks explains it"
 
 
 def causes(
@@ -47,19 +47,43 @@ def causes(
     found: list[Cause] = []
     if mappings is not None:
         for policy, outside in _policies_outside(mappings, wanted).items():
-            found.append(Cause("mempolicy", f"the process's memory policy {policy} put {outside} bytes there"))
+            found.append(Cause("mempolicy", f"the process's memory policy {policy} put {in_units(outside)} there"))
     if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
         what = "promised are" if promised else "its CPUs are on"
-        found.append(Cause("cpuset", f"cpuset.mems is {allowed.nodes or 'none'}, {what} {wanted}"))
+        found.append(Cause("cpuset", f"allowed nodes are {allowed.nodes or 'none'}, {what} {wanted}"))
     full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
     for node in full:
-        found.append(Cause("full-node", f"node {node.node} has {node.free} of {node.total} bytes free"))
+        found.append(
+            Cause("full-node", f"node {node.node} has {in_units(node.free or 0)} of {in_units(node.total or 0)} free")
+        )
     for reason, pages in ({} if migrated is None else migrated.pages).items():
         if reason in _TO_ANOTHER_NODE and pages.succeeded * page_size > thresholds.spilled_bytes:
-            found.append(
-                Cause("migration", f"its tasks moved {pages.succeeded * page_size} bytes between nodes ({reason})")
-            )
-    return tuple(found) or (Cause("unknown", _NOTHING),)
+            moved = in_units(pages.succeeded * page_size)
+            found.append(Cause("migration", f"its tasks moved {moved} between nodes ({reason})"))
+    return tuple(found) or (Cause("unknown", _unexplained(wanted, allowed, mappings, nodes, migrated)),)
+
+
+def _unexplained(
+    wanted: NodeSet,
+    allowed: Allowed | None,
+    mappings: Mappings | None,
+    nodes: Sequence[NodeMemory],
+    migrated: Migrated | None,
+) -> str:
+    """Which causes it is not, and which were not measured."""
+    sizes_known = {node.node for node in nodes if node.free is not None and node.total}
+    measured = {
+        "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,
+        "the cpuset": allowed is not None and allowed.nodes is not None,
+        "a full node": sizes_known.issuperset(wanted),
+        "a migration by its own tasks": migrated is not None,
+    }
+    denied = [cause for cause, is_measured in measured.items() if is_measured]
+    others = [cause for cause, is_measured in measured.items() if not is_measured]
+    found = [f"not explained by {' or '.join(filter(None, (', '.join(denied[:-1]), denied[-1])))}"] if denied else []
+    if mappings is not None and others[:1] == ["a memory policy"]:
+        others[0] = f"a memory policy ({mappings.processes_read} of {mappings.processes} processes read)"
+    return "; ".join([*found, f"not measured: {', '.join(others)}"] if others else found)
 
 
 @dataclass(slots=True)

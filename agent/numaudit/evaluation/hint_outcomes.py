@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -13,6 +13,8 @@ from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.memory.candidates import fewest_nodes
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
+from numaudit.memorymanager.pod.requests import container_requests, pod_requests
+from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
@@ -35,6 +37,9 @@ class HintOutcome(Struct, frozen=True):
     """The merged hint's nodes as the log has them, else the promised ones."""
     reason: str | None
     message: str | None
+    asked: Mapping[str, int] | None = None
+    """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that one admission asked for, which is that of
+    the whole pod in pod scope, and else of its largest container; null = not known."""
 
 
 def outcomes(intent: Intent) -> tuple[HintOutcome, ...]:
@@ -124,7 +129,22 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
         numa_nodes=None if record is None or record.best is None else record.best.affinity,
         reason=rejection.reason,
         message=rejection.message,
+        asked=_asked(rejection, intent),
     )
+
+
+def _asked(rejection: Rejection, intent: Intent) -> dict[str, int] | None:
+    pod = (intent.pods or {}).get(rejection.pod_uid)
+    if pod is None or pod.spec is None:
+        return None
+    spec = pod.spec
+    try:
+        if intent.config.topology_manager_scope == "pod":
+            return pod_requests(spec)
+        each = [container_requests(spec, container) for container in spec.all_containers]
+    except AdmissionError:  # an amount that the kubelet cannot read either
+        return None
+    return max(each, key=lambda one: (one.get(MEMORY, 0), sum(one.values())), default=None)
 
 
 def _outcome(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from numaudit.kubelet.examination import Examined
 from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint.file import Checkpoint
+from numaudit.memorymanager.pod.names import PodName
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class ExaminedFile:
     """Why it was not although it belongs to one."""
     refusal: str | None = None
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
+    pods: Mapping[str, PodName] = field(default_factory=dict)
+    """UID -> who the pods of its entries are, as far as known."""
 
     @property
     def checkpoint(self) -> Checkpoint | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +16,12 @@ from numaudit.kubelet.examination import Decoded, Examined, decode, examine, exa
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.machine_watch import read_whole_machine
+from numaudit.kubelet.pod_names import pod_names
 from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked, Starting, starting
-from numaudit.memorymanager.checkpoint.file import Kind
+from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 from numaudit.topology.machine import Machine
 
@@ -34,6 +38,8 @@ class Against:
     machine: Machine | None = None
     machine_problem: str | None = None
     """Why the machine cannot be compared although the file belongs to it."""
+    readings: Readings | None = None
+    """What the kubelet says of its pods; None = the file stands alone, or there is no kubelet."""
 
 
 def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008 -- an immutable value
@@ -43,6 +49,22 @@ def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008
         return kubelet_here(poller.poll_start(), asked)
     except Unavailable:
         return KubeletHere(KubeletConfig(), starting(KubeletConfig(), None, asked))
+    finally:
+        poller.close()
+
+
+def pod_names_on(host: Host, checkpoints: Iterable[Checkpoint]) -> dict[str, PodName]:
+    """Who the pods of these checkpoints are, as far as the kubelet of this host knows them."""
+    readings = _read_state(host)
+    return {} if readings is None else pod_names(checkpoints, readings)
+
+
+def _read_state(host: Host) -> Readings | None:
+    poller = KubeletPoller.of(host, Connection())
+    try:
+        return poller.poll_state()
+    except Unavailable:
+        return None
     finally:
         poller.close()
 
@@ -101,7 +123,9 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
 
 
 def _against(host: Host, asked: Asked, needs_machine: bool) -> Against:
-    against = Against(kubelet_on(host, asked).starting, host.kubelet_root)
+    readings = _read_state(host)
+    here = starting(KubeletConfig(), None, asked) if readings is None else kubelet_here(readings, asked).starting
+    against = Against(here, host.kubelet_root, readings=readings)
     try:
         return replace(against, machine=read_whole_machine(host))
     except Unavailable as problem:
@@ -121,6 +145,8 @@ def _absent(path: Path, kind: Kind, host: Host, against: Against) -> ExaminedFil
 def _examine(path: Path, kind: Kind | None, data: bytes, against: Against) -> ExaminedFile:
     kubelet = against.starting.kubelet
     found = examine(decode(kind, data, name=path.name), against.machine, kubelet)
+    content = found.decoded.content
+    names = {} if content is None or against.readings is None else pod_names(content[:1], against.readings)
     return ExaminedFile(
         str(path),
         found,
@@ -128,4 +154,5 @@ def _examine(path: Path, kind: Kind | None, data: bytes, against: Against) -> Ex
         with_machine=against.machine is not None,
         machine_problem=against.machine_problem,
         refusal=kubelet_says(found, data, kubelet, against.folder),
+        pods=names,
     )

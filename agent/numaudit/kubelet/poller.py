@@ -101,6 +101,12 @@ class KubeletPoller:
         """Ask only what decides about the kubelet's next start. Raises Unavailable where there is no kubelet at all."""
         return self._end(self._begin())
 
+    def poll_state(self) -> Readings:
+        """As `poll_start`, and the pods whose entries the checkpoints have."""
+        files = self._begin()
+        self._pods.ask(self._read_pods)
+        return self._end(files)
+
     def _begin(self) -> dict[Kind, CheckpointReading]:
         """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         self._find_kubelet()

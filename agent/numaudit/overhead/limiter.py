@@ -12,7 +12,8 @@ from typing import Any
 
 from numaudit.collectors.table import KINDS
 from numaudit.containers.inventory import Inventory
-from numaudit.evaluation.alignment import MISALIGNED, Judgements
+from numaudit.evaluation.alignment import Judgements
+from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
 from numaudit.overhead.calibration import Listener, assumed
 from numaudit.probes.probe import Kind, Probe, Reading

@@ -10,6 +10,7 @@ from msgspec import convert
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
+from numaudit.evaluation.verdicts import severity
 from numaudit.intent import CheckpointHealth, Intent
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.memory_manager import memory_manager_report
@@ -18,6 +19,7 @@ from numaudit.report.not_running import not_running_reports
 from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
+    ContainerReport,
     KubeletReport,
     Report,
     Unknown,
@@ -49,7 +51,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
     ).of
     containers = [of_container(container) for container in snapshot.containers]
     containers.extend(not_running_reports(snapshot, judged, findings, tuple(hint_outcomes)))
-    containers.sort(key=lambda one: (-(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path or ""))
+    containers.sort(key=_order)
     return Report(
         taken_at=snapshot.taken_at,
         cgroup_mode=snapshot.cgroup_mode,
@@ -68,6 +70,10 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
     )
+
+
+def _order(one: ContainerReport) -> tuple[int, int, int, str]:
+    return severity(one.verdict), -(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path or ""
 
 
 def _checkpoint(one: CheckpointHealth) -> CheckpointReport:

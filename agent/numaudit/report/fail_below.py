@@ -30,10 +30,7 @@ def shortfalls(report: Report, ratio: float) -> Shortfalls:
 
     Raises Unavailable when it is not known what was promised to anybody.
     """
-    promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
-    for source in report.sources:
-        if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
-            raise Unavailable(f"--fail-below: what was promised is not known: {source.reason}")
+    require_known_promises(report, "--fail-below")
     messages: list[str] = []
     failed, unknown = False, 0
     for one in report.containers:
@@ -41,9 +38,21 @@ def shortfalls(report: Report, ratio: float) -> Shortfalls:
         if problem is not None:
             failed |= one.aligned_ratio is not None
             unknown += one.aligned_ratio is None
-            name = "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part)
-            messages.append(f"{name!r}: {problem}")
+            messages.append(f"{full_name(one)!r}: {problem}")
     return Shortfalls(tuple(messages), failed, unknown)
+
+
+def require_known_promises(report: Report, option: str) -> None:
+    """Raises Unavailable, with the option in front, when it is not known what was promised to anybody."""
+    promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
+    for source in report.sources:
+        if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
+            raise Unavailable(f"{option}: what was promised is not known: {source.reason}")
+
+
+def full_name(one: ContainerReport) -> str:
+    """namespace/pod/container as far as known, else the cgroup path."""
+    return "/".join(part for part in (one.namespace or one.pod_uid, one.pod, one.container) if part) or one.path or ""
 
 
 def _problem(one: ContainerReport, ratio: float) -> str | None:

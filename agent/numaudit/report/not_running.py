@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from numaudit.evaluation.alignment import Judgements, Verdict
+from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent, Intent, PodFacts
 from numaudit.report.containers import ContainerReports
 from numaudit.report.values import ContainerReport
@@ -16,6 +17,7 @@ from numaudit.snapshot import Container, ContainerId, Snapshot
 
 _NO_CGROUP = ContainerId(0)
 """The kernel gives no cgroup this id."""
+_REMEDY = "It is judged when it runs; `kubectl describe pod` says why it does not."
 _NOT_RUNNING = ("waiting", "terminated")
 
 
@@ -40,7 +42,7 @@ def not_running_reports(
             pod=pod.name,
             name=one.name,
         )
-        verdict = Verdict("unknown", f"it does not run now: its status is {state}", None, ())
+        verdict = Verdict("unknown", f"it does not run now: its status is {state}", None, (), _REMEDY)
         yield msgspec.structs.replace(reports.of(container), id=None, path=None, verdict=verdict, unknown=())
 
 

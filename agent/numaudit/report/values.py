@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from numaudit.evaluation.access import Access
-from numaudit.evaluation.alignment import Verdict
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.verdicts import Verdict
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.counters import Counters
@@ -209,7 +209,7 @@ class Report:
     """Seconds since the epoch."""
     cgroup_mode: str | None
     containers: tuple[ContainerReport, ...]
-    """The most remote bytes first."""
+    """The worst verdict first, and of each the most remote bytes."""
     nodes: tuple[NodeReport, ...]
     unattributed: tuple[NodeBytes, ...] | None
     """Held by no container: the root cgroup's own memory."""

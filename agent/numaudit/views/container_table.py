@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.evaluation.alignment import MISALIGNED
+from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport, NodeBytes, Report
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.fit import Filled, filled_table, fit, left_out

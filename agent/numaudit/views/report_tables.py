@@ -8,13 +8,16 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.evaluation.alignment import MISALIGNED
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
 from numaudit.views.fit import Filled, filled_table, fit, left_out
+from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
 
 _SMALL = 1 << 20
+_PARENTS = ("sandbox", "pod", "slice")
+_OF_KUBELET = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
+"""The kubelet's parent groups of pods under the cgroupfs driver; under systemd they are slices."""
 _COLUMNS = (
     "MEMS = nodes its memory may be on. CPUS ON = nodes of the CPUs it may use. JUDGED = anon + shmem + hugetlb.",
     "REMOTE = judged bytes on nodes that have none of the allowed CPUs. Sizes are binary (M = 2^20).",
@@ -25,8 +28,8 @@ _EXPECTED = (
     "ran (residence x CPU time)."
 )
 _SAMPLED = (
-    "SAMPLED REMOTE = share of the sampled accesses that went to another node, with its 95 % interval; - = no samples; "
-    "? = samples that do not tell a share fairly, as of a process with one thread."
+    "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
+    "samples; ? = samples that do not tell a share fairly, as of a process with one thread."
 )
 
 
@@ -77,7 +80,7 @@ def print_matrix(report: Report, out: Console) -> None:
 
 
 def print_accesses(report: Report, out: Console) -> None:
-    """Samples of each container's accesses: from the CPU's node (rows) to the memory's node (columns)."""
+    """Sampled pages of each container: from the CPU's node (rows) to the memory's node (columns)."""
     nodes = [node.numa_node for node in report.nodes]
     for one in report.containers:
         if not one.hint_faults:
@@ -88,7 +91,7 @@ def print_accesses(report: Report, out: Console) -> None:
             counts[pair] = counts.get(pair, 0) + kind.faults
         moved = sum(kind.faults for kind in one.hint_faults if "migrated" in kind.flags)
         out.print()
-        title = f"accesses of {display_name(one)} by NUMA hint faults, by CPU's node and memory's node"
+        title = f"pages of {display_name(one)} sampled by NUMA hint faults, by CPU's node and memory's node"
         out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
         table = new_table("CPU ON", *(f">N{node}" for node in nodes))
         for cpu in sorted({cpu for cpu, _ in counts}):
@@ -138,7 +141,7 @@ def _node_columns(report: Report) -> list[Filled]:
     ]
 
 
-def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
+def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:
     notes = list(_COLUMNS)
     if has_cpu_time(report):
         notes.append(_EXPECTED)
@@ -146,12 +149,11 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
         notes.append(_SAMPLED)
     for note in notes:
         print_note(note, out, "dim")
-    _print_judgements(report, shown, out)
+    print_judgements(report, shown, out)
     for unknown in report.unknown:
         print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
     for reason, names in _unknown_by_reason(shown).items():
-        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        print_note(f"not known: {printable(reason)} ({some})", out, "yellow")
+        print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
     for why, sources in _sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
     timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
@@ -167,24 +169,6 @@ def _sources_by_trouble(report: Report) -> dict[str, list[str]]:
     return found
 
 
-def _print_judgements(report: Report, shown: Iterable[ContainerReport], out: Console) -> None:
-    """Why a container is not aligned, what else was found, and which pods were refused."""
-    for one in shown:
-        if one.verdict is not None and (one.verdict.name in MISALIGNED or one.verdict.causes):
-            said = f"{one.verdict.name}: {one.verdict.reason}" if one.verdict.name in MISALIGNED else None
-            print_note(f"{display_name(one)}: {printable(said or f'{size(one.remote_bytes)} remote')}", out)
-            for cause in one.verdict.causes:
-                print_note(f"    {cause.cause}: {printable(cause.evidence)}", out, "dim")
-    for finding in report.findings:
-        subject = "/".join(part for part in (finding.pod_uid, finding.container) if part)
-        subject = f"{subject}: " if subject else ""
-        print_note(f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}", out, "yellow")
-        print_note(f"    {finding.remedy}", out, "dim")
-    for refused in report.rejections:
-        name = printable(f"{refused.namespace}/{refused.pod}")
-        print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
-
-
 def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in containers:
@@ -194,8 +178,9 @@ def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[
 
 
 def _is_small_remainder(container: ContainerReport) -> bool:
-    """A parent group or a pause sandbox that holds next to nothing itself."""
-    if container.resident is None or (container.whole and container.kind not in ("sandbox", "pod")):
+    """A pause sandbox or a parent group, also one without children, that holds next to nothing itself."""
+    is_parent = not container.whole or container.kind in _PARENTS or (container.path or "").endswith(_OF_KUBELET)
+    if container.resident is None or not is_parent:
         return False
     return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import StateFinding
 
 Content = dict[str, Any]
@@ -67,6 +68,8 @@ class StateVerification:
     starts_now: str
     starts_after_reboot: str
     findings: tuple[Finding, ...]
+    pods: Mapping[str, PodName]
+    """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ class StateDifference:
     left: str
     right: str
     differences: tuple[Change, ...]
+    pods: Mapping[str, PodName]
+    """UID -> who the pods of both are, as far as the host's kubelet or its log tells."""
 
 
 def verification(file: ExaminedFile) -> StateVerification:
@@ -131,6 +136,7 @@ def verification(file: ExaminedFile) -> StateVerification:
         starts_now=start.starts_now,
         starts_after_reboot=start.starts_after_reboot,
         findings=_findings(start.findings),
+        pods=file.pods,
     )
 
 
@@ -159,9 +165,11 @@ def decoded(file: ExaminedFile) -> DecodedState:
     return DecodedState(verification(file), None if file.checkpoint is None else content(file.checkpoint))
 
 
-def difference(left: str, right: str, a: Checkpoint, b: Checkpoint) -> StateDifference:
+def difference(
+    left: str, right: str, a: Checkpoint, b: Checkpoint, pods: Mapping[str, PodName] | None = None
+) -> StateDifference:
     """Two checkpoints compared, by the names that they are shown with."""
-    return StateDifference(left, right, compare(content(a), content(b)))
+    return StateDifference(left, right, compare(content(a), content(b)), pods or {})
 
 
 def content(checkpoint: Checkpoint) -> Content:

@@ -15,11 +15,16 @@ from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint, 
 from numaudit.memorymanager.checkpoint.file import Checkpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.state import Block
+from numaudit.memorymanager.pod.names import PodName, with_names
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.state_document import Finding, StateDifference, StateVerification
 from numaudit.views.terminal import new_table, print_note, print_table, size
 
 _STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
+Pods = Mapping[str, PodName]
+"""UID -> name."""
+_NO_NAMES: Pods = {}
+_MIB = 1 << 20
 
 
 def print_verification(verification: StateVerification, out: Console) -> None:
@@ -27,18 +32,17 @@ def print_verification(verification: StateVerification, out: Console) -> None:
     _line(out, Text(printable(verification.file), "bold"))
     for name, value in _facts(verification):
         _line(out, Text(f"  {name:<22}"), Text(printable(value), _STYLE.get(value, "")))
-    for finding in verification.findings:
-        _print_finding(finding, out)
+    _print_findings(verification, out)
 
 
-def print_content(checkpoint: Checkpoint, out: Console) -> None:
+def print_content(checkpoint: Checkpoint, out: Console, pods: Pods = _NO_NAMES) -> None:
     """Everything the file holds. Sizes are rounded; `-o json` has the bytes."""
     if isinstance(checkpoint, MemoryCheckpoint):
-        tables = [_node_table(checkpoint), _block_table(checkpoint)]
+        tables = [_node_table(checkpoint), _block_table(checkpoint, pods)]
     elif isinstance(checkpoint, CpuCheckpoint):
-        tables = [_cpu_table(checkpoint)]
+        tables = [_cpu_table(checkpoint, pods)]
     else:
-        tables = [_device_table(checkpoint)]
+        tables = [_device_table(checkpoint, pods)]
     for table in tables:
         if table.row_count:
             _line(out)
@@ -57,7 +61,8 @@ def print_difference(difference: StateDifference, out: Console) -> None:
     _line(out)
     table = new_table("~WHERE", "~A", "~B")
     for change in difference.differences:
-        table.add_row(printable(change.where), _value(change.left), _value(change.right))
+        where = with_names(change.where, _names(difference.pods))
+        table.add_row(printable(where), _value(change.left), _value(change.right))
     print_table(table, out)
 
 
@@ -97,12 +102,31 @@ def _kubelet(verification: StateVerification) -> str:
     return ", ".join(f"{text} ({kubelet.sources.get(name, '?')})" for name, text in values.items() if text is not None)
 
 
-def _print_finding(finding: Finding, out: Console) -> None:
-    where = f" ({printable(finding.where)})" if finding.where else ""
-    print_note(
-        f"  {finding.severity}: {finding.name}: {printable(finding.message)}{where}", out, _STYLE[finding.severity]
-    )
-    print_note(f"    -> {finding.remedy}", out, "dim")
+def _print_findings(verification: StateVerification, out: Console) -> None:
+    """Each remedy once, after the last finding that it is for."""
+    names = _names(verification.pods)
+    by_remedy: dict[str, list[Finding]] = {}
+    for finding in verification.findings:
+        by_remedy.setdefault(finding.remedy, []).append(finding)
+    for remedy, findings in by_remedy.items():
+        for finding in findings:
+            where = f" ({finding.where})" if finding.where else ""
+            text = printable(with_names(f"{finding.message}{where}", names))
+            print_note(f"  {finding.severity}: {finding.name}: {text}", out, _STYLE[finding.severity])
+        print_note(f"    -> {remedy}", out, "dim")
+
+
+def _names(pods: Pods) -> dict[str, str]:
+    """UID -> name, of the pods that have one."""
+    return {uid: one.full_name for uid, one in pods.items() if one.full_name is not None}
+
+
+def _pod(uid: str, pods: Pods) -> str:
+    """namespace/pod, else the UID; marked where the pod is gone."""
+    one = pods.get(uid)
+    if one is None:
+        return printable(uid)
+    return printable(one.full_name or uid) + (" (stale)" if one.stale else "")
 
 
 def _node_table(checkpoint: MemoryCheckpoint) -> Table:
@@ -117,42 +141,42 @@ def _node_table(checkpoint: MemoryCheckpoint) -> Table:
     return table
 
 
-def _block_table(checkpoint: MemoryCheckpoint) -> Table:
+def _block_table(checkpoint: MemoryCheckpoint, pods: Pods) -> Table:
     table = new_table("POD", "CONTAINER", "TYPE", "NODES", ">SIZE")
     for uid, containers in sorted((checkpoint.entries or {}).items()):
         for name, blocks in sorted(containers.items()):
-            _add_blocks(table, uid, printable(name), blocks)
+            _add_blocks(table, _pod(uid, pods), printable(name), blocks)
     for uid, of_pod in sorted((checkpoint.pod_entries or {}).items()):
-        _add_blocks(table, uid, "(whole pod)", of_pod or ())
+        _add_blocks(table, _pod(uid, pods), "(whole pod)", of_pod or ())
     return table
 
 
-def _add_blocks(table: Table, uid: str, name: str, blocks: tuple[Block, ...]) -> None:
+def _add_blocks(table: Table, pod: str, name: str, blocks: tuple[Block, ...]) -> None:
     for block in blocks:
-        table.add_row(printable(uid), name, printable(block.type), _nodes(block.numa_affinity), size(block.size))
+        table.add_row(pod, name, printable(block.type), _nodes(block.numa_affinity), size(block.size))
     if not blocks:
-        table.add_row(printable(uid), name, "none", "", "")
+        table.add_row(pod, name, "none", "", "")
 
 
-def _cpu_table(checkpoint: CpuCheckpoint) -> Table:
+def _cpu_table(checkpoint: CpuCheckpoint, pods: Pods) -> Table:
     table = new_table("POD", "CONTAINER", "~CPUS")
     table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
     for name, cpus in sorted((checkpoint.entries_by_id or {}).items()):
         table.add_row("", printable(name), cpus)
     for uid, containers in sorted((checkpoint.entries or {}).items()):
         for name, cpus in sorted(containers.items()):
-            table.add_row(printable(uid), printable(name), cpus)
+            table.add_row(_pod(uid, pods), printable(name), cpus)
     for uid, cpus in sorted((checkpoint.pod_entries or {}).items()):
-        table.add_row(printable(uid), "(whole pod)", cpus)
+        table.add_row(_pod(uid, pods), "(whole pod)", cpus)
     return table
 
 
-def _device_table(checkpoint: DeviceCheckpoint) -> Table:
+def _device_table(checkpoint: DeviceCheckpoint, pods: Pods) -> Table:
     table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "~DEVICES")
     for entry in checkpoint.entries or ():
         for where, ids in _devices(entry):
-            names = (entry.pod_uid, entry.container_name, entry.resource_name)
-            table.add_row(*map(printable, names), where, printable(" ".join(ids)))
+            names = (entry.container_name, entry.resource_name)
+            table.add_row(_pod(entry.pod_uid, pods), *map(printable, names), where, printable(" ".join(ids)))
     for resource, healthy in sorted((checkpoint.registered or {}).items()):
         table.add_row("(registered)", "", printable(resource), "", printable(" ".join(healthy or ())))
     return table
@@ -171,6 +195,9 @@ def _nodes(ids: tuple[int, ...] | None) -> str:
 
 
 def _value(value: object) -> str:
+    """As in the file; what counts bytes also in units, for two of them may differ by less."""
+    if isinstance(value, int) and abs(value) >= _MIB:
+        return f"{size(value)} ({value})"
     return "absent" if value is None else printable(msgspec.json.encode(value).decode())
 
 

@@ -11,8 +11,9 @@ from rich.segment import Segments
 from rich.table import Column, Table
 from rich.text import Text
 
+from numaudit.topology.sizes import in_units
+
 UNKNOWN = "?"
-_UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 _WIDER_THAN_ANY_PATH = 1 << 16
 _NARROWEST = 20
 _HANGING = 4
@@ -79,13 +80,7 @@ def print_note(text: str, out: Console, style: str = "") -> None:
 
 def size(value: int | None) -> str:
     """Bytes in binary units, one decimal below 100: 1.5G, 50.1M, 4K, 0; `?` when not known."""
-    if value is None:
-        return UNKNOWN
-    for unit, letter in _UNITS:
-        if abs(value) >= unit:
-            amount = round(value / unit, 1)
-            return f"{amount:.1f}{letter}" if abs(amount) < 100 and value % unit else f"{amount:.0f}{letter}"
-    return str(value)
+    return UNKNOWN if value is None else in_units(value)
 
 
 def share(part: int | None, whole: int | None) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from numaudit.evaluation.alignment import VerdictName
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.thresholds import DEFAULT
+from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
 
 PAGE = (Path(__file__).parents[3] / "docs/verdicts.md").read_text(encoding="utf-8")
@@ -26,6 +27,16 @@ def rows(heading: str) -> dict[str, list[str]]:
 def test_every_verdict_is_explained() -> None:
     assert set(rows("## Verdicts")) == set(get_args(VerdictName))
     assert all(len(cells) == 3 and all(cells) for cells in rows("## Verdicts").values())
+
+
+def test_every_verdict_is_explained_with_its_remedy() -> None:
+    shown = {name: cells[-1] for name, cells in rows("## Verdicts").items()}
+    assert shown == {name: remedy or "Nothing." for name, remedy in REMEDIES.items()}
+
+
+def test_the_order_of_severity_is_that_of_the_program() -> None:
+    told = PAGE.partition("\nThe order of severity is, the worst first: ")[2].partition(".")[0]
+    assert re.findall(r"`([a-z-]+)`", told) == list(REMEDIES)
 
 
 def test_every_cause_is_explained() -> None:

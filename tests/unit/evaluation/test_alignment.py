@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from numaudit.evaluation.access import RemoteShare
-from numaudit.evaluation.alignment import Judgements, Verdict, judge
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
-from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Qos, Resident, Snapshot
+from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.verdicts import REMEDIES, Verdict
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory, SourceState
+from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Kind, Qos, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -74,15 +75,21 @@ def test_page_cache_on_another_node_is_no_misalignment() -> None:
     assert verdict(snapshot()).name == "aligned"
 
 
+def test_every_verdict_but_aligned_says_what_to_do() -> None:
+    assert verdict(snapshot()).remedy is None
+    assert "Write the promised nodes back" in (verdict(snapshot(mems="1")).remedy or "")
+    assert all(remedy is not None for name, remedy in REMEDIES.items() if name != "aligned")
+
+
 def test_measured_access_is_named_with_its_source() -> None:
-    assert verdict(snapshot(), share=RemoteShare("pmu", 0.0, 0.04)).reason == (
-        "at most 4% of the accesses are remote (pmu)"
+    assert verdict(snapshot(), share=RemoteShare("hint_faults", 0.0, 0.04)).reason == (
+        "at most 4% of the sampled pages were used from another node (hint_faults)"
     )
 
 
 def test_the_lower_bound_of_remote_access_decides() -> None:
-    assert verdict(snapshot(), share=RemoteShare("pmu", 0.11, 0.5)).name == "remote-access"
-    assert verdict(snapshot(), share=RemoteShare("pmu", 0.10, 0.9)).name == "aligned"
+    assert verdict(snapshot(), share=RemoteShare("hint_faults", 0.11, 0.5)).name == "remote-access"
+    assert verdict(snapshot(), share=RemoteShare("hint_faults", 0.10, 0.9)).name == "aligned"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +125,65 @@ def test_an_idle_container_is_judged_by_its_allowed_cpus() -> None:
     idle = verdict(snapshot(cpus="0-7", cpu_seconds={}))
     assert said(idle) == ("cpu-remote", "50% of the allowed CPUs are on other nodes than 0 (idle)")
     assert verdict(snapshot(cpus="0-3", cpu_seconds={})).name == "aligned"
+
+
+def pinned(cpus: str | None, others: Mapping[str, str] | None = None, shared: str | None = None) -> Intent:
+    """Memory of node 0 and these CPUs promised to prod/db/db; others hold CPUs too."""
+    memory = (PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),)
+    promise = Promise(memory, None if cpus is None else CpuSet.parse(cpus))
+    own = ContainerIntent("uid", "db", "prod", "db", cgroups=(DB,), promise=promise)
+    rest = [
+        ContainerIntent(f"uid-{pod}", "app", "prod", pod, promise=Promise((), CpuSet.parse(held)))
+        for pod, held in (others or {}).items()
+    ]
+    return Intent(containers=(own, *rest), shared_cpus=None if shared is None else CpuSet.parse(shared))
+
+
+def test_cpus_other_than_promised_are_named_with_whose_they_are() -> None:
+    found = verdict(snapshot(pinned("2", {"two": "6", "far": "3"}, shared="0-1,4-5"), cpus="5-6"))
+    assert found.name == "cpu-remote"
+    assert found.reason.endswith(
+        ": allowed CPUs are 5-6, promised are 2; CPU 6 belongs to prod/two/app; CPU 5 is shared"
+    )
+    assert "Write the promised CPUs back" in (found.remedy or "")
+
+
+def test_many_owners_of_its_cpus_are_counted() -> None:
+    found = verdict(snapshot(pinned("2", {f"p{cpu}": str(cpu) for cpu in range(3, 8)}), cpus="3-7"))
+    assert found.reason.endswith("CPU 5 belongs to prod/p5/app; 2 more")
+
+
+def test_a_container_on_the_shared_cpus_is_told_to_ask_for_its_own() -> None:
+    found = verdict(snapshot(pinned("", shared="0-7"), cpus="0-7", cpu_seconds={0: 1.0, 1: 1.0}))
+    assert (
+        found.reason == "50% of the CPU time was on other nodes than 0: it has no CPUs of its own and shares CPUs 0-7"
+    )
+    assert found.remedy == REMEDIES["cpu-remote"]
+
+
+def test_cpus_that_were_promised_on_another_node_are_a_matter_of_the_topology_manager() -> None:
+    found = verdict(snapshot(pinned("6"), cpus="6", cpu_seconds={1: 1.0}))
+    assert found.reason.endswith(": its promised CPUs 6 are there")
+    assert "restricted" in (found.remedy or "")
+
+
+def test_where_its_promised_cpus_are_not_known_no_cause_is_named() -> None:
+    assert verdict(snapshot(pinned(None), cpus="4-7", cpu_seconds={1: 1.0})).reason == (
+        "100% of the CPU time was on other nodes than 0"
+    )
+
+
+def test_a_missing_entry_is_named_only_where_there_is_a_checkpoint() -> None:
+    unread = (CollectorOutcome("intent", "unavailable", "no kubelet: there is none"),)
+    assert verdict(replace(snapshot(), intent=None, outcomes=unread)).reason == (
+        "what was promised is not known: no kubelet: there is none"
+    )
+    missing = replace(intent(None), sources=(SourceState("memory checkpoint", "missing", "permission denied"),))
+    assert verdict(snapshot(missing)).reason == (
+        "what was promised is not known: there is no memory checkpoint that can be read: permission denied"
+    )
+    read = replace(intent(None), sources=(SourceState("memory checkpoint", "ok"),))
+    assert "no checkpoint entry could be matched" in verdict(snapshot(read)).reason
 
 
 def test_without_measured_cpu_time_the_allowed_cpus_decide_and_the_verdict_says_so() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from numaudit.evaluation.causes import Cause, causes
@@ -28,7 +30,7 @@ def names(*found: Cause) -> list[str]:
 @pytest.mark.parametrize("policy", ["bind:1", "prefer:1", "interleave:0-1"])
 def test_a_memory_policy_that_put_bytes_elsewhere_is_named(policy: str) -> None:
     (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings(policy, 1), ())
-    assert found == Cause("mempolicy", f"the process's memory policy {policy} put {20 * MIB} bytes there")
+    assert found == Cause("mempolicy", f"the process's memory policy {policy} put 20M there")
 
 
 def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
@@ -37,7 +39,7 @@ def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
 
 def test_another_cpuset_than_promised_is_named() -> None:
     (found,) = causes(NODE_0, True, Allowed(NodeSet.of(0, 1), ALL_CPUS), None, ())
-    assert found == Cause("cpuset", "cpuset.mems is 0-1, promised are 0")
+    assert found == Cause("cpuset", "allowed nodes are 0-1, promised are 0")
 
 
 def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_from_the_cpus() -> None:
@@ -47,7 +49,7 @@ def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_fr
 
 def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
     (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)))
-    assert found == Cause("full-node", f"node 0 has {MIB} of {100 * MIB} bytes free")
+    assert found == Cause("full-node", "node 0 has 1M of 100M free")
     assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),))) == ["unknown"]
 
 
@@ -65,7 +67,7 @@ def test_a_node_whose_memory_is_not_known_is_not_called_full(total: int | None, 
 def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> None:
     moved = Migrated({"numa_misplaced": MigratedPages(1024, 3), "compaction": MigratedPages(9999, 0)}, {})
     (found,) = causes(NODE_0, True, None, None, (), migrated=moved)
-    assert found == Cause("migration", f"its tasks moved {4 * MIB} bytes between nodes (numa_misplaced)")
+    assert found == Cause("migration", "its tasks moved 4M between nodes (numa_misplaced)")
     few = Migrated({"numa_misplaced": MigratedPages(100, 0)}, {})
     assert names(*causes(NODE_0, True, None, None, (), migrated=few)) == ["unknown"]
 
@@ -73,3 +75,26 @@ def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> N
 def test_several_causes_are_all_told() -> None:
     found = causes(NODE_0, True, Allowed(NodeSet.of(1), ALL_CPUS), mappings("bind:1", 1), (node(0, 0),))
     assert names(*found) == ["mempolicy", "cpuset", "full-node"]
+
+
+def test_only_what_was_measured_is_denied() -> None:
+    (found,) = causes(NODE_0, True, None, None, ())
+    assert found == Cause(
+        "unknown", "not measured: a memory policy, the cpuset, a full node, a migration by its own tasks"
+    )
+    (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), None, (node(0, 50 * MIB),))
+    assert found.evidence == (
+        "not explained by the cpuset or a full node; not measured: a memory policy, a migration by its own tasks"
+    )
+    (found,) = causes(
+        NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings("bind:0", 0), (node(0, 50 * MIB),), migrated=Migrated({}, {})
+    )
+    assert found.evidence == (
+        "not explained by a memory policy, the cpuset, a full node or a migration by its own tasks"
+    )
+
+
+def test_a_memory_policy_is_not_denied_while_some_processes_were_not_read() -> None:
+    partly = replace(mappings("bind:0", 0), processes=3)
+    (found,) = causes(NODE_0, True, None, partly, ())
+    assert "not measured: a memory policy (1 of 3 processes read), the cpuset" in found.evidence

@@ -68,7 +68,20 @@ def test_an_entry_whose_pod_is_gone_is_stale_and_tells_how_much_it_holds() -> No
     memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
     (found,) = find(look(ContainerIntent("gone", "db", promise=Promise(memory), is_stale=True)))
     assert (found.name, found.pod_uid, found.container) == ("stale", "gone", "db")
-    assert f"holds {GIB} bytes of 1" in found.message
+    assert "holds 1G of node 1" in found.message
+
+
+def test_a_finding_names_its_pod() -> None:
+    memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
+    (found,) = find(look(ContainerIntent("gone", "db", "prod", "mysql-0", promise=Promise(memory), is_stale=True)))
+    assert (found.namespace, found.pod, found.container) == ("prod", "mysql-0", "db")
+
+
+def test_a_finding_about_a_checkpoint_names_the_pods_in_it() -> None:
+    cause = StateFinding("assignment-to-missing-node", "container db of pod uid-7 holds memory of node 9")
+    broken = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (cause,)))
+    (found,) = find(look(ContainerIntent("uid-7", "db", "prod", "mysql-0"), checkpoints=(broken,)))
+    assert "container db of pod prod/mysql-0 holds memory of node 9" in found.message
 
 
 def test_an_ended_init_container_that_still_holds_memory_is_stale() -> None:

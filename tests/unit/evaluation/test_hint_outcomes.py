@@ -10,14 +10,17 @@ from numaudit.intent import (
     HintRecord,
     Intent,
     KubeletConfig,
+    PodFacts,
     Promise,
     PromisedMemory,
     Rejection,
 )
 from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.memorymanager.pod.spec import Container, Pod, Resources
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import Quantity
 
 GIB = 1 << 30
 
@@ -145,3 +148,29 @@ def test_a_refused_pod_has_one_outcome_and_its_containers_have_none() -> None:
     refused = Rejection("uid", "shop", "db-0", "TopologyAffinityError", "Resources cannot be allocated")
     found = only(Intent(containers=(promised("0"),), rejections=(refused,)))
     assert (found.container, found.outcome, found.source) == (None, AdmissionOutcome.REJECTED_AFFINITY, "status")
+
+
+def refused_pod(scope: str, *amounts: str) -> HintOutcome:
+    """A pod whose containers ask for so much memory each, refused."""
+    each = [
+        Resources({"memory": Quantity.parse(one), "cpu": Quantity.parse("1")}, {"memory": Quantity.parse(one)})
+        for one in amounts
+    ]
+    containers = tuple(Container(f"c{number}", one) for number, one in enumerate(each))
+    pod = PodFacts("uid", "shop", "db-0", spec=Pod("db-0", "shop", "uid", containers))
+    refused = Rejection("uid", "shop", "db-0", "TopologyAffinityError", "Resources cannot be allocated")
+    return only(Intent(pods={"uid": pod}, rejections=(refused,), config=KubeletConfig(topology_manager_scope=scope)))
+
+
+def test_a_refused_pod_tells_what_its_largest_container_asked_for() -> None:
+    assert refused_pod("container", "1Gi", "3Gi", "2Gi").asked == {"memory": 3 * GIB}
+
+
+def test_in_pod_scope_the_whole_pod_asked_at_once() -> None:
+    assert refused_pod("pod", "1Gi", "3Gi").asked == {"memory": 4 * GIB}
+
+
+def test_what_a_pod_asked_for_is_not_known_without_its_spec_or_with_an_amount_past_int64() -> None:
+    refused = Rejection("uid", "shop", "db-0", "TopologyAffinityError", "Resources cannot be allocated")
+    assert only(Intent(rejections=(refused,))).asked is None
+    assert refused_pod("container", "10E").asked is None

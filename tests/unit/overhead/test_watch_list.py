@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from numaudit.evaluation.alignment import Judgements, Verdict, VerdictName
+from numaudit.evaluation.alignment import Judgements
+from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.overhead import limiter as overhead
 from numaudit.overhead.budget import Budget
 from numaudit.overhead.limiter import Limiter
@@ -66,7 +67,7 @@ def snapshot_of(ids: Collection[int], promised: Collection[int] = ()) -> Snapsho
 
 def judged(**verdicts: VerdictName) -> Judgements:
     return Judgements(
-        {ContainerId(int(id_[1:])): Verdict(name, "as made up", None, ()) for id_, name in verdicts.items()}
+        {ContainerId(int(id_[1:])): Verdict(name, "as made up", None, (), None) for id_, name in verdicts.items()}
     )
 
 

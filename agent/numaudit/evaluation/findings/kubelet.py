@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.intent import Intent
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
+from numaudit.memorymanager.pod.names import with_names
 from numaudit.memorymanager.restart.findings import (
     CHECKPOINT_ABSENT,
     CONFIGURATION_REFUSED,
@@ -31,20 +33,25 @@ def _checkpoint_absent(evidence: Evidence) -> Iterator[Found]:
 
 def _restart_unsafe(evidence: Evidence) -> Iterator[Found]:
     """One finding for each cause and file, with all places where it holds; one for a refused configuration."""
-    refused = False
+    refused, names = False, _pod_names(evidence.intent)
     for file in evidence.intent.checkpoints:
         causes: dict[str, list[StateFinding]] = {}
         for one in file.outlook.findings:
             if one.what_it_stops in MAKES_A_RESTART_UNSAFE:
                 causes.setdefault(one.name, []).append(one)
         for name, found in causes.items():
-            first = "; ".join(one.message for one in found[:3])
+            first = with_names("; ".join(one.message for one in found[:3]), names)
             more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
             if name != CONFIGURATION_REFUSED:
                 yield Found(f"{file.file}: {name}: {first}{more}", remedy=found[0].remedy)
             elif not refused:
                 refused = True
                 yield Found(f"{name}: {first}", remedy=found[0].remedy)
+
+
+def _pod_names(intent: Intent) -> dict[str, str]:
+    """UID -> namespace/pod of those that have a name."""
+    return {one.pod_uid: f"{one.namespace}/{one.pod}" for one in intent.containers if one.namespace and one.pod}
 
 
 def _refusals_missed(evidence: Evidence) -> Iterator[Found]:

@@ -20,7 +20,7 @@ def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
             text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
             allowed = snapshot.allowed.get(one.id)
             nodes = None if allowed is None else allowed.nodes
-            yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes)
+            yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
 
 
 def _over_budget(evidence: Evidence) -> Iterator[Found]:

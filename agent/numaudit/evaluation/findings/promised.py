@@ -9,16 +9,17 @@ from numaudit.evaluation.findings.rule import Evidence, Found, Rule
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import in_units
 
 
 def _stale(evidence: Evidence) -> Iterator[Found]:
     for one in evidence.intent.containers:
         if one.is_stale and one.promise.memory:
             size = sum(block.bytes for block in one.promise.memory)
-            yield _of(one, f"holds {size} bytes of {one.promise.memory_nodes}, but its pod is gone")
+            yield _of(one, f"holds {in_units(size)} of node {one.promise.memory_nodes}, but its pod is gone")
         elif one.has_ended and one.promise.memory and any(block.bytes for block in one.promise.memory):
             size = sum(block.bytes for block in one.promise.memory)
-            yield _of(one, f"holds {size} bytes of {one.promise.memory_nodes}, but the container has ended")
+            yield _of(one, f"holds {in_units(size)} of node {one.promise.memory_nodes}, but the container has ended")
 
 
 def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
@@ -59,8 +60,8 @@ def _oom_risk(evidence: Evidence) -> Iterator[Found]:
         for one, within, size in outstanding:
             if within == nodes and size:
                 text = (
-                    f"{size} promised bytes are not resident yet; all promises on node {nodes} still want {wanted}, "
-                    f"but only {available} are free or reclaimable there"
+                    f"{in_units(size)} of its promised memory is not resident yet; all promises on node {nodes} still "
+                    f"want {in_units(wanted)}, but only {in_units(available)} are free or reclaimable there"
                 )
                 yield _of(one, text, nodes)
 
@@ -108,6 +109,8 @@ def _of(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> Found:
         pod_uid=one.pod_uid,
         container=one.name,
         numa_nodes=nodes if nodes is not None else one.promise.memory_nodes,
+        namespace=one.namespace,
+        pod=one.pod,
     )
 
 

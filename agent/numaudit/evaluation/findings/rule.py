@@ -29,6 +29,8 @@ class Finding(Struct, frozen=True):
     pod_uid: str | None
     container: str | None
     numa_nodes: NodeSet | None
+    namespace: str | None
+    pod: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Found(NamedTuple):
     numa_nodes: NodeSet | None = None
     remedy: str | None = None
     """None = the rule's."""
+    namespace: str | None = None
+    pod: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +71,4 @@ class Rule:
     def findings(self, evidence: Evidence) -> Iterator[Finding]:
         for one in self.find(evidence):
             remedy = self.remedy if one.remedy is None else one.remedy
-            yield Finding(self.name, self.severity, one.message, remedy, *one[1:5])
+            yield Finding(self.name, self.severity, one.message, remedy, *one[1:5], one.namespace, one.pod)

@@ -1,0 +1,49 @@
+"""The verdicts: their names, in one order of severity, and what to do about each. docs/verdicts.md explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from numaudit.evaluation.causes import Cause
+
+VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
+MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
+
+REMEDIES: Mapping[VerdictName, str | None] = {
+    "drifted": "Find out who wrote to its cpuset (a runtime hook, an admin, another agent). Write the promised nodes "
+    "back to cpuset.mems, which moves its mapped memory too, or delete the pod so that it is created again.",
+    "spilled": "See its causes. Memory does not come back by itself: restart the container, or migrate its pages "
+    "(`migratepages`).",
+    "cpu-remote": "Ask for whole CPUs, so that the CPU Manager pins it too, and use the Topology Manager policy "
+    "single-numa-node or restricted. A Guaranteed pod with a fraction of a CPU runs on the shared pool of all nodes.",
+    "remote-access": "Look for memory it shares with other containers, and for threads that were moved.",
+    "unknown": "Give numaudit the source that is named; `numaudit doctor` says how.",
+    "split": "Ask for less, or for machines with larger nodes. Nothing else helps.",
+    "aligned": None,
+    "unmanaged": "Nothing is wrong. For a promise: Memory Manager policy Static, and a Guaranteed pod.",
+}
+"""Verdict -> what to do about it; None = nothing. In the order of severity, the worst first."""
+
+_RANKS = {name: rank for rank, name in enumerate(REMEDIES)}
+
+
+class Verdict(Struct, frozen=True):
+    """Did the container get what it was promised?"""
+
+    name: VerdictName
+    reason: str
+    """The evidence in words; for `unknown` what is missing."""
+    since: float | None
+    """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
+    causes: tuple[Cause, ...]
+    """Why bytes are where they should not be; empty when they are where they should be."""
+    remedy: str | None
+    """What to do about it; null when it is aligned."""
+
+
+def severity(verdict: Verdict | None) -> int:
+    """Its place in the order of severity, 0 for the worst. No verdict counts like `unmanaged`: nothing was promised."""
+    return _RANKS["unmanaged" if verdict is None else verdict.name]

@@ -1,0 +1,33 @@
+"""Names of pods and their containers for people, who know no UIDs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """One pod that a checkpoint has an entry of. None = not known."""
+
+    namespace: str | None
+    pod: str | None
+    stale: bool | None
+    """Is the pod gone, or has it ended? None = there is no list of pods."""
+
+    @property
+    def full_name(self) -> str | None:
+        return f"{self.namespace}/{self.pod}" if self.namespace and self.pod else None
+
+
+def full_name(namespace: str | None, pod: str | None, pod_uid: str | None, container: str | None) -> str:
+    """namespace/pod/container as far as known; the pod's UID stands for a pod of no known name."""
+    named = f"{namespace}/{pod}" if namespace and pod else f"pod {pod_uid}" if pod_uid else None
+    return "/".join(part for part in (named, container) if part)
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with names in place of the UIDs that have one; `names`: UID -> name."""
+    known = [re.escape(uid) for uid in names if uid and uid in text]
+    return re.sub(rf"(?<![\w-])(?:{'|'.join(known)})(?![\w-])", lambda found: names[found[0]], text) if known else text

@@ -1,0 +1,39 @@
+"""Does a container have a verdict that somebody does not accept? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from numaudit.errors import InputError
+from numaudit.evaluation.verdicts import REMEDIES
+from numaudit.report.fail_below import full_name, require_known_promises
+from numaudit.report.values import Report
+
+
+def read_verdicts(text: str) -> frozenset[str]:
+    """Read `--fail-on`: `drifted,cpu-remote`. Raises InputError for another name, with the one that is nearest."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in REMEDIES:
+            begin_alike = [one for one in REMEDIES if name and one.startswith(name)]
+            nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
+            raise InputError(
+                f"--fail-on: no verdict is named {name[:60]!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
+            )
+    return frozenset(names)
+
+
+def not_accepted(report: Report, verdicts: Collection[str]) -> tuple[str, ...]:
+    """The containers with one of these verdicts, in words, the worst first.
+
+    Raises Unavailable when there are none and it is not known what was promised to anybody.
+    """
+    found = [
+        f"{full_name(one)!r}: {one.verdict.name}: {one.verdict.reason}"
+        for one in report.containers
+        if one.verdict is not None and one.verdict.name in verdicts
+    ]
+    if not found:
+        require_known_promises(report, "--fail-on")
+    return tuple(found)

@@ -1,0 +1,90 @@
+"""What is said below the tables of a report: why each container has its verdict, findings, refused pods, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from numaudit.errors import printable
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
+from numaudit.memorymanager.pod.names import full_name
+from numaudit.report.values import ContainerReport, Report
+from numaudit.views.container_table import display_name
+from numaudit.views.terminal import print_note, size
+
+
+def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:
+    """The worst verdict first. Each remedy comes once, after the last of those that it is for."""
+    _print_verdicts(shown, out)
+    _print_findings(report, out)
+    for refused in report.rejections:
+        name = printable(f"{refused.namespace}/{refused.pod}")
+        print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
+        against = "; ".join(filter(None, (_asked(refused), _admissible(report))))
+        if against:
+            print_note(f"    {against}", out, "dim")
+
+
+def _asked(refused: HintOutcome) -> str:
+    amounts = ", ".join(f"{printable(name)} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
+    return f"asked for {amounts}" if amounts else ""
+
+
+def _admissible(report: Report) -> str:
+    manager = report.memory_manager
+    if manager is None or not manager.admissible:
+        return ""
+    largest = max(manager.admissible, key=lambda one: one.bytes)
+    nodes = "1 node" if largest.nodes == 1 else f"{largest.nodes} nodes"
+    return f"the largest memory that would be admitted now is {size(largest.bytes)}, on {nodes}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first three, and how many more."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _print_verdicts(shown: Sequence[ContainerReport], out: Console) -> None:
+    by_remedy: dict[tuple[str, str | None], list[tuple[ContainerReport, Verdict]]] = {}
+    for one in sorted(shown, key=lambda one: severity(one.verdict)):
+        if one.verdict is not None:
+            by_remedy.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
+    for (name, remedy), judged in by_remedy.items():
+        for text, style in _verdict_lines(name, judged):
+            print_note(text, out, style)
+        if remedy is not None and name != "unmanaged":
+            print_note(f"    -> {remedy}", out, "dim")
+        elif remedy is not None and any(one.pod_uid for one, _ in judged):
+            print_note(f"{name}: {remedy}", out, "dim")
+
+
+def _verdict_lines(name: str, judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[tuple[str, str]]:
+    """Text and style: one line for each container that is misaligned, one for each reason of the others."""
+    by_reason: dict[str, list[str]] = {}
+    for one, verdict in judged:
+        if name in MISALIGNED:
+            yield f"{display_name(one)}: {name}: {printable(verdict.reason)}", ""
+        elif verdict.causes:
+            yield f"{display_name(one)}: {size(one.remote_bytes)} remote", ""
+        for cause in verdict.causes:
+            yield f"    {cause.cause}: {printable(cause.evidence)}", "dim"
+        if name in ("unknown", "split") or verdict.reason == "access not measured":
+            by_reason.setdefault(verdict.reason, []).append(display_name(one))
+    for reason, names in by_reason.items():
+        yield f"{name}: {printable(reason)} ({some_of(names)})", "yellow" if name == "unknown" else ""
+
+
+def _print_findings(report: Report, out: Console) -> None:
+    by_remedy: dict[str, list[str]] = {}
+    for finding in report.findings:
+        subject = full_name(finding.namespace, finding.pod, finding.pod_uid, finding.container)
+        subject = f"{subject}: " if subject else ""
+        by_remedy.setdefault(finding.remedy, []).append(
+            f"{finding.severity}: {finding.name}: {printable(subject + finding.message)}"
+        )
+    for remedy, lines in by_remedy.items():
+        for line in lines:
+            print_note(line, out, "yellow")
+        print_note(f"    -> {remedy}", out, "dim")

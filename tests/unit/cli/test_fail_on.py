@@ -1,0 +1,78 @@
+"""`report --fail-on`: verdicts that a script does not accept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from numaudit.cli.main import call
+
+Capture = pytest.CaptureFixture[str]
+POD = "default/gu-two-numanode"
+UID = "d3e03ed6e8ea78355e1d1b3a6bdbf5f3"
+
+
+@pytest.fixture
+def drifted(fixtures: Path, tmp_path: Path) -> Path:
+    """A node on which every container is aligned but those of one pod, which may use the memory of all nodes."""
+    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host")
+    files = list((root / "sys/fs/cgroup").glob(f"**/pod{UID}/*/cpuset.mems.effective"))
+    assert files
+    for file in files:
+        file.write_text("0-3\n")
+    return root
+
+
+def test_a_drifted_container_whose_bytes_are_in_place_fails_on_its_verdict(drifted: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(drifted), "--fail-below", "1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert call(["report", "--root", str(drifted), "--fail-on", "spilled,drifted"]) == 1
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        f"numaudit: '{POD}/{name}': drifted: allowed nodes are 0-3, promised are 1" for name in ("a", "b")
+    ]
+    assert out.splitlines()[1].startswith(f"{POD}/a ")
+
+
+def test_other_verdicts_and_other_containers_pass(drifted: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(drifted), "--fail-on", "spilled, cpu-remote,unknown"]) == 0
+    assert call(["report", "default/gu-init-numanode", "--root", str(drifted), "--fail-on", "drifted"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_verdict_that_is_not_accepted_outweighs_bytes_that_are_not_known(drifted: Path, capsys: Capture) -> None:
+    for file in (drifted / "sys/fs/cgroup").glob(f"**/pod{UID}/*/memory.numa_stat"):
+        file.unlink()
+    assert call(["report", "--root", str(drifted), "--fail-below", "0.9"]) == 3
+    assert call(["report", "--root", str(drifted), "--fail-below", "0.9", "--fail-on", "drifted"]) == 1
+    assert "where its bytes are is not known" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "nearest"),
+    [
+        ("drift", "drift", "drifted"),
+        ("aligned,cpu_remote", "cpu_remote", "cpu-remote"),
+        ("Spilled", "Spilled", "spilled"),
+        ("spilled,", "", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
+    drifted: Path, capsys: Capture, given: str, wrong: str, nearest: str
+) -> None:
+    assert call(["report", "--root", str(drifted), "--fail-on", given]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"no verdict is named {wrong!r}; {nearest}" in err
+    assert "of drifted, spilled, cpu-remote, remote-access, unknown, split, aligned, unmanaged" in err
+
+
+def test_where_no_promise_is_known_there_is_no_answer(fixtures: Path, capsys: Capture) -> None:
+    root = str(fixtures / "systemd-crio")
+    assert call(["report", "--root", root, "--fail-on", "drifted"]) == 3
+    assert "numaudit: --fail-on: what was promised is not known: no kubelet" in capsys.readouterr().err
+    assert call(["report", "--root", root, "--fail-on", "unknown"]) == 1
+    assert "'shop/web-5c9/nginx': unknown: what was promised is not known" in capsys.readouterr().err

@@ -1,0 +1,111 @@
+"""What is said below the tables: the reason of each verdict, and each remedy once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.report.build import build
+from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Resident, Snapshot
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.report_tables import print_report
+
+MIB = 1 << 20
+MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
+
+
+def node(mems: Mapping[str, str | None], promised: bool = True) -> Snapshot:
+    """Containers that were promised node 0 and run there: name -> nodes that its memory may be on."""
+    ids = {name: ContainerId(number) for number, name in enumerate(mems, 1)}
+    memory = (PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),)
+    intents = tuple(
+        ContainerIntent(f"uid-{name}", "app", cgroups=(id_,), promise=Promise(memory=memory))
+        for name, id_ in ids.items()
+    )
+    return Snapshot(
+        taken_at=1000.0,
+        machine=MACHINE,
+        cgroup_mode="v2",
+        containers=tuple(
+            Container(
+                id_,
+                f"/kubepods/{name}",
+                "container",
+                qos="Guaranteed",
+                pod_uid=f"uid-{name}",
+                namespace="prod",
+                pod=name,
+                name="app",
+            )
+            for name, id_ in ids.items()
+        ),
+        allowed={
+            ids[name]: Allowed(None if nodes is None else NodeSet.parse(nodes), CpuSet.of(0))
+            for name, nodes in mems.items()
+        },
+        residency={id_: Resident(anon={0: 10 * MIB, 1: 0}) for id_ in ids.values()},
+        intent=Intent(containers=intents if promised else (), config=KubeletConfig(memory_manager_policy="Static")),
+    )
+
+
+def printed(snapshot: Snapshot) -> list[str]:
+    out = io.StringIO()
+    print_report(build(snapshot), Console(file=out, width=500, highlight=False, markup=False))
+    return out.getvalue().splitlines()
+
+
+def test_the_worst_verdict_is_the_first_row_though_others_hold_as_much() -> None:
+    lines = printed(node({"aa": "0", "bb": None, "cc": "1", "dd": "0"}))
+    assert [line.split()[0] for line in lines[1:5]] == ["prod/cc/app", "prod/bb/app", "prod/aa/app", "prod/dd/app"]
+
+
+def test_a_remedy_comes_once_after_all_that_it_is_for() -> None:
+    lines = printed(node({"aa": "1", "bb": "1", "cc": "0-1"}))
+    drifted = [line for line in lines if ": drifted: " in line]
+    assert len(drifted) == 3
+    remedies = [number for number, line in enumerate(lines) if "Write the promised nodes back" in line]
+    assert len(remedies) == 1
+    assert remedies[0] > max(map(lines.index, drifted))
+
+
+def test_the_reason_of_each_unknown_verdict_is_said_with_what_to_do() -> None:
+    lines = printed(node({"aa": None, "bb": None, "cc": "0"}))
+    place = lines.index("unknown: the allowed nodes are not known (prod/aa/app, prod/bb/app)")
+    assert lines[place + 1] == "    -> Give numaudit the source that is named; `numaudit doctor` says how."
+
+
+def test_aligned_without_measured_access_is_said_as_such() -> None:
+    names = "prod/aa/app, prod/bb/app, prod/cc/app and 1 more"
+    assert f"aligned: access not measured ({names})" in printed(node(dict.fromkeys(("aa", "bb", "cc", "dd"), "0")))
+
+
+def test_why_a_container_has_no_promise_is_said_once() -> None:
+    lines = printed(node({"aa": "0", "bb": "0"}, promised=False))
+    assert len([line for line in lines if line.startswith("unknown: what was promised is not known")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/kubepods.slice/kubepods-besteffort.slice", "slice"),
+        ("/kubepods/besteffort", "group"),
+        ("/kubepods.slice/kubepods-poduid.slice", "pod"),
+    ],
+)
+def test_a_parent_of_pods_without_any_gets_no_row(path: str, kind: Kind) -> None:
+    taken = node({"aa": "0"})
+    empty = Container(ContainerId(9), path, kind)
+    added = replace(
+        taken,
+        containers=(*taken.containers, empty),
+        residency={**taken.residency, empty.id: Resident(anon={0: 0, 1: 0})},
+    )
+    assert not any(line.startswith(f"{path} ") for line in printed(added))
+    held = replace(added, residency={**taken.residency, empty.id: Resident(anon={0: 2 * MIB, 1: 0})})
+    assert any(line.startswith(f"{path} ") for line in printed(held))
