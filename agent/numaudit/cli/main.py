@@ -114,7 +114,7 @@ def _failed(error: BaseException) -> int:
     except OSError as unwritten:
         _drop_what_is_left(sys.stdout)
         error = unwritten
-    code, message = _told(error)
+    code, message = _code_and_message(error)
     try:
         if isinstance(error, click.ClickException):
             error.show()
@@ -126,7 +126,7 @@ def _failed(error: BaseException) -> int:
     return code
 
 
-def _told(error: BaseException) -> tuple[int, str | None]:
+def _code_and_message(error: BaseException) -> tuple[int, str | None]:
     """Exit code and message; None = there is none, or click has its own."""
     match error:
         case click.exceptions.Exit():

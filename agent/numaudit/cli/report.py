@@ -25,7 +25,7 @@ from numaudit.report.selection import narrow
 from numaudit.report.values import Report
 from numaudit.views import document
 
-_SECOND_LOOK = 1.0
+_SECOND_TICK = 1.0
 """Seconds."""
 
 
@@ -132,7 +132,7 @@ def observe(
     judgements = judge(snapshot)
     if judgements.spilled_ticks:
         if observer.host.is_live:
-            progress.wait(_SECOND_LOOK, "looking again at bytes that are out of place")
+            progress.wait(_SECOND_TICK, "looking again at bytes that are out of place")
         snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
     return build(snapshot, judgements)

@@ -1,6 +1,6 @@
-"""Does the probe of hint faults count at all? The kernel's own count of the whole machine says.
+"""Does the hint-fault probe count at all? The kernel's own count of the whole machine answers that.
 
-A program that is loaded and attached may still never run, and a share of no samples would be told as no accesses.
+A program that is loaded and attached may still never run, and no samples would be reported as no accesses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numaudit.errors import Unavailable
 from numaudit.probes.hint_faults import HintFaultCounts
 
 LEAST_UNSEEN = 1000
-"""So many samples of the kernel's without one of the probe's are no chance."""
+"""This many of the kernel's samples without one of the probe's are no coincidence."""
 
 
 @dataclass(slots=True)

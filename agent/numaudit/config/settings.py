@@ -128,7 +128,7 @@ class KubeletSettings:
 
 @dataclass(frozen=True, slots=True)
 class VerdictSettings:
-    """The limits of verdicts; docs/verdicts.md tells what each decides."""
+    """The limits of verdicts; docs/verdicts.md says what each decides."""
 
     cpu_remote_percent: float = _setting(
         100 * DEFAULT.cpu_remote_share, percent(0, 100), "CPU time on other nodes than the promised ones: cpu-remote."

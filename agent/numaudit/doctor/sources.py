@@ -30,7 +30,7 @@ from numaudit.snapshot import Check
 _LOAD = 16 << 20
 """Bytes that the load for hint faults uses, by two threads: of one thread the kernel takes no local samples."""
 _SAMPLES_WITHIN = 4.0
-"""Seconds. NUMA balancing looks at a new process after one second of its CPU time, and then each second."""
+"""Seconds. NUMA balancing first scans a new process after one second of its CPU time, and then each second."""
 _SPIN = 0.05
 _TOUCHED = 64
 """Pages."""
@@ -48,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
-    """One source. `check` tells what it does here, and raises Unavailable with the reason when it cannot."""
+    """One source. `check` says how it works here, or raises Unavailable with the reason when it does not."""
 
     source: Source
     check: Callable[[Trial], str]
@@ -100,7 +100,7 @@ def _kernel_count(host: Host) -> int:
 
 
 def _check_first_touch(trial: Trial) -> str:
-    """Pages that this very process touches anew must be among the samples, whatever its cgroup."""
+    """Fresh pages that this very process touches must be among the samples, whatever its cgroup."""
     require_v2(find_hierarchies(trial.host))
     what = "samples of page faults: where pages come into being, not how they are used later; on by request"
     if not trial.under_load:

@@ -30,20 +30,20 @@ class Verdict(Struct, frozen=True):
     reason: str
     """The evidence in words; for `unknown` what is missing."""
     since: float | None
-    """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
+    """Seconds since the epoch of the tick that first saw it; None when it was so at the very first tick."""
     causes: tuple[Cause, ...]
     """Why bytes are where they should not be; empty when they are where they should be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Verdicts of one look, and what the next look needs of it."""
+    """Verdicts of one tick, and what the next tick needs of them."""
 
     verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
     """Pause sandboxes and the remainders of pods and slices have none: nothing is promised to them."""
     spilled_ticks: Mapping[ContainerId, int] = field(default_factory=dict)
     accesses: Mapping[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
-    """From where each container used its memory since the look before."""
+    """From where each container used its memory since the previous tick."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
 
@@ -226,7 +226,7 @@ def _spilled_ticks(evidence: _Evidence, thresholds: Thresholds, earlier: Judgeme
 
 
 def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:
-    """Kept while the verdict stays the same, unknown at the first look of all."""
+    """Kept while the verdict stays the same, unknown at the very first tick."""
     if earlier is None:
         return None
     last = earlier.verdicts.get(container)

@@ -182,7 +182,7 @@ class ContainerReport(Struct, frozen=True):
     migrated: tuple[MigratedReport, ...] | None
     """Pages that its tasks moved, since the measurement began; null = not measured."""
     migrated_between: tuple[MigratedBetweenReport, ...] | None
-    """Those that NUMA balancing moved, by nodes, since the measurement began; null = not measured, or not told here."""
+    """Those that NUMA balancing moved, by nodes, since then; null = not measured, or this kernel shows no nodes."""
     task_moves: tuple[TaskMoveReport, ...] | None
     """Since the measurement began; null = not measured."""
     numa_balancing: Mapping[str, int] | None
@@ -252,7 +252,7 @@ class Report:
     overhead: Overhead | None
     """What measuring cost; null in a one-off report."""
     probes: tuple[ProbeAccount, ...]
-    """What the probes that run tell of themselves."""
+    """What the running probes report of themselves."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[CollectorOutcome, ...]

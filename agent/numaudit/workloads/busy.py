@@ -51,7 +51,7 @@ def measure(bench: Bench, busy: Worker) -> Busy:
 
 
 def settle(worker: Worker) -> float:
-    """Its account once it grows no more: a thread finishes its round before it rests."""
+    """Its account once it grows no more: a thread finishes its round before it goes idle."""
     last = -1.0
     while (now := cpu_seconds(worker)) != last:
         last = now

@@ -12,7 +12,7 @@ import pytest
 from numaudit.cli.main import call
 from numaudit.kernel import kept_files
 from numaudit.kernel.host import LARGEST_FILE
-from numaudit.kernel.kept_files import KeptFiles, room_for_files
+from numaudit.kernel.kept_files import KeptFiles, open_files_allowed
 
 
 def _open_files(folder: Path) -> list[str]:
@@ -152,10 +152,10 @@ def test_the_soft_limit_is_raised_and_a_refusal_is_lived_with(monkeypatch: pytes
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", set_limit)
-    assert room_for_files() == 4096
+    assert open_files_allowed() == 4096
     assert limits == [4096, 4096]
     limits[:] = [1024, resource.RLIM_INFINITY]
-    assert room_for_files() == kept_files._ENOUGH
+    assert open_files_allowed() == kept_files._ENOUGH
     assert limits == [kept_files._ENOUGH, resource.RLIM_INFINITY]
 
     def refuse(*_: object) -> None:
@@ -163,4 +163,4 @@ def test_the_soft_limit_is_raised_and_a_refusal_is_lived_with(monkeypatch: pytes
 
     limits[:] = [1024, 4096]
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    assert room_for_files() == 1024
+    assert open_files_allowed() == 1024

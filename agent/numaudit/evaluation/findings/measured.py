@@ -24,7 +24,7 @@ def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
 
 
 def _over_budget(evidence: Evidence) -> Iterator[Found]:
-    """The probes took more CPU time than they may, so some of them rest."""
+    """The probes took more CPU time than they may, so some of them are paused."""
     overhead = evidence.snapshot.overhead
     if overhead is not None and overhead.steps:
         text = f"to keep the probes below {overhead.limit:.2%} of the CPU time: {', '.join(overhead.steps)}"

@@ -12,7 +12,7 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "nothing"]
 """`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance.
-`unknown`: nobody here can say. `second start`: it starts, and then makes of the file what it does not start with
+`unknown`: it cannot be known here. `second start`: it starts, and then makes of the file what it does not start with
 again."""
 KEEPS_FROM_STARTING: tuple[Stops, ...] = ("start", "now", "maybe")
 """Of these the kubelet may not start at this moment."""

@@ -134,7 +134,7 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
 
 
 def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
-    """Is the gate PodLevelResourceManagers on? When nobody says, it is as it was for this file's format."""
+    """Is the gate PodLevelResourceManagers on? When no source says, it is as it was for this file's format."""
     return verification.form in ("V2", "V3", "V4") if kubelet.pod_level is None else kubelet.pod_level
 
 
