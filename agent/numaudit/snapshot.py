@@ -216,7 +216,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class OverheadOfProbe:
-    """What one probe has done since the agent's first look."""
+    """What one probe has done since the agent's first tick."""
 
     probe: str
     events: int
@@ -230,7 +230,7 @@ class OverheadOfProbe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAccount:
-    """What one probe tells of itself, since it was loaded."""
+    """What one probe reports of itself, since it was loaded."""
 
     probe: str
     lost: Mapping[str, int]

@@ -25,7 +25,7 @@ VERBS = {
     "doctor": "What this host can measure, and why not.",
     "selftest": "Whether numaudit tells near from far memory on this host.",
     "capture": "Copy what the readers read, for --root.",
-    "agent": "Look again and again, for Prometheus and OpenTelemetry.",
+    "agent": "Observe this host at every tick, for Prometheus and OpenTelemetry.",
     "metrics": "Every metric of the agent.",
     "config": "The agent's settings: those in force, and all there are.",
 }

@@ -36,7 +36,7 @@ class SanityCheck:
         if self._unseen >= LEAST_UNSEEN:
             raise Unavailable(
                 f"the probe counts nothing: the kernel took {self._unseen} samples since it last counted one; "
-                "start numaudit anew, and report it with the output of `numaudit doctor` if it stays so"
+                "restart numaudit, and report this with the output of `numaudit doctor` if it persists"
             )
 
 

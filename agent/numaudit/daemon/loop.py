@@ -112,7 +112,7 @@ class Daemon:
         while True:
             self.tick()
             if self.ticks == 1:
-                self.notifier.ready(f"looking every {self.settings.interval:g} s")
+                self.notifier.ready(f"one tick every {self.settings.interval:g} s")
             self.push.start_once(self.ticks > 0)
             self._wait_until(self._beat.next_due(time.monotonic()))
 

@@ -95,7 +95,7 @@ def _cgroup(name: str, host: Host) -> Check:
 def _residency(name: str, host: Host) -> Check:
     reader = Reader(find_hierarchies(host))
     reader.resident("")
-    return Check(name, "ok", "memory.numa_stat tells bytes by node")
+    return Check(name, "ok", "memory.numa_stat shows bytes by node")
 
 
 def _cpuset(name: str, host: Host) -> Check:

@@ -102,7 +102,7 @@ def _kernel_count(host: Host) -> int:
 def _check_first_touch(trial: Trial) -> str:
     """Fresh pages that this very process touches must be among the samples, whatever its cgroup."""
     require_v2(find_hierarchies(trial.host))
-    what = "samples of page faults: where pages come into being, not how they are used later; on by request"
+    what = "samples of page faults: where pages are first used, not how they are used later; on by request"
     if not trial.under_load:
         trial.session.read(FIRST_TOUCH)
         return what
@@ -116,7 +116,7 @@ def _check_first_touch(trial: Trial) -> str:
     finally:
         probe.close()
     if seen < _TOUCHED:
-        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples told of any")
+        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples saw them")
     return f"{what}; a load of our own was noticed"
 
 

@@ -26,7 +26,7 @@ _NO_FAULTS: Mapping[HintFault, int] = {}
 
 
 class Access(Struct, frozen=True):
-    """What one source says of one container's accesses since the look before, or since it began to measure."""
+    """What one source says of one container's accesses since the previous tick, or since it began to measure."""
 
     source: Source
     remote_ratio: float | None

@@ -152,7 +152,7 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresh
         return _placed(evidence, evidence.allowed, intended, thresholds)
     if spilled_ticks >= thresholds.spilled_ticks:
         return _Said("spilled", f"{spilled} judged bytes are outside the promised nodes {intended}")
-    return _Said("unknown", "bytes are outside the promised nodes, but it takes a second look to be sure")
+    return _Said("unknown", "bytes are outside the promised nodes, but a second tick has to confirm it")
 
 
 def _has_huge_pages(intent: ContainerIntent) -> bool:

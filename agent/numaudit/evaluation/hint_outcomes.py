@@ -93,7 +93,7 @@ def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
 
 
 def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> AdmissionOutcome:
-    """What the promise itself shows. Without the merged hint an extension looks like a degraded hint."""
+    """What the promise itself shows. Without the merged hint an extension seems a degraded hint."""
     policy = intent.config.topology_manager_policy
     if policy == "none":
         return AdmissionOutcome.DEFAULT_HINT

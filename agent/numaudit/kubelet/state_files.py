@@ -63,11 +63,11 @@ def _refuse_corrupt(path: Path, checkpoint: Checkpoint) -> None:
         is_valid = checkpoints.verify(checkpoints.parse(checkpoints.kind(checkpoint), data)).is_valid
     except ParseError as error:
         raise InputError(
-            f"{path} is not overwritten, because it is corrupt: {error}; look into it, then move it away"
+            f"{path} is not overwritten, because it is corrupt: {error}; examine it, then move it away"
         ) from None
     if not is_valid:
         raise InputError(
-            f"{path} is not overwritten, because its checksum is wrong; look into it with "
+            f"{path} is not overwritten, because its checksum is wrong; examine it with "
             f"`numaudit state verify {path}`, then move it away"
         )
 

@@ -227,7 +227,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one look at a host found."""
+    """Everything one tick found on a host."""
 
     taken_at: float
     """Seconds since the epoch."""

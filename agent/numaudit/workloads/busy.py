@@ -64,6 +64,6 @@ def cpu_seconds(worker: Worker) -> float:
     words = read_text(worker.group.path / "cpu.stat").split()
     if "usage_usec" not in words:
         raise Unavailable(
-            f"{worker.group.path}/cpu.stat does not tell the CPU time, so there is nothing to compare with"
+            f"{worker.group.path}/cpu.stat does not show the CPU time, so there is nothing to compare with"
         )
     return int(words[words.index("usage_usec") + 1]) / 1_000_000

@@ -134,7 +134,7 @@ def test_bytes_outside_are_a_spill_when_two_looks_in_a_row_see_them() -> None:
     taken = snapshot(anon={0: 90 * MIB, 1: 10 * MIB})
     first = judge(taken)
     assert first.verdicts[DB].name == "unknown"
-    assert "second look" in first.verdicts[DB].reason
+    assert "second tick" in first.verdicts[DB].reason
     assert verdict(taken, first).name == "spilled"
 
 

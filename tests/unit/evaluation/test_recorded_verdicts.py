@@ -258,7 +258,7 @@ def test_a_refusal_that_is_missing_in_the_log_is_found_by_the_kubelets_counter(t
     (missed,) = [one for one in find(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent)) if not one.pod_uid]
     assert (missed.name, missed.message) == (
         "refusals-missed",
-        "the kubelet counted 2 pods refused with UnexpectedAdmissionError since its start, its log tells of 1",
+        "the kubelet counted 2 pods refused with UnexpectedAdmissionError since its start, its log shows 1",
     )
 
 

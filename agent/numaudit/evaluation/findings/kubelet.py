@@ -65,8 +65,7 @@ def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
         logged = intent.denials.get(reason, 0)
         if counted > logged:
             text = (
-                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, "
-                f"its log tells of {logged}"
+                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log shows {logged}"
             )
             yield Found(text)
 

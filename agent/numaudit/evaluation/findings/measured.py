@@ -45,7 +45,7 @@ RULES = (
     Rule(
         "over-budget",
         "info",
-        "Nothing has to be done: what rests comes back when there is less load. To measure more, raise the agent's "
+        "Nothing has to be done: what is paused resumes when there is less load. To measure more, raise the agent's "
         "setting overhead.max_cpu_percent, or name fewer probes.",
         _over_budget,
     ),
