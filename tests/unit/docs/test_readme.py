@@ -1,4 +1,4 @@
-"""The README shows real output: `make golden` writes its example and its table of verbs anew."""
+"""The README shows real output: `make golden` rewrites its example and its table of verbs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that stay open between looks: always their newest text, and none open longer than needed."""
+"""Files that stay open between ticks: always their newest text, and none open longer than needed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_read_gives_the_text_of_that_moment(folder: Path) -> None:
     assert _open_files(folder) == []
 
 
-def test_a_second_look_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_tick_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = KeptFiles(10)
     files.read(f"{folder}/a")
     files.end_tick()
@@ -58,7 +58,7 @@ def test_a_second_look_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
     files.close()
 
 
-def test_a_file_that_a_look_did_not_read_is_closed_after_it(folder: Path) -> None:
+def test_a_file_that_a_tick_did_not_read_is_closed_after_it(folder: Path) -> None:
     files = KeptFiles(10)
     for name in "abc":
         files.read(f"{folder}/{name}")
@@ -95,7 +95,7 @@ def test_no_more_files_stay_open_than_allowed_and_all_are_read(folder: Path) -> 
     files.close()
 
 
-def test_a_group_made_anew_under_its_old_name_is_read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_recreated_under_its_old_name_is_opened_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the file of a group that was removed fails with ENODEV, also when there is a new one of its name."""
     files = KeptFiles(10)
     files.read(f"{folder}/a")
