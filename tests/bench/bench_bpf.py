@@ -48,6 +48,8 @@ FIRST_VALUE = """
 import sys, time
 begin = time.monotonic()
 from numaudit.kernel.host import Host
+from numaudit.probes.cpu_time import CPU_TIME
+from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.session import Session
 session = Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=1000, nodes=2)
 session.read(PAGE_ALLOC), session.read(CPU_TIME)
