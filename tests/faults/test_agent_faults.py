@@ -140,7 +140,7 @@ def test_a_receiver_that_comes_back_gets_what_is_true_then(tree: NodeTree, tmp_p
             assert eventually(lambda: len(receiver.requests) >= seen + 2)  # one may have been on its way
             assert (agent.value("numaudit_otlp_batches_total", outcome="delivered") or 0) >= 1
             assert agent.value("numaudit_otlp_batches_total", outcome="failed") == 3
-            assert agent.log().count("failed; the agent goes on trying") == 1
+            assert agent.log().count("failed; the agent keeps trying") == 1
             assert receiver.points()["numaudit.ticks", frozenset()] >= ticks + 2
 
 

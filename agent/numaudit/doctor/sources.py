@@ -1,6 +1,6 @@
 """From which node is memory used? The sources in their fallback order, the best first.
 
-A source works when it was tried and noticed a load of our own: an event that can be opened may still count nothing.
+A source works when it was tried and noticed a test load: an event that can be opened may still count nothing.
 To add one, write its check and add it to SOURCES; its values carry its name as their `source`.
 """
 
@@ -85,10 +85,10 @@ def _check_hint_faults(trial: Trial) -> str:
             time.sleep(0.05)
     seen, own = _count_faults(trial.session) - before, _kernel_count(trial.host) - own_before
     if seen:
-        return f"{what}; a load of our own was noticed"
+        return f"{what}; a test load was noticed"
     if own:
-        raise Unavailable(f"the kernel took {own} samples of a load of our own, and the probe counted none of them")
-    raise Unavailable(f"the kernel took no sample of a load of our own within {_SAMPLES_WITHIN:g} s")
+        raise Unavailable(f"the kernel took {own} samples of a test load, and the probe counted none of them")
+    raise Unavailable(f"the kernel took no sample of a test load within {_SAMPLES_WITHIN:g} s")
 
 
 def _count_faults(session: Session) -> int:
@@ -117,7 +117,7 @@ def _check_first_touch(trial: Trial) -> str:
         probe.close()
     if seen < _TOUCHED:
         raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples saw them")
-    return f"{what}; a load of our own was noticed"
+    return f"{what}; a test load was noticed"
 
 
 def _check_expected(trial: Trial) -> str:
@@ -131,7 +131,7 @@ def _check_expected(trial: Trial) -> str:
     while time.process_time() < end:
         pass
     if _count_time(trial.session) > before:
-        return f"{what}; a load of our own was noticed"
+        return f"{what}; a test load was noticed"
     if "0::/" in read_text(trial.host.proc / "self/cgroup").splitlines():
         return f"{what}; not tried with a load, for this process is in the root cgroup"
     raise Unavailable("the probe cpu_time counted nothing while this process was busy")

@@ -173,7 +173,7 @@ def _users(path: Path, found: object) -> dict[str, bytes]:
     for name, hash_ in found.items():
         if not str(hash_).startswith(("$2a$", "$2b$", "$2y$")) or len(str(hash_)) != 60:
             raise InputError(
-                f"{path}: the password of {name} is no bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
+                f"{path}: the password of {name} is not a bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
             )
     _password_checker()
     return {str(name): str(hash_).encode() for name, hash_ in found.items()}

@@ -216,7 +216,7 @@ def _require_pinned(bench: Bench) -> None:
     if len(bench.machine.nodes) < 2:
         raise Unavailable("with one node nothing is remote")
     if not bench.is_pinned:
-        raise Unavailable("cpuset is no controller of cgroup version 2 here, so no memory can be placed")
+        raise Unavailable("cpuset is not a controller of cgroup version 2 here, so no memory can be placed")
 
 
 def _has_its_bytes(by_node: _ByNode, worker: Worker, slack: int = _SLACK) -> bool:

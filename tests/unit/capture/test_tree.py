@@ -244,7 +244,7 @@ def test_an_archive_is_never_written_to_a_terminal(fixtures: Path) -> None:
         )
         assert done.returncode == 2
         assert done.stderr == (
-            "numaudit: standard output is a terminal, and an archive is no text; add > host.tar.xz\n"
+            "numaudit: standard output is a terminal, and an archive is not text; add > host.tar.xz\n"
         )
         assert not select.select([terminal], [], [], 0)[0]
 

@@ -176,7 +176,7 @@ def test_refusals_that_the_kubelet_counted_and_its_log_lacks_are_found(
 @pytest.mark.parametrize(("places", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])
 def test_places_of_one_cause_are_one_finding_that_names_three_of_them(places: int, more: str) -> None:
     causes = tuple(StateFinding("memory-total-drift", f"node {number}") for number in range(places))
-    warning = StateFinding("unknown-key", "x is no key of this format")
+    warning = StateFinding("unknown-key", "x is not a key of this format")
     torn = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (*causes, warning)))
     (found,) = find(tick(checkpoints=(torn,)))
     logged = "; ".join(f"node {number}" for number in range(min(places, 3)))

@@ -362,7 +362,7 @@ def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
     assert done.returncode == 0, done.stderr
     sources = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
     assert sources["access hint_faults"]["state"] == "ok", sources
-    assert "a load of our own was noticed" in sources["access hint_faults"]["detail"]
+    assert "a test load was noticed" in sources["access hint_faults"]["detail"]
     assert sources["access first_touch"]["state"] == "ok", sources
     assert sources["access expected"]["state"] == "ok", sources
 
