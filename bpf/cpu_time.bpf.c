@@ -9,7 +9,7 @@
  *        cgroup_attach_task, after a task has moved: a task that moves itself begins a new interval.
  * Maps:  cpu_time_ns  {cgroup, node} -> nanoseconds since load
  *        cpu_time_cpu what we know of each CPU
- * Cost:  one per-CPU hash look-up for each switch between cgroups.
+ * Cost:  one per-CPU hash lookup for each switch between cgroups.
  *
  * The root cgroup is left out: the idle task lives there, and a switch from it to a kernel thread is no cgroup
  * switch. A task that another one moves while it runs takes the open interval of its CPU along; so does one that
@@ -77,7 +77,7 @@ int cpu_time_charge(void *ctx)
 	return 0;
 }
 
-/* Before a CPU's event is switched on, so that time nobody watched is charged to nobody. */
+/* Before a CPU's event is switched on, so that unwatched time is charged to no cgroup. */
 int cpu_time_restart(void *ctx)
 {
 	struct cpu_time_cpu *cpu = cpu_time_this_cpu();

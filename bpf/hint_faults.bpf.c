@@ -8,7 +8,7 @@
  *        their cpuset.mems is one node.
  * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load
  *        hint_faults_skipped cgroup -> scans left out since load
- * Cost:  one array and one per-CPU hash look-up for each hint fault.
+ * Cost:  one array and one per-CPU hash lookup for each hint fault.
  */
 #define HINT_FAULTS_TRIAL (1U << 31) /* a flag that the kernel has not */
 

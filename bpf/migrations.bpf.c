@@ -7,13 +7,13 @@
  *        balancing is about to move a page, and calls migrate_pages() for it within this function. The node that the
  *        page is on stands in its flags; where, and which argument is the node to go to, the agent reads from BTF.
  *        Tracepoints sched:sched_move_numa, sched_stick_numa and sched_swap_numa, in the context of the task that
- *        is to be moved. A swap moves a second task, of which the kernel tells no cgroup.
+ *        is to be moved. A swap moves a second task, whose cgroup the kernel does not give.
  * Maps:  migrations_pages   {initiator's cgroup, enum migrate_reason} -> base pages moved and not moved since load
  *        migrations_between {initiator's cgroup, from node, to node} -> base pages moved and not moved by NUMA
  *                           balancing since load
  *        migrations_begun   thread -> the nodes of the page that it is about to move
  *        migrations_tasks   {cgroup, event, from node, to node} -> how often since load
- * Cost:  one per-CPU hash look-up for each call of migrate_pages(), which moves many pages; for NUMA balancing, which
+ * Cost:  one per-CPU hash lookup for each call of migrate_pages(), which moves many pages; for NUMA balancing, which
  *        moves one at a time, four more.
  */
 #define MIGRATIONS_NODE_UNKNOWN 0xffff
@@ -109,7 +109,7 @@ static __always_inline void migrations_begin(u64 page, u64 to_node)
 	};
 	u64 flags;
 
-	/* Without node bits the kernel was built for one node, or does not tell where they are. */
+	/* Without node bits the kernel was built for one node, or does not say where they are. */
 	if (MIGRATIONS_NODE_BITS && !bpf_probe_read_kernel(&flags, sizeof(flags), (void *)(page + MIGRATIONS_FLAGS_OFFSET)))
 		nodes.from_node = flags >> (64 - MIGRATIONS_NODE_BITS) % 64;
 	migrations_begun.update(&thread, &nodes);

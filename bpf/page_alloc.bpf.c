@@ -5,9 +5,9 @@
  * Maps:  page_alloc_bytes   {cgroup, CPU's node, page's node, order} -> bytes since load
  *        page_alloc_failed  cgroup -> allocations that got no page (pfn -1)
  *        page_alloc_node_of_block, filled by the agent: memory block -> node
- * Cost:  one array and one per-CPU hash look-up for each allocation.
+ * Cost:  one array and one per-CPU hash lookup for each allocation.
  *
- * An allocation from an interrupt counts for the task that it interrupts: the kernel gives no way to tell.
+ * An allocation from an interrupt counts for the task that it interrupts: the kernel gives no way to know.
  */
 #define PAGE_ALLOC_NODE_UNKNOWN 0xffff
 #define PAGE_ALLOC_NO_PAGE (~0UL)

@@ -34,7 +34,7 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the expected outputs anew")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the expected outputs")
 
 
 @pytest.fixture(scope="session")

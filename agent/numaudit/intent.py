@@ -136,7 +136,7 @@ class PodContainer:
     container_id: str | None = None
     """The runtime's id of the newest instance, without the `containerd://` before it."""
     previous_container_id: str | None = None
-    """That of the instance before it, where the status still tells."""
+    """That of the previous instance, where the status still has it."""
     restarts: int | None = None
 
 
@@ -187,7 +187,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class HintRecord:
-    """One admission by the Topology Manager, as the kubelet's log tells it, of a container or a whole pod."""
+    """One admission of a container or a whole pod by the Topology Manager, from the kubelet's log."""
 
     namespace: str
     pod: str
@@ -256,7 +256,7 @@ class ContainerIntent:
     hints: HintRecord | None = None
     """The newest record of this container; of its pod under pod scope."""
     is_stale: bool | None = None
-    """True: in a checkpoint, but its pod is gone or has ended. None = that cannot be told."""
+    """True: in a checkpoint, but its pod is gone or has ended. None = that is not known."""
     has_ended: bool | None = None
     """True: its pod lives, but this container ended and will not come back (an init container)."""
 

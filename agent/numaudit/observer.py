@@ -25,8 +25,8 @@ from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine
 
-_ROOM_FOR_CGROUPS = 1024
-"""BPF maps have room for twice the cgroups that are there, and for this many at least."""
+_LEAST_CAPACITY = 1024
+"""BPF maps hold twice as many cgroups as there are, and at least this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Observer:
     def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.
 
-        Where memory is counted by cgroup v1 nothing could be told apart, so nothing is loaded.
+        Where memory is counted by cgroup v1 no two containers could be kept apart, so nothing is loaded.
         """
         kinds = kinds_by_default() if kinds is None else kinds
         if self.host.is_live and not self.hierarchies.is_v2:
             text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
             return Session.refused(kinds, Refusal(Reason.CGROUP_V1, text))
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
-        room = max(_ROOM_FOR_CGROUPS, 2 * cgroups)
-        return Session.open(self.host, kinds, cgroups=room, nodes=len(self.machine.nodes))
+        capacity = max(_LEAST_CAPACITY, 2 * cgroups)
+        return Session.open(self.host, kinds, cgroups=capacity, nodes=len(self.machine.nodes))
 
     def observe(self, mappings_budget: float | None = None, readings: Readings | None = None) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`."""

@@ -67,7 +67,7 @@ class Resident(Struct, frozen=True, dict=True):
     kernel: BytesByNode | None = None
     """Kernel stacks, page tables and slab charged to the cgroup."""
     unevictable: BytesByNode | None = None
-    """cgroup v1 only: locked pages, of which nothing tells the type."""
+    """cgroup v1 only: locked pages, whose type is not known."""
 
     def sum_of(self, types: Iterable[str]) -> dict[int, int]:
         """The sum of some types by node; types that the kernel does not show add nothing."""
@@ -87,7 +87,7 @@ class Resident(Struct, frozen=True, dict=True):
 
 RESIDENT_TYPES = ("anon", "shmem", "file", "hugetlb", "kernel", "unevictable")
 JUDGED_TYPES = ("anon", "shmem", "hugetlb")
-"""Page cache and kernel memory on another node are normal, so they judge nobody."""
+"""Page cache and kernel memory on another node are normal, so they do not count in verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Migrated:
     between: Mapping[tuple[int | None, int], MigratedPages] | None = None
     """Those that NUMA balancing moved (numa_misplaced), by the node they were on and the one they were to go to.
 
-    None as the first node: the kernel does not tell where it keeps a page's node. None at all: this kernel lets no
+    None as the first node: the kernel does not say where it keeps a page's node. None at all: this kernel lets no
     program watch them.
     """
 
@@ -217,7 +217,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class OverheadOfProbe:
-    """What one probe has done since the agent's first look."""
+    """What one probe has done since the agent's first tick."""
 
     probe: str
     events: int
@@ -231,7 +231,7 @@ class OverheadOfProbe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAccount:
-    """What one probe tells of itself, since it was loaded."""
+    """What one probe reports of itself, since it was loaded."""
 
     probe: str
     lost: Mapping[str, int]
@@ -247,7 +247,7 @@ class Overhead:
     """What the probes cost, and what is paused to keep them within their budget."""
 
     cpu_share: float | None
-    """Of the CPU time of all CPUs since the look before; None at the first look."""
+    """Of the CPU time of all CPUs since the previous tick; None at the first tick."""
     limit: float
     steps: tuple[str, ...]
     """What was given up, in this order; empty = nothing."""
@@ -298,9 +298,9 @@ class Snapshot:
     numa_balancing: Balancing | None = None
     """None = the kernel does not show it."""
     overhead: Overhead | None = None
-    """None = nobody keeps account of it, as in a one-off report."""
+    """None = no account is kept of it, as in a one-off report."""
     probes: Mapping[str, ProbeAccount] = field(default_factory=dict)
-    """Of those that were read in this look."""
+    """Of those that were read in this tick."""
     outcomes: tuple[CollectorOutcome, ...] = ()
 
 

@@ -112,7 +112,7 @@ def _ordinary_load() -> bool:
                 stack.enter_context(_repeated(command, stack.enter_context(_group(command[2]))))
             while time.monotonic() < begin + SECONDS:
                 time.sleep(1)
-                _read(session)  # a ring that nobody reads would lose samples
+                _read(session)  # a ring that is not read would lose samples
         newest, seconds = _read(session), time.monotonic() - begin
         total = 0.0
         for kind in KINDS:

@@ -1,7 +1,7 @@
 """What it costs to judge 1,000 containers on eight nodes, and whether joining their sources is linear.
 
 Run: python tests/bench/bench_evaluation.py. It fails when verdicts, findings, outcomes and the report of
-one look take more than 50 ms of CPU time (best of several looks), with the kubelet's log or without it,
+one tick take more than 50 ms of CPU time (best of several rounds), with the kubelet's log or without it,
 or when the join of 2,000 containers takes more than 1.5 times as long for each container as that of 1,000.
 """
 
@@ -44,8 +44,8 @@ MACHINE = Machine(
 
 def main() -> int:
     first, second = snapshot(FEW, with_log=True), snapshot(FEW, with_log=True, tick=1)
-    whole = look(first, second)
-    without = look(snapshot(FEW, with_log=False), snapshot(FEW, with_log=False, tick=1))
+    whole = tick_ms(first, second)
+    without = tick_ms(snapshot(FEW, with_log=False), snapshot(FEW, with_log=False, tick=1))
     earlier = judge(first)
     intent = second.intent
     assert intent is not None
@@ -66,8 +66,8 @@ def main() -> int:
     return 0 if max(whole, without) <= LIMIT_MS and ratio <= LIMIT_RATIO else 1
 
 
-def look(first: Snapshot, second: Snapshot) -> float:
-    """Milliseconds for everything that is concluded from one look; each round looks at bytes it never saw."""
+def tick_ms(first: Snapshot, second: Snapshot) -> float:
+    """Milliseconds for everything that is concluded from one tick; each round judges bytes it never saw."""
     earlier = judge(first)
     fresh = [replace(second, residency=unseen(second.residency)) for _ in range(ROUNDS)]
     return best_ms(lambda: _conclude(fresh.pop(), first, earlier))
@@ -79,7 +79,7 @@ def unseen(resident: Mapping[ContainerId, Resident]) -> dict[ContainerId, Reside
 
 
 def add_up(snapshot: Snapshot) -> list[dict[int, int]]:
-    """The floor: to look at every number of bytes once."""
+    """The floor: to read every number of bytes once."""
     return [one.sum_of(RESIDENT_TYPES) for one in snapshot.residency.values()]
 
 

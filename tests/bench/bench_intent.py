@@ -1,4 +1,4 @@
-"""What joining the kubelet's sources costs at 1,000 containers: CPU milliseconds of one look, and memory.
+"""What joining the kubelet's sources costs at 1,000 containers: CPU milliseconds of one tick, and memory.
 
 Run by hand: python tests/bench/bench_intent.py. A PodResources server and an HTTP server in another
 process answer as a kubelet with 250 pods of four containers each would.
@@ -170,7 +170,7 @@ def main() -> int:
     return 0
 
 
-def looked(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> float:
+def seconds_of(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> float:
     start = time.process_time()
     kubelet.collect(containers)
     return time.process_time() - start
@@ -184,13 +184,13 @@ def measure(kubelet: KubeletIntent, containers: tuple[Container, ...], sizes: tu
     assert len(found.intent.by_cgroup) == PODS * PER_POD
     assert all(one.promise.memory and one.promise.cpus for one in found.intent.containers)
     assert found.intent.conflicts == ()
-    quiet = [looked(kubelet, containers) for _ in range(ROUNDS)]
-    churning = [looked(kubelet, containers[number % 2 :]) for number in range(ROUNDS)]
+    quiet = [seconds_of(kubelet, containers) for _ in range(ROUNDS)]
+    churning = [seconds_of(kubelet, containers[number % 2 :]) for number in range(ROUNDS)]
     now = psutil.Process().memory_info().rss >> 20
     print(f"{PODS * PER_POD} containers, /pods {sizes[0] >> 10} KiB, PodResources {sizes[1] >> 10} KiB")
-    print(f"first look, modules loaded in it   {first * 1e3:7.1f} ms CPU")
-    print(f"later looks, nothing changed       {statistics.median(quiet) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
-    print(f"later looks, a container changed   {statistics.median(churning) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
+    print(f"first tick, modules loaded in it   {first * 1e3:7.1f} ms CPU")
+    print(f"later ticks, nothing changed       {statistics.median(quiet) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
+    print(f"later ticks, a container changed   {statistics.median(churning) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
     print(f"memory before and after            {memory:4d} -> {now} MiB RSS")
     modules = ("grpc", "httpx", "google.protobuf", "yaml", "msgspec")
     print(f"modules loaded: {', '.join(name for name in modules if name in sys.modules)}")

@@ -1,10 +1,10 @@
-"""What one look at a host with 1,000 containers costs, and how quickly the command starts.
+"""What one tick on a host with 1,000 containers costs, and how quickly the command starts.
 
 Run as root: python tests/bench/bench_pass.py. It makes 1,000 empty cgroups named like containers of pods, in the
-memory and cpuset hierarchies (the same folder with cgroup v2), and removes them again. It fails when a look takes
+memory and cpuset hierarchies (the same folder with cgroup v2), and removes them again. It fails when a tick takes
 more than 60 ms of CPU time, or `numaudit --help` more than 150 ms of it.
 
-The floor in the same run opens, reads and closes the containers' files and does nothing else (a look keeps them
+The floor in the same run opens, reads and closes the containers' files and does nothing else (a tick keeps them
 open, so it can be below); the peer is `numastat -p` over as many small processes, which reads their page tables.
 """
 
@@ -29,7 +29,7 @@ from numaudit.observer import Observer
 from short import pick, run
 
 CONTAINERS = pick(1000, short=40)
-LOOK_SECONDS = 0.060
+TICK_SECONDS = 0.060
 HELP_SECONDS = 0.150
 REPEATS = pick(15, short=1)
 
@@ -45,16 +45,16 @@ def main() -> int:
         first = time.process_time() - began
         read = sum(container.path in paths for container in snapshot.containers if container.id in snapshot.residency)
         print(f"{read} of {CONTAINERS} containers read, {len(snapshot.machine.nodes)} nodes, cgroup {hierarchies.mode}")
-        look = _cpu_seconds(observer.observe)
+        tick = _cpu_seconds(observer.observe)
         files = _files(hierarchies, paths)
         floor = _cpu_seconds(lambda: _read_all(files))
         steps = {one.source: one.seconds for one in observer.observe().outcomes if one.seconds is not None}
-    print(f"one look        {look * 1000:7.1f} ms of CPU time, allowed {LOOK_SECONDS * 1000:.0f} ms")
-    print(f"  of which      {', '.join(f'{name} {seconds * 1000:.1f}' for name, seconds in steps.items())}")
-    print(f"first look      {first * 1000:7.1f} ms")
+    print(f"one tick        {tick * 1000:7.1f} ms of CPU time, allowed {TICK_SECONDS * 1000:.0f} ms")
+    print(f"  of that       {', '.join(f'{name} {seconds * 1000:.1f}' for name, seconds in steps.items())}")
+    print(f"first tick      {first * 1000:7.1f} ms")
     print(f"floor           {floor * 1000:7.1f} ms to open, read and close {len(files)} files")
-    print(f"                one look is {look / floor:.2f} of the floor")
-    _print_peer(look)
+    print(f"                one tick is {tick / floor:.2f} of the floor")
+    _print_peer(tick)
     help_, wall = min(
         _child_seconds([str(Path(sys.executable).with_name("numaudit")), "--help"]) for _ in range(REPEATS)
     )
@@ -63,7 +63,7 @@ def main() -> int:
         f"allowed {HELP_SECONDS * 1000:.0f} ms"
     )
     assert read == CONTAINERS
-    return 0 if look <= LOOK_SECONDS and help_ <= HELP_SECONDS else 1
+    return 0 if tick <= TICK_SECONDS and help_ <= HELP_SECONDS else 1
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def _containers(hierarchies: Hierarchies) -> Iterator[set[str]]:
 
 
 def _files(hierarchies: Hierarchies, paths: set[str]) -> list[str]:
-    """What a look reads of each container."""
+    """What a tick reads of each container."""
     cpuset = (
         ("cpuset.mems.effective", "cpuset.cpus.effective")
         if hierarchies.is_v2
@@ -110,7 +110,7 @@ def _read_all(files: list[str]) -> None:
         os.close(descriptor)
 
 
-def _print_peer(look: float) -> None:
+def _print_peer(tick: float) -> None:
     if shutil.which("numastat") is None:
         print("peer            numastat is not installed (package numactl)")
         return
@@ -122,7 +122,7 @@ def _print_peer(look: float) -> None:
         for process in processes:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-    print(f"peer            {peer * 1000:7.1f} ms for numastat -p of {CONTAINERS} processes: {peer / look:.1f} looks")
+    print(f"peer            {peer * 1000:7.1f} ms for numastat -p of {CONTAINERS} processes: {peer / tick:.1f} ticks")
 
 
 def _child_seconds(command: list[str]) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 Run: python tests/bench/bench_web.py. The server has a process of its own and serves one rendered tick. It fails when
 the median scrape takes more than 5 ms of wall-clock time; with more load on the machine than it has CPUs that can not
-be told, and the floor (the same bytes over a bare socket, in the same run) says so.
+be known, and the floor (the same bytes over a bare socket, in the same run) says so.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     ),
     "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "allowed: .* takes", "join:"),
     "intent": (
-        "first look, .*it",
-        "later looks, nothing changed",
-        "later looks, a container changed",
+        "first tick, .*it",
+        "later ticks, nothing changed",
+        "later ticks, a container changed",
         ".* before and after",
     ),
     "memorymanager": (
@@ -64,7 +64,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "worst:",
         "4 nodes.*:",
     ),
-    "pass": ("one look", "first look", "floor", "numaudit --help"),
+    "pass": ("one tick", "first tick", "floor", "numaudit --help"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
     "tick": (
         "tick, render, gzip",

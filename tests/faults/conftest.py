@@ -80,7 +80,7 @@ def run_in() -> Iterator[RunIn]:
 
 @pytest.fixture
 def start_worker(run_in: RunIn) -> Callable[[Path, int], Callable[[str], None]]:
-    """Starts a process in a cgroup that holds so many bytes and follows orders, which see in its own text."""
+    """Starts a process in a cgroup that holds `size` bytes and follows the orders in its own docstring."""
 
     def start(group: Path, size: int) -> Callable[[str], None]:
         process = run_in(group, [sys.executable, "-I", "-S", str(WORKER), str(size)])

@@ -71,7 +71,7 @@ def test_a_failing_collector_stops_no_other_and_recovers(agent: Agent, tree: Nod
     assert eventually(lambda: agent.value("numaudit_node_memory_bytes", numa_node="0", type="total") is not None)
 
 
-def test_cgroups_that_vanish_as_a_whole_are_told_once_and_come_back(agent: Agent, tree: NodeTree) -> None:
+def test_cgroups_that_vanish_as_a_whole_are_logged_once_and_come_back(agent: Agent, tree: NodeTree) -> None:
     folder = tree.root / "sys/fs/cgroup"
     folder.rename(tree.root / "hidden")
     assert eventually(lambda: agent.value("numaudit_collector_success", collector="cgroups") == 0)
@@ -140,7 +140,7 @@ def test_a_receiver_that_comes_back_gets_what_is_true_then(tree: NodeTree, tmp_p
             assert eventually(lambda: len(receiver.requests) >= seen + 2)  # one may have been on its way
             assert (agent.value("numaudit_otlp_batches_total", outcome="delivered") or 0) >= 1
             assert agent.value("numaudit_otlp_batches_total", outcome="failed") == 3
-            assert agent.log().count("failed; the agent goes on trying") == 1
+            assert agent.log().count("failed; the agent keeps trying") == 1
             assert receiver.points()["numaudit.ticks", frozenset()] >= ticks + 2
 
 
@@ -231,7 +231,7 @@ def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
         daemon.tick()
         assert 0 <= (daemon.live().snapshot_age or 0) < 60
         assert (daemon.ticks, daemon.failed_ticks, daemon._beat.missed) == (2, 0, 0)
-        # A counter that began anew would look like a restart to Prometheus.
+        # A counter that began at 0 again would pass for a restart to Prometheus.
         assert _created(daemon) == before
         (pushed,) = metrics_data(daemon.numbers(), Resource({}), time.time()).resource_metrics[0].scope_metrics
         points = [point for one in pushed.metrics for point in one.data.data_points]
@@ -246,7 +246,7 @@ def _created(daemon: Daemon) -> dict[tuple[str, str, str], float]:
     return dict(daemon.published.exposition.created)
 
 
-def test_a_kubelet_that_is_down_is_told_once_and_asked_again_when_it_is_back(
+def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its /pods by HTTP, and its checkpoints, which stay where they are while it is down."""
@@ -273,8 +273,8 @@ def test_a_kubelet_that_is_down_is_told_once_and_asked_again_when_it_is_back(
             clock[0] += polled.RETRY_AFTER
             daemon.tick()
             assert (_state(daemon, "pods"), _pods(daemon)) == ("ok", pods)
-        told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("pods: ")]
-        assert [line.split(": ")[1] for line in told] == ["partial", "ok"]
+        lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("pods: ")]
+        assert [line.split(": ")[1] for line in lines] == ["partial", "ok"]
     finally:
         daemon.server.server_close()
 

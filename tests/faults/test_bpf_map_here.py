@@ -23,7 +23,7 @@ NAMES = {"page_alloc_bytes": MapType.PERCPU_HASH, "page_alloc_node_of_block": Ma
 
 @pytest.fixture
 def probe() -> Iterator[LoadedProbe]:
-    """The maps of a program that is loaded and not attached, so nobody else writes them."""
+    """The maps of a program that is loaded and not attached, so nothing else writes them."""
     loaded = loader.load([page_alloc.request(Host(), cgroups=100, nodes=4)])
     outcome = loaded["page_alloc"]
     if not isinstance(outcome, LoadedProbe):
@@ -46,7 +46,7 @@ def test_the_kernel_tells_a_maps_shape(probe: LoadedProbe, sums: Map) -> None:
     assert (table.info.type, table.stride, table.cpus) == (MapType.ARRAY, 2, 1)
 
 
-def test_batches_and_single_look_ups_read_the_same(sums: Map) -> None:
+def test_batches_and_single_lookups_read_the_same(sums: Map) -> None:
     entries = _random_entries(sums, 1500)
     sums.update_all(entries)
     assert _read(sums) == entries

@@ -44,7 +44,7 @@ def test_each_page_that_a_cgroup_uses_first_is_one_sample(
         for order in orders:
             order("refill")
         every_fault.read()
-        _use_a_page_on_each_cpu()  # the kernel tells of losses with the next sample that fits
+        _use_a_page_on_each_cpu()  # the kernel reports losses with the next sample that fits
         added = every_fault.read().since(before)
         if not added.all_lost:
             break
@@ -86,7 +86,7 @@ def test_what_finds_the_ring_full_is_counted(
     try:
         order("refill")
         probe.read()
-        order("refill")  # the kernel tells of a loss with the next record that fits
+        order("refill")  # the kernel reports a loss with the next record that fits
         found = probe.read()
     finally:
         probe.close()

@@ -192,7 +192,7 @@ def test_counters_of_dead_cgroups_are_forgotten_on_request_and_the_others_kept(
         assert alive.stat().st_ino in counters
 
 
-def test_a_cgroup_made_anew_under_the_same_path_starts_at_nothing(
+def test_a_cgroup_recreated_under_the_same_path_starts_at_nothing(
     session: Session, new_group: NewGroup, start_worker: StartWorker
 ) -> None:
     first = new_group("again")

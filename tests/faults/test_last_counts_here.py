@@ -1,4 +1,4 @@
-"""What a cgroup counts between two looks and its end, on this host's own kernel."""
+"""What a cgroup counts between its last tick and its end, on this host's own kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _census(*groups: Path) -> Census:
     return Census((), {ContainerId(id_): (Cgroup(id_, f"/{id_}"),) for id_ in ids}, {"/": ()})
 
 
-def test_a_cgroup_that_is_gone_at_the_next_look_gives_all_that_it_counted(
+def test_a_cgroup_that_is_gone_at_the_next_tick_gives_all_that_it_counted(
     new_group: Callable[[str], Path], run_in: Callable[[Path, Sequence[str]], subprocess.Popen[str]]
 ) -> None:
     with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=1024, nodes=4) as session:
@@ -44,12 +44,12 @@ def test_a_cgroup_that_is_gone_at_the_next_look_gives_all_that_it_counted(
         id_ = ContainerId(job.stat().st_ino)
         run_in(job, [sys.executable, "-I", "-S", "-c", f"bytearray(b'x') * {SIZE}"]).communicate()
         job.rmdir()
-        for is_last_look in (True, False):
+        for is_last_tick in (True, False):
             owners.follow(_census(other))
             session.forget_all_but(owners.cgroups())
             allocated = owners.add_up("page_alloc", session.read(PAGE_ALLOC).by_node)
             ran = owners.add_up("cpu_time", session.read(CPU_TIME).by_node)
-            if is_last_look:
+            if is_last_tick:
                 assert SIZE <= sum(allocated[id_].values()) < SIZE + SMALL
                 assert 0 < sum(ran[id_].values()) < 10e9
             else:

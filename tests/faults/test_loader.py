@@ -150,7 +150,7 @@ def test_a_strangers_module_called_bcc_is_not_ours(tmp_path: Path, monkeypatch: 
     assert "another project" in str(outcomes["cpu_time"])
 
 
-def test_kernel_headers_that_are_none_are_refused_before_bcc_looks_for_others(
+def test_kernel_headers_that_are_none_are_refused_before_bcc_searches_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BCC_KERNEL_SOURCE", str(tmp_path))
@@ -199,7 +199,7 @@ def test_no_place_to_write_is_needed() -> None:
     assert {fared["page_alloc"][0], fared["cpu_time"][0]} == {None}
 
 
-def test_a_host_with_cgroups_of_version_1_only_is_told_so() -> None:
+def test_a_host_with_cgroups_of_version_1_only_is_refused_with_that_reason() -> None:
     fared = _agent("umount -a -l -t cgroup2; exec")
     assert {reason for reason, _ in fared.values()} == {Reason.CGROUP_V1}
     assert "unified_cgroup_hierarchy" in fared["cpu_time"][1]
@@ -334,7 +334,7 @@ def _requests() -> list[ProbeRequest]:
     return [page_alloc.request(Host(), 100, 4), cpu_time.request(Host(), 100, 4)]
 
 
-def test_who_may_not_mount_tracefs_is_told_to_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_not_mount_tracefs_should_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader_child, "TRACEFS", ("/there/is/none",))
     child = os.fork()
     if not child:

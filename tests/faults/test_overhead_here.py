@@ -67,7 +67,7 @@ def _tick(limiter: Limiter) -> Overhead:
     return limiter.after_tick(Snapshot(0.0, read_machine(Host()), "v2"), Judgements(), readings)
 
 
-def test_page_alloc_rests_over_the_limit_and_comes_back_after_a_calm_time(
+def test_page_alloc_is_paused_over_the_limit_and_comes_back_after_a_calm_time(
     session: Session, new_group: NewGroup, start_worker: StartWorker
 ) -> None:
     """32 MiB are 8,192 pages: 1.6 ms of 200 ns each; over 0.1 s on all CPUs of this host that is some percent."""
@@ -95,7 +95,7 @@ def test_page_alloc_rests_over_the_limit_and_comes_back_after_a_calm_time(
     assert session.read(PAGE_ALLOC).since(before).events >= 8192
 
 
-def test_what_rested_is_not_counted_as_a_burst_when_it_comes_back(
+def test_what_was_paused_is_not_counted_as_a_burst_when_it_comes_back(
     session: Session, new_group: NewGroup, start_worker: StartWorker
 ) -> None:
     order = start_worker(new_group("burst"), 32 * MIB)
@@ -109,10 +109,10 @@ def test_what_rested_is_not_counted_as_a_burst_when_it_comes_back(
     assert "page_alloc" not in {one.probe for one in overhead.probes if one.events}
 
 
-def test_first_touch_rests_and_comes_back_with_its_counts(
+def test_first_touch_is_paused_and_comes_back_with_its_counts(
     session: Session, new_group: NewGroup, start_worker: StartWorker
 ) -> None:
-    group = new_group("rests")
+    group = new_group("paused")
     order = start_worker(group, 8 * MIB)
     kept = session.read(FIRST_TOUCH).samples[group.stat().st_ino]
     session.pause(FIRST_TOUCH, True)
@@ -180,10 +180,10 @@ def test_real_events_take_the_place_of_the_trial_while_the_agent_runs(
     assert measured_at == [1, TICKS_BETWEEN + 1]
 
 
-def test_what_rests_is_a_finding(session: Session) -> None:
+def test_what_is_paused_is_a_finding(session: Session) -> None:
     snapshot = Snapshot(time.time(), read_machine(Host()), "v2")
-    resting = Overhead(0.02, 0.01, ("page_alloc off", "watch list"), 0.25, ())
-    (finding,) = find(replace(snapshot, overhead=resting))
+    paused = Overhead(0.02, 0.01, ("page_alloc off", "watch list"), 0.25, ())
+    (finding,) = find(replace(snapshot, overhead=paused))
     assert (finding.name, finding.severity) == ("over-budget", "info")
     assert "below 1.00% of the CPU time: page_alloc off, watch list; 25% of the containers" in finding.message
-    assert find(replace(snapshot, overhead=replace(resting, steps=()))) == ()
+    assert find(replace(snapshot, overhead=replace(paused, steps=()))) == ()

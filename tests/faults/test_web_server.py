@@ -83,7 +83,7 @@ def _eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return check()
 
 
-def test_three_hundred_silent_clients_delay_nobody_and_take_no_more_threads_than_allowed(start: StartServer) -> None:
+def test_three_hundred_silent_clients_delay_no_scrape_and_take_no_more_threads_than_allowed(start: StartServer) -> None:
     server = start(most=16, timeout=NEVER)
     silent = _silent(server, 300)
     assert _get(server) == (200, BODY)  # a blocked server would wait for its time-out

@@ -4,7 +4,7 @@ Every container holds a number of bytes of its own, so that a figure shown under
 pod is a restart: the same names, another container, other bytes.
 
 A container is owed to the scraper when two ticks began and ended within its life. When ticks end is asked of the
-agent many times a second, so that a machine too slow for the interval excuses only what the agent never looked at.
+agent many times a second, so that a machine too slow for the interval excuses only what the agent never read.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Outage:
     agent: Agent
     port: int
     rss: list[float] = field(default_factory=list)
-    """MiB, while nobody listened."""
+    """MiB, while no receiver listened."""
     failed: float = 0
     """Pushes that failed."""
     differing: set[object] = field(default_factory=set)

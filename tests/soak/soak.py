@@ -105,7 +105,7 @@ def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
     owed, unseen, wrong = churn.owed(), churn.unseen(), churn.misattributed()
     print(f"{churn.started} containers, {churn.scrapes} scrapes; {len(owed)} lived two ticks")
     if len(owed) < LEAST_OWED * churn.lived_long():
-        print(f"of {churn.lived_long()} that lived three intervals: too few for this to tell anything")
+        print(f"of {churn.lived_long()} that lived three intervals: too few for a result")
         failed = True
     print(f"of those {len(unseen)} unseen; {len(wrong)} names misattributed; {churn.late_answers} answers came late")
     counts = agent.samples()

@@ -23,4 +23,4 @@ def test_a_receiver_that_was_away_gets_what_is_served_when_it_is_back(tmp_path: 
         assert outage.differing == set()
         assert agent.value("numaudit_failed_ticks_total") == 0
         failed = agent.value("numaudit_otlp_batches_total", outcome="failed") or 0
-        assert 1 <= agent.log().count("the agent goes on trying") <= failed  # one line for each change
+        assert 1 <= agent.log().count("the agent keeps trying") <= failed  # one line for each change

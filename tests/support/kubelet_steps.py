@@ -24,7 +24,7 @@ LOGS = {
     "standalone-single-numa-node/3-removed-gu-two": ("kubelet.k1.log",),
     "standalone-single-numa-node/4-kubelet-restarted": ("kubelet.k1.log", "kubelet.k2.log"),
 }
-"""Step -> the logs of the kubelets that ran until then (whole, so they may tell of later pods, too)."""
+"""Step -> the logs of the kubelets that ran until then (whole, so they may show later pods, too)."""
 STEPS = tuple(LOGS)
 
 

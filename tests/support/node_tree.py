@@ -84,7 +84,7 @@ class NodeTree:
         return list(self._pids)
 
     def hold(self, path: str, anon: tuple[int, ...]) -> None:
-        """From now on a container holds so many bytes on each node."""
+        """From now on a container holds these bytes on each node."""
         self._write_memory(path, anon, 4096)
 
     def kill(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""The observer: what one look joins."""
+"""The observer: what one tick joins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 
 
-def test_huge_pages_that_are_reserved_after_the_first_look_are_seen(fixtures: Path, tmp_path: Path) -> None:
+def test_huge_pages_that_are_reserved_after_the_first_tick_are_seen(fixtures: Path, tmp_path: Path) -> None:
     tree = tmp_path / "host"
     shutil.copytree(fixtures / "huge-pages", tree)
     pools = list(tree.glob("sys/devices/system/node/node*/hugepages/*/nr_hugepages"))

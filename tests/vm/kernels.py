@@ -122,7 +122,7 @@ def parse_modules_dep(text: str) -> Mapping[str, Sequence[str]]:
 
 
 def tool(name: str) -> str:
-    """The path of a program, also where only root's PATH looks. Raises Unavailable naming it."""
+    """The path of a program, also where only root's PATH leads. Raises Unavailable naming it."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path is None:
         raise Unavailable(f"the guest needs {name}, which is not installed; run deploy/setup.sh")

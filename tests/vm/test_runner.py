@@ -1,4 +1,4 @@
-"""The runner itself: what it asks of QEMU, what it makes of results, and how it tells of a dead guest."""
+"""The runner itself: what it asks of QEMU, what it makes of results, and how it reports a dead guest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numaudit.errors import InputError, ParseError, Unavailable
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> kernels.Kernel:
-    """A kernel folder of which only the module lists matter."""
+    """A kernel folder whose module lists alone matter."""
     modules = tmp_path / "lib/modules/6.1.0-1-cloud"
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text(
@@ -214,7 +214,7 @@ def test_a_test_the_guest_did_not_survive_is_unfinished() -> None:
 
 
 @pytest.mark.vm
-def test_a_panic_is_told_with_the_end_of_the_console(guest_kernel: FindKernel, tmp_path: Path) -> None:
+def test_a_panic_is_reported_with_the_end_of_the_console(guest_kernel: FindKernel, tmp_path: Path) -> None:
     guest = Guest(guest_kernel("6.12"))
     with pytest.raises(GuestDied, match="sysrq triggered crash"):
         run(guest, Job(["/bin/sh", "-c", "echo before; echo c >/proc/sysrq-trigger"], tmp_path))

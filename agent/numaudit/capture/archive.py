@@ -91,7 +91,7 @@ def _tree_in(folder: Path, archive: Path) -> Path:
     for tree in (folder, *below[:1]):
         if (tree / "proc").is_dir() or (tree / "sys").is_dir():
             return tree
-    raise InputError(f"--root {archive}: holds neither proc nor sys, so it is no captured tree")
+    raise InputError(f"--root {archive}: holds neither proc nor sys, so it is not a captured tree")
 
 
 def _cannot(error: OSError, archive: Path, folder: Path) -> Exception:
@@ -130,7 +130,7 @@ class _Unpacking:
             with path.open("xb") as target:
                 shutil.copyfileobj(source, target, _CHUNK)
         else:
-            raise _Refused(f"{entry.name!r} is no file, folder or link, and captures hold nothing else")
+            raise _Refused(f"{entry.name!r} is not a file, folder or link, and captures hold nothing else")
 
     def make_links(self) -> None:
         """Raises _Refused when one leads out of the folder, by itself or through others."""

@@ -92,7 +92,7 @@ def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str) -> Summar
 
 @contextmanager
 def _private() -> Iterator[None]:
-    """New files are 0600 and new folders 0700: names of pods and services are nobody else's business."""
+    """New files are 0600 and new folders 0700: names of pods and services are private."""
     before = os.umask(0o077)
     try:
         yield
@@ -251,7 +251,7 @@ def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
 
 
 def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
-    """What is not there, or has gone meanwhile, is no news; a process that has ended has no mounts (EINVAL)."""
+    """What does not exist, or is gone by now, is no error; a process that has ended has no mounts (EINVAL)."""
     if error.errno not in _NOT_THERE and (path.name, error.errno) != ("mountinfo", errno.EINVAL):
         summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
 

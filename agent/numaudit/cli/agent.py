@@ -24,5 +24,5 @@ Examples:
 def command(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
 ) -> None:
-    """Look at this host again and again, and serve what was found to Prometheus and OpenTelemetry."""
+    """Observe this host at every tick, and serve the results to Prometheus and OpenTelemetry."""
     start.run(load_settings(config, listen, interval, assignments), options.host(root))

@@ -50,7 +50,7 @@ def _capture(target: Path) -> tuple[Summary, str]:
         return capture(Host(), target), str(target)
     output = sys.stdout.buffer
     if output.isatty():
-        raise InputError("standard output is a terminal, and an archive is no text; add > host.tar.xz")
+        raise InputError("standard output is a terminal, and an archive is not text; add > host.tar.xz")
     return capture_to(Host(), output), "standard output"
 
 

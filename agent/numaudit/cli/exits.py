@@ -5,5 +5,5 @@ EXIT_USAGE = 2
 EXIT_CANNOT_ANSWER = 3
 EXIT_INTERNAL = 4
 EXIT_INCONCLUSIVE = 5
-"""The machine was too busy to tell; the same command may answer later."""
+"""The machine was too busy for an answer; the same command may give one later."""
 EXIT_INTERRUPTED = 130

@@ -25,7 +25,7 @@ VERBS = {
     "doctor": "What this host can measure, and why not.",
     "selftest": "Whether numaudit tells near from far memory on this host.",
     "capture": "Copy what the readers read, for --root.",
-    "agent": "Look again and again, for Prometheus and OpenTelemetry.",
+    "agent": "Observe this host at every tick, for Prometheus and OpenTelemetry.",
     "metrics": "Every metric of the agent.",
     "config": "The agent's settings: those in force, and all there are.",
 }
@@ -114,7 +114,7 @@ def _failed(error: BaseException) -> int:
     except OSError as unwritten:
         _drop_what_is_left(sys.stdout)
         error = unwritten
-    code, message = _told(error)
+    code, message = _code_and_message(error)
     try:
         if isinstance(error, click.ClickException):
             error.show()
@@ -126,7 +126,7 @@ def _failed(error: BaseException) -> int:
     return code
 
 
-def _told(error: BaseException) -> tuple[int, str | None]:
+def _code_and_message(error: BaseException) -> tuple[int, str | None]:
     """Exit code and message; None = there is none, or click has its own."""
     match error:
         case click.exceptions.Exit():

@@ -56,7 +56,7 @@ def reference_text() -> str:
     for title, rows in (
         ("Containers", CONTAINER_METRICS),
         ("The node and the newest tick", TICK_METRICS),
-        ("The agent at the moment of asking", LIVE_METRICS),
+        ("The agent at the moment of the scrape", LIVE_METRICS),
     ):
         lines += [f"## {title}", "", "| Prometheus | OpenTelemetry | type | labels | what |"]
         lines += ["| --- | --- | --- | --- | --- |", *(_markdown(metric) for metric in rows), ""]

@@ -74,7 +74,7 @@ def host(given: Path | None) -> Host:
     """
     if given is None:
         return Host()
-    if not os.path.isfile(given) and not _is_pipe(given):  # noqa: PTH113 (Path.is_file raises where it may not look)
+    if not os.path.isfile(given) and not _is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
         return Host.under(given)
     from numaudit.capture.archive import unpacked  # noqa: PLC0415 (tarfile and lzma are for archives only)
     from numaudit.cli.signals import as_interrupts  # noqa: PLC0415

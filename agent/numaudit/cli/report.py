@@ -26,7 +26,7 @@ from numaudit.report.selection import narrow
 from numaudit.report.values import Report
 from numaudit.views import document
 
-_SECOND_LOOK = 1.0
+_SECOND_TICK = 1.0
 """Seconds."""
 
 
@@ -55,7 +55,7 @@ Examples:
     "--duration",
     type=Duration(),
     metavar="TIME",
-    help="Measure for so long (10s, 1m) where containers run and from which nodes they get and use memory, by BPF.",
+    help="Measure for this long (10s, 1m) where containers run and from which nodes they get and use memory, by BPF.",
 )
 @click.option(
     "--matrix",
@@ -65,7 +65,7 @@ Examples:
 @click.option(
     "--first-touch",
     is_flag=True,
-    help="Sample where pages come into being, too: from the CPU's node that first uses them; needs --duration.",
+    help="Also sample first uses of pages, by the node of the CPU and of the page; needs --duration.",
 )
 @click.option(
     "--fail-below",
@@ -142,7 +142,7 @@ def observe(
     judgements = judge(snapshot)
     if judgements.spilled_ticks:
         if observer.host.is_live:
-            progress.wait(_SECOND_LOOK, "looking again at bytes that are out of place")
+            progress.wait(_SECOND_TICK, "measuring again, since bytes are out of place")
         snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
     return build(snapshot, judgements)

@@ -20,7 +20,7 @@ def settings_options(function: Function) -> Function:
         click.option(
             "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as often as needed."
         ),
-        click.option("--interval", metavar="DURATION", help="Time between two looks; setting `interval`."),
+        click.option("--interval", metavar="DURATION", help="Time between two ticks; setting `interval`."),
         click.option("--listen", metavar="HOST:PORT", help="Where to serve HTTP; setting `listen`."),
         click.option(
             "--config",

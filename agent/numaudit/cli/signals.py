@@ -1,4 +1,4 @@
-"""An end that is asked for by a signal is as tidy as one by Ctrl-C."""
+"""Ends as tidily on a signal as on Ctrl-C."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def _asked(version: str | None, gates: str | None) -> Asked:
 
 
 def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> Asked:
-    """The names tell by themselves which manager they are for: its policies begin with a capital or not."""
+    """A policy's name alone says which manager it is for: the Memory Manager's begin with a capital."""
     for name in names:
         if file is not None:
             asked = replace(asked, memory_policy=name, cpu_policy=name)

@@ -98,7 +98,7 @@ class Tick:
     kubelet: KubeletIntent
     sanity_check: SanityCheck
     readings: Readings | None = None
-    """None = no probe is asked."""
+    """None = there are no probes."""
     mappings_budget: float | None = None
     """Seconds for numa_maps; None = it is not read."""
 

@@ -65,7 +65,7 @@ class Residency:
 
 
 def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
-    """The sizes of which there are pages now; they can be reserved and given back at any time."""
+    """The page sizes in use now; pages can be reserved and given back at any time."""
     return tuple(sorted({pages.page_size for node in nodes for pages in node.huge_pages if pages.total}))
 
 

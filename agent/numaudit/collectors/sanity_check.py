@@ -1,6 +1,6 @@
-"""Does the probe of hint faults count at all? The kernel's own count of the whole machine says.
+"""Does the hint-fault probe count at all? The kernel's own count of the whole machine answers that.
 
-A program that is loaded and attached may still never run, and a share of no samples would be told as no accesses.
+A program that is loaded and attached may still never run, and no samples would be reported as no accesses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numaudit.errors import Unavailable
 from numaudit.probes.hint_faults import HintFaultCounts
 
 LEAST_UNSEEN = 1000
-"""So many samples of the kernel's without one of the probe's are no chance."""
+"""This many of the kernel's samples without one of the probe's are no coincidence."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class SanityCheck:
         if self._unseen >= LEAST_UNSEEN:
             raise Unavailable(
                 f"the probe counts nothing: the kernel took {self._unseen} samples since it last counted one; "
-                "start numaudit anew, and report it with the output of `numaudit doctor` if it stays so"
+                "restart numaudit, and report this with the output of `numaudit doctor` if it persists"
             )
 
 

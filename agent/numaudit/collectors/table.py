@@ -57,7 +57,7 @@ KINDS: tuple[Kind[Any], ...] = tuple(one.probe for one in COLLECTORS if one.prob
 
 
 def kinds_by_default() -> tuple[Kind[Any], ...]:
-    """Those that a one-off report runs unless it is told otherwise."""
+    """Those that a one-off report runs by default."""
     return tuple(kind for kind in KINDS if kind.by_default)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of settings: what a value must look like. YAML gives typed values, flags and the environment give text."""
+"""Kinds of settings: the form of a value. YAML gives typed values, flags and the environment give text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no
 
 @dataclass(frozen=True, slots=True)
 class KindOf:
-    """One kind: what a user is told, how a value is read (ValueError = it is wrong), and how it is shown."""
+    """One kind: its description, how a value is read (ValueError = it is wrong), and how it is shown."""
 
     what: str
     parse: Callable[[Any], object]

@@ -92,7 +92,7 @@ def _read(path: Path, warnings: list[str]) -> list[tuple[str, object, str]]:
 
 
 def _refuse_foreign(root: yaml.Node, path: Path) -> None:
-    """A file of several keys of which none is known, nor near to one, is another program's. Raises InputError."""
+    """A file with several keys, none of them known or close to a known one, is another program's. Raises InputError."""
     names = [str(key.value) for key, _ in root.value]
     known = {key.partition(".")[0] for key in KEYS}
     if len(names) > 1 and not any(name in known or _suggestion(name) for name in names):

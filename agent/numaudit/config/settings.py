@@ -109,8 +109,9 @@ class OverheadSettings:
     max_cpu_percent: float = _setting(
         1.0,
         percent(0.01, 100),
-        "Share of all CPUs' time that the probes may take, by estimate. Over it page_alloc rests, then fewer "
-        "containers are watched, then first_touch and hint_faults rest; each comes back when there is less load.",
+        "Share of all CPUs' time that the probes may take, by estimate. Over it page_alloc is paused, then "
+        "fewer containers are watched, then first_touch and hint_faults are paused; each resumes when there is less "
+        "load.",
     )
 
 
@@ -128,7 +129,7 @@ class KubeletSettings:
 
 @dataclass(frozen=True, slots=True)
 class VerdictSettings:
-    """The limits of verdicts; docs/verdicts.md tells what each decides."""
+    """The limits of verdicts; docs/verdicts.md says what each decides."""
 
     cpu_remote_percent: float = _setting(
         100 * DEFAULT.cpu_remote_share, percent(0, 100), "CPU time on other nodes than the promised ones: cpu-remote."
@@ -158,7 +159,7 @@ class Settings:
     listen: tuple[str, int] = _setting(
         ("127.0.0.1", 9746), address(), "HOST:PORT of the HTTP server; `:9746` = all interfaces."
     )
-    interval: float = _setting(15.0, duration(1, 3600), "Time between two looks at the host.")
+    interval: float = _setting(15.0, duration(1, 3600), "Time between two ticks.")
     probes: tuple[str, ...] = _setting(
         tuple(sorted(kind.name for kind in KINDS if kind.by_default and kind.in_agent)),
         choices(*sorted(kind.name for kind in KINDS)),

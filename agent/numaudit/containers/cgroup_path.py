@@ -50,7 +50,7 @@ class Place:
 def parse(path: str) -> Place:
     """Sort a cgroup path by its last component, with the pod found among its parents.
 
-    The innermost pod counts, so a pod inside a container (kind, minikube) is found as such.
+    The innermost pod counts, so a pod inside a container (kind, minikube) is still found.
     """
     parts = [part for part in path.split("/") if part]
     if not parts:

@@ -14,7 +14,7 @@ from numaudit.snapshot import Container, ContainerId
 
 _TERMINAL = ("container", "sandbox", "service", "scope")
 _LONGEST_WAIT = 20
-"""Looks between two attempts to name a container."""
+"""Ticks between two attempts to name a container."""
 _POD_LOGS = re.compile(r"([a-z0-9-]+)_([a-z0-9.-]+)_([0-9a-f-]{32,36})", re.ASCII)
 
 
@@ -95,7 +95,7 @@ class Inventory:
 
 @dataclass(slots=True)
 class _Question:
-    """When a container's names are to be looked up: 0, 1, 3, 7, ... looks after it was first seen."""
+    """When a container's names are to be looked up: 0, 1, 3, 7, ... ticks after it was first seen."""
 
     next: int
     _wait: int = 1

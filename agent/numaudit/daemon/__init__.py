@@ -1,1 +1,1 @@
-"""`numaudit agent`: one look at the host after the other, for months."""
+"""`numaudit agent`: one tick after the other, for months."""

@@ -47,7 +47,7 @@ class _Json(logging.Formatter):
 class RateLimit(logging.Filter):
     """Lets each message through a few times in a window, and counts the rest.
 
-    `extra={"topic": ...}` tells messages of the same words apart.
+    `extra={"topic": ...}` keeps messages of the same words apart.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -93,7 +93,7 @@ def set_up(level: str, format_: str, stream: IO[str] | None = None) -> RateLimit
 
 @dataclass(slots=True)
 class Changes:
-    """Remembers the state of many things, and tells when one changes."""
+    """Remembers the state of many things, and says when one changes."""
 
     _states: dict[Hashable, object] = field(default_factory=dict)
 

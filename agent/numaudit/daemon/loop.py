@@ -40,12 +40,12 @@ _LAST_PUSH = 1.5
 
 
 class Stopped(BaseException):
-    """A signal asked the agent to end. It may interrupt anything, so nothing but the loop may catch it."""
+    """A signal asked the agent to end. It may interrupt anything, so only the loop may catch it."""
 
 
 @dataclass(slots=True)
 class Daemon:
-    """Ticks and publishes until it is told to stop."""
+    """Ticks and publishes until a signal stops it."""
 
     settings: Settings
     observer: Observer
@@ -112,7 +112,7 @@ class Daemon:
         while True:
             self.tick()
             if self.ticks == 1:
-                self.notifier.ready(f"looking every {self.settings.interval:g} s")
+                self.notifier.ready(f"one tick every {self.settings.interval:g} s")
             self.push.start_once(self.ticks > 0)
             self._wait_until(self._beat.next_due(time.monotonic()))
 
@@ -137,7 +137,7 @@ class Daemon:
         """Sleep, with a sign of life for systemd's watchdog in time."""
         slice_ = min(_LONGEST_SLEEP, self.notifier.watchdog / 3 if self.notifier.watchdog else _LONGEST_SLEEP)
         while (left := due - time.monotonic()) > 0:
-            # Python drops an exception that a signal raises within a finaliser, so look for ourselves too.
+            # Python drops an exception that a signal raises within a finaliser, so check here too.
             if self._signal is not None:
                 raise Stopped(self._signal.name)
             time.sleep(min(left, slice_))
@@ -211,5 +211,5 @@ def _leave() -> None:
 
 
 def _open_files() -> int:
-    """Linux 6.2 and later tell the number without listing them, of which there are thousands."""
+    """Linux 6.2 and later give the number without a list of thousands."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208

@@ -25,9 +25,9 @@ def keep_small() -> bool:
 
 
 def search_cycles_rarely() -> None:
-    """Let Python look for cycles of dead objects once in a tick or two of a thousand containers, not fifty times.
+    """Let Python search for cycles of dead objects once in a tick or two of a thousand containers, not fifty times.
 
-    What is there now is never looked at again. A tick makes some 100,000 values and no cycles, so that nearly all
+    What is there now is never searched again. A tick makes some 100,000 values and no cycles, so that nearly all
     of that search is for nothing; measured, it took a quarter of a tick.
     """
     gc.collect()

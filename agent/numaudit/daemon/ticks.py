@@ -1,4 +1,4 @@
-"""When to look: on a fixed beat of the monotonic clock, so that nothing drifts and no clock step matters."""
+"""When to tick: on a fixed beat of the monotonic clock, so that nothing drifts and no clock step matters."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ from numaudit.snapshot import Check
 
 
 def checkpoint_checks(host: Host) -> Iterator[Check]:
-    """By what the host tells of its kubelet. A file that is not there has a check only where it should be."""
+    """Judged by what is known of this host's kubelet. A missing file has a check only where one should be."""
     host = kubelet_process.with_its_folder(host)
     machine = whole_machine_or_none(host)
     kubelet = kubelet_on(host).starting.kubelet
     for kind, path in state_files.paths(host).items():
-        file = WatchedCheckpoint(kind, path, host.name_of(path)).look(time())
+        file = WatchedCheckpoint(kind, path, host.name_of(path)).poll(time())
         if file.health.problem == "unreadable":
             yield Check(kind, "missing", file.health.detail or "cannot be read")
         elif file.newest is not None:

@@ -27,7 +27,7 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
     Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
-    notices a load of our own, which takes some seconds.
+    notices a test load, which takes some seconds.
     """
     if session is not None:
         return _examine(host, session, under_load=False)
@@ -95,7 +95,7 @@ def _cgroup(name: str, host: Host) -> Check:
 def _residency(name: str, host: Host) -> Check:
     reader = Reader(find_hierarchies(host))
     reader.resident("")
-    return Check(name, "ok", "memory.numa_stat tells bytes by node")
+    return Check(name, "ok", "memory.numa_stat shows bytes by node")
 
 
 def _cpuset(name: str, host: Host) -> Check:

@@ -1,6 +1,6 @@
 """From which node is memory used? The sources in their fallback order, the best first.
 
-A source works when it was tried and noticed a load of our own: an event that can be opened may still count nothing.
+A source works when it was tried and noticed a test load: an event that can be opened may still count nothing.
 To add one, write its check and add it to SOURCES; its values carry its name as their `source`.
 """
 
@@ -30,7 +30,7 @@ from numaudit.snapshot import Check
 _LOAD = 16 << 20
 """Bytes that the load for hint faults uses, by two threads: of one thread the kernel takes no local samples."""
 _SAMPLES_WITHIN = 4.0
-"""Seconds. NUMA balancing looks at a new process after one second of its CPU time, and then each second."""
+"""Seconds. NUMA balancing first scans a new process after one second of its CPU time, and then each second."""
 _SPIN = 0.05
 _TOUCHED = 64
 """Pages."""
@@ -48,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
-    """One source. `check` tells what it does here, and raises Unavailable with the reason when it cannot."""
+    """One source. `check` says how it works here, or raises Unavailable with the reason when it does not."""
 
     source: Source
     check: Callable[[Trial], str]
@@ -85,10 +85,10 @@ def _check_hint_faults(trial: Trial) -> str:
             time.sleep(0.05)
     seen, own = _count_faults(trial.session) - before, _kernel_count(trial.host) - own_before
     if seen:
-        return f"{what}; a load of our own was noticed"
+        return f"{what}; a test load was noticed"
     if own:
-        raise Unavailable(f"the kernel took {own} samples of a load of our own, and the probe counted none of them")
-    raise Unavailable(f"the kernel took no sample of a load of our own within {_SAMPLES_WITHIN:g} s")
+        raise Unavailable(f"the kernel took {own} samples of a test load, and the probe counted none of them")
+    raise Unavailable(f"the kernel took no sample of a test load within {_SAMPLES_WITHIN:g} s")
 
 
 def _count_faults(session: Session) -> int:
@@ -100,9 +100,9 @@ def _kernel_count(host: Host) -> int:
 
 
 def _check_first_touch(trial: Trial) -> str:
-    """Pages that this very process touches anew must be among the samples, whatever its cgroup."""
+    """Fresh pages that this very process touches must be among the samples, whatever its cgroup."""
     require_v2(find_hierarchies(trial.host))
-    what = "samples of page faults: where pages come into being, not how they are used later; on by request"
+    what = "samples of page faults: where pages are first used, not how they are used later; on by request"
     if not trial.under_load:
         trial.session.read(FIRST_TOUCH)
         return what
@@ -116,8 +116,8 @@ def _check_first_touch(trial: Trial) -> str:
     finally:
         probe.close()
     if seen < _TOUCHED:
-        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples told of any")
-    return f"{what}; a load of our own was noticed"
+        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples saw them")
+    return f"{what}; a test load was noticed"
 
 
 def _check_expected(trial: Trial) -> str:
@@ -131,7 +131,7 @@ def _check_expected(trial: Trial) -> str:
     while time.process_time() < end:
         pass
     if _count_time(trial.session) > before:
-        return f"{what}; a load of our own was noticed"
+        return f"{what}; a test load was noticed"
     if "0::/" in read_text(trial.host.proc / "self/cgroup").splitlines():
         return f"{what}; not tried with a load, for this process is in the root cgroup"
     raise Unavailable("the probe cpu_time counted nothing while this process was busy")

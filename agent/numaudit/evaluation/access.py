@@ -1,7 +1,7 @@
-"""From where is memory used? What each rung of the ladder says of it, with its uncertainty.
+"""From where is memory used? What each source says of it, with its uncertainty.
 
-The rungs, best first, are those of doctor/sources.py. A sampled share has a confidence interval; one that the
-samples cannot give fairly has none, and says why.
+The sources and their fallback order are those of doctor/sources.py. A sampled share has a confidence interval; one
+that the samples cannot give fairly has none, and says why.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Source = Literal["hint_faults", "first_touch", "expected"]
 _Z = 1.959964
 """Of the normal distribution, for 95 %."""
 DESIGN_EFFECT = 2.0
-"""Samples come in bursts, so that many of them tell no more than one that is independent."""
+"""Samples come in bursts: this many weigh as much as one independent sample."""
 _NO_FAULTS: Mapping[HintFault, int] = {}
 
 
 class Access(Struct, frozen=True):
-    """What one source says of one container's accesses since the look before, or since it began to measure."""
+    """What one source says of one container's accesses since the previous tick, or since it began to measure."""
 
     source: Source
     remote_ratio: float | None
-    """Share of accesses that went to another node; null = this source cannot tell it fairly."""
+    """Share of accesses that went to another node; null = this source cannot give a fair figure."""
     lower: float | None = None
     upper: float | None = None
     """Bounds of the 95 % confidence interval; null for what is no sample."""
@@ -50,7 +50,7 @@ class RemoteShare:
 
 
 def wilson(part: int, whole: int, design_effect: float = DESIGN_EFFECT) -> tuple[float, float]:
-    """95 % confidence interval of a share of which `part` of `whole` samples were seen.
+    """95 % confidence interval of a share, from `part` of `whole` samples.
 
     With `design_effect` 1 the samples are independent. Source: E. B. Wilson, 1927.
     """
@@ -78,7 +78,7 @@ def accesses(
 def _measured(
     snapshot: Snapshot, container: Container, before: Snapshot | None, thresholds: Thresholds
 ) -> list[Access]:
-    """A source that rested at the look before has nothing to compare with, and says nothing yet."""
+    """A source that was paused at the previous tick has nothing to compare with, and says nothing yet."""
     found = []
     sampled = _sampled(snapshot, container.id)
     if sampled is not None:

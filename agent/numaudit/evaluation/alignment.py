@@ -23,13 +23,13 @@ from numaudit.topology.sizes import in_units
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Verdicts of one look, and what the next look needs of it."""
+    """Verdicts of one tick, and what the next tick needs of them."""
 
     verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
     """Pause sandboxes and the remainders of pods and slices have none: nothing is promised to them."""
     spilled_ticks: Mapping[ContainerId, int] = field(default_factory=dict)
     accesses: Mapping[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
-    """From where each container used its memory since the look before."""
+    """From where each container used its memory since the previous tick."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
 
@@ -146,7 +146,7 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresh
         return _Said("spilled", f"{in_units(spilled)} of its judged bytes are outside the promised nodes {intended}")
     return _Said(
         "unknown",
-        "bytes are outside the promised nodes, but it takes a second look to be sure",
+        "bytes are outside the promised nodes, but a second tick has to confirm it",
         "Nothing yet: the next tick decides.",
     )
 
@@ -239,7 +239,7 @@ def _spilled_ticks(evidence: _Evidence, thresholds: Thresholds, earlier: Judgeme
 
 
 def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:
-    """Kept while the verdict stays the same, unknown at the first look of all."""
+    """Kept while the verdict stays the same, unknown at the very first tick."""
     if earlier is None:
         return None
     last = earlier.verdicts.get(container)

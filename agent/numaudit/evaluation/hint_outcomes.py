@@ -32,7 +32,7 @@ class HintOutcome(Struct, frozen=True):
     outcome: AdmissionOutcome
     source: OutcomeSource
     """`log`: the kubelet said so. `status`: from the refused pod's status. `re-derived`: computed from
-    the promise and the machine, since no log tells."""
+    the promise and the machine, since no log says it."""
     numa_nodes: NodeSet | None
     """The merged hint's nodes as the log has them, else the promised ones."""
     reason: str | None
@@ -81,13 +81,13 @@ def _of_container(container: ContainerIntent, intent: Intent) -> HintOutcome | N
         return _outcome(container, AdmissionOutcome.NOT_MANAGED, "re-derived", None)
     record = container.hints
     if record is not None and record.best is not None and _is_of_this_promise(record, nodes):
-        told = outcome_of_nodes(record.best, nodes)
-        return _outcome(container, told, "log", record.best.affinity or nodes)
+        logged = outcome_of_nodes(record.best, nodes)
+        return _outcome(container, logged, "log", record.best.affinity or nodes)
     return _outcome(container, _re_derive(container.promise, nodes, intent), "re-derived", nodes)
 
 
 def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
-    """A record of an earlier admission, whose promise is gone, tells nothing of this one.
+    """A record of an earlier admission, whose promise is gone, says nothing about this one.
 
     The record of a whole pod has the nodes of all its containers.
     """
@@ -98,7 +98,7 @@ def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
 
 
 def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> AdmissionOutcome:
-    """What the promise itself shows. Without the merged hint an extension looks like a degraded hint."""
+    """What the promise itself shows. Without the merged hint an extension seems a degraded hint."""
     policy = intent.config.topology_manager_policy
     if policy == "none":
         return AdmissionOutcome.DEFAULT_HINT

@@ -1,4 +1,4 @@
-"""Differences between two looks, and figures made of them. No clock: time is a field of a snapshot."""
+"""Differences between two ticks, and figures made of them. No clock: time is a field of a snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Number = TypeVar("Number", int, float)
 
 
 def increase(now: Mapping[Key, Number], before: Mapping[Key, Number] | None) -> dict[Key, Number]:
-    """How much each counter grew. A counter that fell was started anew: then all of it is growth."""
+    """How much each counter grew. A counter that fell started again from 0: then all of it is growth."""
     if before is None:
         return dict(now)
     grown: dict[Key, Number] = {}

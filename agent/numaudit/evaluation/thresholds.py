@@ -15,7 +15,7 @@ class Thresholds:
     """Judged bytes outside the intended nodes, and also at least:"""
     spilled_bytes: int = 1 << 20
     spilled_ticks: int = 2
-    """How many looks in a row must see it: memory.numa_stat may lag by a second."""
+    """How many ticks in a row must see it: memory.numa_stat may lag by a second."""
     remote_access_share: float = 0.10
     """Lower bound of the share of remote accesses."""
     access_samples: int = 1000

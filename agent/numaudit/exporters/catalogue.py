@@ -45,7 +45,7 @@ LABELS = {
     "topology_manager": Label("numaudit.kubelet.topology_manager", "Policy; empty when it is not known"),
     "scope": Label("numaudit.kubelet.scope", "container or pod; empty when it is not known"),
     "event": Label("numaudit.kernel.event", "The kernel's word: numa_hit, numa_hint_faults, ..."),
-    "step": Label("numaudit.overhead.step", "What rests: page_alloc off, watch list, first_touch off, hint_faults off"),
+    "step": Label("numaudit.overhead.step", "Step taken: page_alloc off, watch list, first_touch off, hint_faults off"),
     "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, hint_faults, migrations, first_touch"),
     "collector": Label("numaudit.collector", "Which question was asked"),
     "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
@@ -126,7 +126,7 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",
     ),
     Metric(
-        "container_hint_outcome", "", "1 for what came of the hints at the container's admission.",
+        "container_hint_outcome", "", "1 for how the hints turned out at the container's admission.",
         ("outcome",), values.hint_outcome, merged="max",
     ),
     Metric(
@@ -167,7 +167,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "memory_manager_admissible_bytes", "bytes",
-        "Largest request for memory that would be admitted on so many nodes now; CPUs and devices may allow less.",
+        "Largest request for memory that would be admitted on `width` nodes now; CPUs and devices may allow less.",
         ("width",), own_values.admissible,
     ),
     Metric(
@@ -200,7 +200,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("from_numa_node", "to_numa_node"), values.distances,
     ),
     Metric(
-        "collector_success", "", "1 when the newest tick could ask this question, 0 when not.", ("collector",),
+        "collector_success", "", "1 when the collector worked in the newest tick, 0 when not.", ("collector",),
         lambda tick: [((asked.source,), int(asked.state in ("ok", "partial"))) for asked in tick.report.sources],
     ),
     Metric(
@@ -313,11 +313,11 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: None if live.web_config_valid is None else int(live.web_config_valid)),
     ),
     Metric(
-        "otlp_batches_total", "", "OTLP batches, by what became of them.",
+        "otlp_batches_total", "", "OTLP batches, by outcome.",
         ("outcome",), values.otlp("batches"), since="agent",
     ),
     Metric(
-        "otlp_points_total", "", "OTLP data points, by what became of them.",
+        "otlp_points_total", "", "OTLP data points, by outcome.",
         ("outcome",), values.otlp("points"), since="agent",
     ),
     Metric(

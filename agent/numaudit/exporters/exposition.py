@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric family with all its points, of which most come in blocks that differ from tick to tick in numbers."""
+    """One metric family with all its points; most come in blocks whose numbers alone differ from tick to tick."""
 
     metric: Metric[Any]
     blocks: Sequence[Block]
@@ -150,10 +150,10 @@ def _cut(families: Iterable[Family], order: Sequence[Key], max_series: int) -> t
         for key, _, numbers in family.blocks:
             counts[key] = counts.get(key, 0) + len(numbers)
     kept: set[Key | None] = set()
-    room = max_series
+    left = max_series
     for key in order:
-        room -= counts.get(key, 0)
-        if room < 0:
+        left -= counts.get(key, 0)
+        if left < 0:
             break
         kept.add(key)
     dropped = sum(count for key, count in counts.items() if key not in kept)

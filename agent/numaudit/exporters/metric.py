@@ -60,7 +60,7 @@ class Metric(Generic[Subject]):
     def instrument(self) -> str:
         """The OpenTelemetry name: a dot behind the subject, and no unit, which is a field of its own there."""
         name = self.name.removesuffix("_total")
-        # A ratio may have a sibling in bytes, from which only its suffix tells it apart.
+        # A ratio may have a sibling in bytes, and only its suffix keeps the two apart.
         name = name if self.unit in ("", "ratio") else name.removesuffix(f"_{self.unit}")
         subject = next((one for one in _SUBJECTS if name.startswith(one)), name.partition("_")[0])
         rest = name.removeprefix(subject).removeprefix("_")

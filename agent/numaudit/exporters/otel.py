@@ -167,7 +167,7 @@ def _rejected(answer: requests.Response) -> int:
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.content).partial_success
     except DecodeError:
-        _log.warning("the OTLP receiver's answer is no ExportMetricsServiceResponse")
+        _log.warning("the OTLP receiver's answer is not an ExportMetricsServiceResponse")
         return 0
     if partial.rejected_data_points or partial.error_message:
         _log.warning("the OTLP receiver rejected %d points: %s", partial.rejected_data_points, partial.error_message)
@@ -221,7 +221,7 @@ class Push:
                 logging.INFO if delivered else logging.ERROR,
                 "OTLP push to %s: %s",
                 self.receiver.endpoint,
-                "delivered" if delivered else "failed; the agent goes on trying",
+                "delivered" if delivered else "failed; the agent keeps trying",
             )
         return delivered
 

@@ -1,7 +1,7 @@
 """Prometheus' text format and OpenMetrics 1.0, rendered once per tick and served as bytes.
 
 Escaping, content types and the choice of format are prometheus-client's; its own renderer would take
-several times as long (tests/bench/bench_render.py), since it looks at every label of every sample anew.
+several times as long (tests/bench/bench_render.py), since it formats every label of every sample again.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ SANDBOX = "POD"
 ENDED_FOR_FETCHES = 2
 """By each output: two scrapers of a pair must both see it."""
 ENDED_FOR_TICKS = 20
-"""When nobody fetches."""
+"""When there are no fetches."""
 
 
 class Series(Struct, frozen=True):
@@ -132,7 +132,7 @@ class Ledger:
             before = last.get(row.name, counts)
             if before != counts:
                 fell = {labels: had for labels, had in before.items() if counts.get(labels, had) < had}
-                if fell:  # its source began anew; what it had counted stays counted
+                if fell:  # its source began again at 0; what it had counted stays counted
                     _carry(entry.carried, {row.name: fell})
                 counts = before | counts
             last[row.name] = counts

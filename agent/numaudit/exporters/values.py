@@ -138,7 +138,7 @@ def policies(tick: Tick) -> Values:
 
 
 def restart_safe(tick: Tick) -> Values:
-    """Not after a reboot: what that does to a node's memory nobody knows, so it would be 0 on every healthy node."""
+    """Not after a reboot: what that does to a node's memory is unknown, so it would be 0 on every healthy node."""
     for file in tick.report.checkpoints:
         if file.starts_now != "unknown":
             yield (file.file,), int(file.starts_now == "yes")

@@ -168,7 +168,7 @@ class PageFlags:
 
 
 def page_flags(btf: Btf) -> PageFlags | None:
-    """From struct page and the number of nodes that the kernel was built for; None = not told.
+    """From struct page and the number of nodes that the kernel was built for; None = not known.
 
     The node comes first only where memory sections need no bits of their own (SPARSEMEM_VMEMMAP), which is so on all
     machines with 64 bits that we know. Source: include/linux/page-flags-layout.h, include/linux/mmzone.h
@@ -179,7 +179,7 @@ def page_flags(btf: Btf) -> PageFlags | None:
     length = None if entries is None else btf.length(entries.type)
     if flags is None or not zones or not length or flags.bits % 8:
         return None
-    nodes, rest = divmod(length - 1, zones)
-    if rest or nodes < 1 or nodes & (nodes - 1):
+    nodes, remainder = divmod(length - 1, zones)
+    if remainder or nodes < 1 or nodes & (nodes - 1):
         return None
     return PageFlags(flags.bits // 8, nodes.bit_length() - 1)

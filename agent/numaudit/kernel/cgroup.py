@@ -84,7 +84,7 @@ def walk(
     """Every group below the memory hierarchy's root, parents first; the root itself comes first.
 
     `inodes` is what `read_inodes` found. `known` remembers names by parent from one walk to the next, so
-    that only folders whose groups changed are listed anew. A group that vanishes is skipped.
+    that only folders whose groups changed are listed again. A group that vanishes is skipped.
     """
     root = str(hierarchies.memory)
     try:
@@ -128,10 +128,10 @@ class Reader:
 
     hierarchies: Hierarchies
     huge_page_sizes: tuple[int, ...] = ()
-    """Bytes; only sizes of which the machine has pages need reading."""
+    """Bytes; only page sizes that the machine uses need reading."""
     page_size: int = 4096
     read: Callable[[str], bytes] = read_bytes
-    """Reads a file that is one record; one that keeps files open is cheaper for looking again and again."""
+    """Reads a file that is one record; one that keeps files open is cheaper for repeated reads."""
 
     def resident(self, path: str) -> Resident:
         """Bytes by node and type, descendants included."""

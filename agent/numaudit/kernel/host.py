@@ -32,7 +32,7 @@ class Host:
         if not root.is_dir():
             raise InputError(f"--root {root}: no such folder or archive; give one that `numaudit capture` wrote")
         if not is_tree:
-            raise InputError(f"--root {root}: holds neither proc nor sys, so it is no captured tree")
+            raise InputError(f"--root {root}: holds neither proc nor sys, so it is not a captured tree")
         return cls(root.resolve())
 
     @property

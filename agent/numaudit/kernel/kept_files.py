@@ -1,4 +1,4 @@
-"""Files that are read at every look: their descriptors stay open, and reading costs one system call, not four."""
+"""Files that are read at every tick: their descriptors stay open, and reading costs one system call, not four."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _ENOUGH = 65536
 
 @dataclass(slots=True)
 class KeptFiles:
-    """Reads files that the kernel gives as one record, such as memory.numa_stat: whole, and anew at each read.
+    """Reads files that the kernel gives as one record, such as memory.numa_stat: whole, from the start at each read.
 
     (Lists such as cgroup.procs come in pieces of a page, fs/seq_file.c; they are not for this.) An open
-    file costs about 5 KB of kernel memory. One that a look did not read is closed after it, and all when
+    file costs about 5 KB of kernel memory. One that a tick did not read is closed after it, and all when
     this object goes.
     """
 
-    most: int = field(default_factory=lambda: room_for_files() // 2)
+    most: int = field(default_factory=lambda: open_files_allowed() // 2)
     """Open files at the same time; what is beyond is opened and closed at each read."""
     _before: dict[str, int] = field(default_factory=dict)
     _now: dict[str, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class KeptFiles:
         return content if len(content) < _SIZE else read_bytes(path)
 
 
-def room_for_files() -> int:
+def open_files_allowed() -> int:
     """How many files this process may have open, after raising the soft limit to the hard one (or 65536)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard > _ENOUGH:

@@ -29,7 +29,7 @@ class Mode:
 
     @property
     def is_tiering_only(self) -> bool:
-        """It only looks at nodes of slow memory, to move hot pages off them."""
+        """It only scans nodes of slow memory, to move hot pages off them."""
         return self.flags & (_NORMAL | _MEMORY_TIERING) == _MEMORY_TIERING
 
 
@@ -59,7 +59,7 @@ def read_vmstat(host: Host) -> dict[str, int]:
 def parse(text: str) -> dict[str, int]:
     """The same lines of /proc/vmstat or memory.stat. Raises ParseError when the value of one is no number.
 
-    memory.stat tells them of one cgroup with its descendants, on Linux 6.12 and newer: each event counts for the
+    memory.stat has them for one cgroup with its descendants, on Linux 6.12 and newer: each event counts for the
     cgroup that the page is charged to, whoever used it.
     """
     found = {}

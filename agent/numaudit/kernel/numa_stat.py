@@ -24,13 +24,13 @@ class Rows:
     """Reads some rows of many texts of one kernel, which differ in their numbers only.
 
     The first text is taken apart; its layout (order of rows, nodes) makes a pattern that fits those of all other
-    groups, which is ten times as fast. A text that it does not fit in full is taken apart anew.
+    groups, which is ten times as fast. A text that it does not fit in full is parsed again line by line.
     """
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     summed: tuple[str, ...] = ()
-    """Optional rows of which only the sum is wanted; it goes by the name `sum`."""
+    """Optional rows wanted only as a sum, which goes by the name `sum`."""
     _layout: _Layout | None = None
 
     def read(self, text: bytes) -> Mapping[str, BytesByNode]:
@@ -109,7 +109,7 @@ def parse(text: str, rows: tuple[str, ...]) -> dict[str, BytesByNode]:
     """The rows of these names that the text has: name -> node -> value as printed.
 
     v2: `anon N0=4096 N1=0` in bytes; v1 and hugetlb: `total=1 N0=1 N1=0`, v1's memory in pages.
-    Raises ParseError when one of them has another form. Other rows, some thirty, are not looked at.
+    Raises ParseError when one of them has another form. Other rows, some thirty, are ignored.
     """
     found: dict[str, BytesByNode] = {}
     for match in _pattern(rows).finditer(text):
@@ -140,7 +140,7 @@ def resident_v2(text: bytes, hugetlb: BytesByNode | None) -> Resident:
 def resident_v1(text: bytes, hugetlb: BytesByNode | None, page_size: int) -> Resident:
     """Sort the rows of v1's memory.numa_stat, which counts pages on the LRU lists.
 
-    `anon` includes shmem there, and nothing tells what the unevictable pages are. Kernel memory
+    `anon` includes shmem there, and nothing says what the unevictable pages are. Kernel memory
     is not split by node. The rows are those with all descendants, also removed ones that left memory
     behind: a group's own rows do not have that. Raises ParseError when one is missing.
     """

@@ -101,13 +101,13 @@ class Ring:
         self._barrier = threading.Lock()
 
     def read(self) -> Records:
-        """All records since the last read; their room is the kernel's again. Raises ParseError."""
+        """All records since the last read; their space is the kernel's again. Raises ParseError."""
         head, tail = self._head.value, self._tail.value
-        self._fence()  # the records are not read before the position that tells of them
+        self._fence()  # the records are not read before the position that announces them
         try:
             return decode(cut(self._data, tail, head))
         finally:
-            self._fence()  # their room is not given back before they are read
+            self._fence()  # their space is not given back before they are read
             self._tail.value = head
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ _Key = tuple[str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What the log told so far, as a value."""
+    """What the log has said so far, as a value."""
 
     records: tuple[HintRecord, ...] = ()
     """The newest admission of each container or pod, and instead of a repeated one the first of that pod."""
@@ -39,7 +39,7 @@ class LogFacts:
 
 @dataclass(slots=True)
 class Admissions:
-    """What the log told so far: the newest admission of each container (or pod), and of the kubelet itself."""
+    """What the log has said so far: the newest admission of each container (or pod), and of the kubelet itself."""
 
     rejections: dict[str, Rejection] = field(default_factory=dict)
     """By pod UID."""
@@ -64,8 +64,8 @@ class Admissions:
         """The same value until the next event."""
         if self._facts is None:
             denials = None if self.denials is None else dict(self.denials)
-            told = (self.topology, self.version, self.start_error, denials)
-            self._facts = LogFacts(self.records, dict(self.rejections), *told)
+            of_kubelet = (self.topology, self.version, self.start_error, denials)
+            self._facts = LogFacts(self.records, dict(self.rejections), *of_kubelet)
         return self._facts
 
     @property

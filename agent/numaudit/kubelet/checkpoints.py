@@ -41,7 +41,7 @@ class WatchedCheckpoint:
         """Is `good` what the file says now?"""
         return self.good is not None and self.health.problem is None
 
-    def look(self, now: float) -> CheckpointReading:
+    def poll(self, now: float) -> CheckpointReading:
         """Read the file again if it changed. `now`: seconds since the epoch."""
         self._follow(now)
         return CheckpointReading(self.health, self.shown, self.good, self.newest)

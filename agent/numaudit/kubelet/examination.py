@@ -48,7 +48,7 @@ class Examined:
     decoded: Decoded
     start: StartOutlook
     replay: Outlook | None = None
-    """All that the comparison tells; None = there was nothing to compare."""
+    """The whole result of the comparison; None = there was nothing to compare."""
 
 
 def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> Decoded:

@@ -37,7 +37,7 @@ class Steps:
 
     by_container: Memo[..., Checkpoints] = field(default_factory=lambda: Memo(by_container))
     joined: Memo[..., tuple[tuple[Container, ...], Joined]] = field(default_factory=lambda: Memo(_joined))
-    room: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_room))
+    headroom: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_headroom))
     """Eight nodes have 255 sets to try."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
     examined: Mapping[Kind, Memo[..., Examined]] = field(
@@ -66,7 +66,7 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         pods=readings.pods,
         pod_promises=checkpoints.pods,
         machine=None if memory is None else memory.machine,
-        headroom=steps.room(memory, config.topology_manager_policy),
+        headroom=steps.headroom(memory, config.topology_manager_policy),
         shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
         hints=joined.hints,
         rejections=join.rejections(readings.pods, log.rejections),
@@ -105,7 +105,7 @@ def _joined(
     )
 
 
-def _room(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | None:
+def _headroom(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | None:
     if memory is None or not memory.machine:
         return None
     try:
@@ -125,7 +125,7 @@ def _health(
 
 
 def _denials(readings: Readings) -> Mapping[str, int] | None:
-    """What the log tells since the kubelet's start, if its counters, read before, are of the same run."""
+    """What the log says since the kubelet's start, if its counters, read before, are of the same run."""
     log, read_at = readings.log, readings.metrics_read_at
     if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:
         return None

@@ -36,7 +36,7 @@ class Joined:
 def complete(containers: Sequence[Container], pods: Pods | None) -> tuple[Container, ...]:
     """The same containers with the names that the pods' status gives to their ids.
 
-    A container whose own mounts say another name than its id does is left without a name.
+    A container whose mounts and id give different names is left without a name.
     """
     if not pods:
         return tuple(containers)
@@ -60,10 +60,10 @@ def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, Key |
         states = {one.state for one in pods[uid].containers}
         running = {one.container_id for one in pods[uid].containers if one.state == "running"}
         here = {one.container_id for one in of_pod if one.name is not None}
-        rest = [one for one in of_pod if one.name is None and one.container_id not in names]
+        unnamed = [one for one in of_pod if one.name is None and one.container_id not in names]
         is_settled = running and running <= here and states <= {"running", "terminated"}
-        if is_settled and len(rest) == 1 and len(of_pod) == len(here) + 1:
-            found.add(rest[0].id)
+        if is_settled and len(unnamed) == 1 and len(of_pod) == len(here) + 1:
+            found.add(unnamed[0].id)
     return found
 
 

@@ -144,7 +144,7 @@ def _fields(text: str) -> Fields:
             try:
                 value, at = _JSON.raw_decode(text, at)
             except (ValueError, RecursionError):
-                raise ParseError(f"the value of {match[1]} is no JSON: {text[at : at + 60]!r}") from None
+                raise ParseError(f"the value of {match[1]} is not JSON: {text[at : at + 60]!r}") from None
         else:
             bare = _BARE.match(text, at)
             value = None if bare is None or bare[0] == "null" else bare[0]

@@ -29,7 +29,7 @@ class KubeletHere:
     """The kubelet of one host."""
 
     config: KubeletConfig
-    """What is in force, as far as that can be told."""
+    """What is in force, as far as that is known."""
     starting: Starting
     conflicts: tuple[str, ...] = ()
     """Where what runs and what is written contradict each other."""
@@ -43,7 +43,7 @@ def kubelet_here(readings: Readings, asked: Asked = Asked(), start: Start = star
 
 
 def _with_other_sources(readings: Readings) -> KubeletConfig:
-    """The settings; what they do not tell, by the log, the metrics and the checkpoints."""
+    """The settings; what they do not say comes from the log, the metrics and the checkpoints."""
     config, log, metrics = readings.config, readings.log, readings.metrics
     memory, cpu = readings.memory, readings.cpu
     others = {

@@ -91,7 +91,7 @@ class FileLog:
             raise Unavailable(f"cannot read {self.shown}: {error.strerror or error}") from None
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
-            raise Unavailable(f"cannot read {self.shown}: it is no regular file")
+            raise Unavailable(f"cannot read {self.shown}: it is not a regular file")
         self.close()
         self._file = file
         self._begin(0)

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class Inputs:
-    """The inputs of the last time. They are values: nobody changes one in place."""
+    """The inputs of the last call. They are values, never changed in place."""
 
     _last: tuple[object, ...] | None = None
 

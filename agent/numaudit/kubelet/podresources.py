@@ -61,7 +61,7 @@ class Answer:
 def decode(answer: Answer) -> tuple[PodResources, ...]:
     """The pods of an answer. Fields unknown here are passed over.
 
-    v1alpha1 tells of devices only, so memory and CPUs stay None. Raises ParseError.
+    v1alpha1 lists devices only, so memory and CPUs stay None. Raises ParseError.
     """
     from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
 

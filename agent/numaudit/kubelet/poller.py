@@ -1,6 +1,6 @@
 """Polls the kubelet's sources: asks each when it may have news, and keeps what it said last.
 
-Every source is optional: what one cannot tell another may, and each says how it fared.
+Every source is optional: one may know what another does not, and each says how it fared.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class KubeletPoller:
             )
         self._settings.ask(self._read_settings)
         now = time()
-        return {kind: file.look(now) for kind, file in self._files.items()}
+        return {kind: file.poll(now) for kind, file in self._files.items()}
 
     def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))

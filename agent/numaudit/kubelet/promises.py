@@ -78,7 +78,7 @@ class Others:
     resources: Promise | None = None
     """Its entry in PodResources; None = it has none."""
     logged: NodeSet = NodeSet()
-    """The nodes of its memory by the kubelet's log; empty = the log does not tell."""
+    """The nodes of its memory by the kubelet's log; empty = the log does not say."""
 
 
 def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
@@ -119,7 +119,7 @@ def _differ(blocks: tuple[PromisedMemory, ...], others: tuple[PromisedMemory, ..
 
 
 def _is_logged(checkpoints: Checkpoints, others: Others) -> bool:
-    """Does the log tell of a promise beside a checkpoint that is current and static?"""
+    """Does the log show a promise beside a checkpoint that is current and static?"""
     return bool(others.logged) and checkpoints.memory_is_current and checkpoints.memory_policy == "Static"
 
 

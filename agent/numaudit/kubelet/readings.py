@@ -44,7 +44,7 @@ class Readings:
 
     checkpoints: Mapping[Kind, CheckpointReading]
     config: KubeletConfig = KubeletConfig()
-    """What the kubelet's own settings tell, by /configz or by its files and flags."""
+    """The kubelet's own settings, from /configz or from its files and flags."""
     pods: Pods | None = None
     pods_are_current: bool = False
     resources: tuple[PodResources, ...] | None = None

@@ -84,7 +84,7 @@ def _source_of_document(config: KubeletConfig) -> str:
 
 
 def _policy(config: KubeletConfig, name: str, asked: str | None, field: str, sources: dict[str, str]) -> str | None:
-    """What only the checkpoint itself tells is no configuration."""
+    """What only the checkpoint itself says is no configuration."""
     if asked is not None:
         sources[field] = OPTION
         return asked

@@ -1,7 +1,7 @@
 """The kubelet's checkpoint files on disk: where they are, reading one, replacing one as a whole.
 
 The kubelet replaces a file by renaming a temporary one over it, so what is read is always a whole
-file, old or new. Its temporary files begin with a dot and are nobody's business.
+file, old or new. Its temporary files begin with a dot and are left alone.
 
 On a node with a running kubelet nothing here may be written: the files are the kubelet's.
 
@@ -45,7 +45,7 @@ def read(path: Path) -> bytes | None:
 def write(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file. Whenever the process or the machine dies, the old file or the new one is there.
 
-    Raises InputError when the file that is there is corrupt, because nobody could look into it any
+    Raises InputError when the file that is there is corrupt, because nobody could examine it any
     more; Unavailable when the disk refuses, in which case the old file stays.
     """
     _refuse_corrupt(path, checkpoint)
@@ -63,11 +63,11 @@ def _refuse_corrupt(path: Path, checkpoint: Checkpoint) -> None:
         is_valid = checkpoints.verify(checkpoints.parse(checkpoints.kind(checkpoint), data)).is_valid
     except ParseError as error:
         raise InputError(
-            f"{path} is not overwritten, because it is corrupt: {error}; look into it, then move it away"
+            f"{path} is not overwritten, because it is corrupt: {error}; examine it, then move it away"
         ) from None
     if not is_valid:
         raise InputError(
-            f"{path} is not overwritten, because its checksum is wrong; look into it with "
+            f"{path} is not overwritten, because its checksum is wrong; examine it with "
             f"`numaudit state verify {path}`, then move it away"
         )
 

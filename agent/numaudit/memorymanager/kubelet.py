@@ -68,7 +68,7 @@ def read_kubelet(
 ) -> tuple[Kubelet, tuple[str, ...]]:
     """Set a kubelet up from a KubeletConfiguration (YAML or JSON that was read already), with notices.
 
-    Keys that do not bear on admission are not looked at; missing ones have the kubelet's defaults.
+    Keys that do not bear on admission are ignored; missing ones have the kubelet's defaults.
     Raises InputError as the kubelet does at its start, in its words where it has some, and also when
     more memory is reserved on a node than it has (a kubelet would count on).
     """

@@ -50,7 +50,7 @@ class StartRefused(NumauditError):
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What the container runtime is told when it creates a container; empty = not pinned."""
+    """What the container runtime gets when it creates a container; empty = not pinned."""
 
     cpuset_cpus: str
     cpuset_mems: str

@@ -36,7 +36,7 @@ class AdmissionOutcome(StrEnum):
     REJECTED_PREFERRED_EXTENSION = "rejected-preferred-extension"
     """Only nodes that are not preferred could give the memory of a preferred hint."""
     REJECTED_OTHER = "rejected-other"
-    """Refused for CPUs, devices or an amount that cannot be read: the message tells."""
+    """Refused for CPUs, devices or an amount that cannot be read: the message says why."""
     NOT_MANAGED = "not-managed"
     """The static Memory Manager gives this container no memory of its own."""
     EXTENDED = "extended"
@@ -84,7 +84,7 @@ class Decision:
     """What it was asked for; empty when the pod is not managed."""
 
     def judge_memory(self, pod_uid: str) -> tuple[JudgedCandidate, ...]:
-        """Every set of nodes the Memory Manager looked at, and what ruled it out.
+        """Every set of nodes the Memory Manager considered, and what ruled it out.
 
         Empty when it was asked for nothing. Memory that the container holds already is not free here.
         """
@@ -101,7 +101,7 @@ class Placement:
     container: str
     outcome: AdmissionOutcome
     hint: TopologyHint
-    """What the Topology Manager told all providers; (None, False) under policy none."""
+    """What the Topology Manager gave to all providers; (None, False) under policy none."""
     memory: tuple[Block, ...] = ()
     cpus: CpuSet | None = None
     """Its exclusive CPUs; None = it runs on the shared pool."""
@@ -114,7 +114,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod was refused, as its status tells."""
+    """Why a pod was refused, as its status says."""
 
     reason: str
     message: str

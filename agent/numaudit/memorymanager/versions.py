@@ -63,7 +63,7 @@ _KNOWN_GATES = (
 def charges_pods_again(version: KubernetesVersion) -> bool:
     """Does AllocatePod charge a pod that has its memory and CPUs already, as it does after a restart?
 
-    In 1.36, which was the first to have it, it does not look. No source says that 1.37 does the same.
+    In 1.36, which was the first to have it, it does not check. No source says that 1.37 does the same.
     """
     return version == (1, 36)
 
@@ -97,7 +97,7 @@ class KubeletFeatures:
 
     @property
     def knows_sidecars(self) -> bool:
-        """Are restartable init containers told from ordinary ones?"""
+        """Does it treat restartable init containers apart from ordinary ones?"""
         return self.version >= (1, 32)
 
     @property

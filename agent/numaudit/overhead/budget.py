@@ -118,12 +118,12 @@ def choose(
     following = turn
     for group in groups:
         waiting = [one for one in group if one not in chosen]
-        room = most - len(chosen)
-        if len(waiting) <= room:
+        places = most - len(chosen)
+        if len(waiting) <= places:
             chosen.update(dict.fromkeys(waiting))
             continue
         start = turn % len(waiting)
-        chosen.update(dict.fromkeys((waiting[start:] + waiting[:start])[:room]))
-        following = turn + room
+        chosen.update(dict.fromkeys((waiting[start:] + waiting[:start])[:places]))
+        following = turn + places
         break
     return WatchList(tuple(chosen), count, following)

@@ -60,7 +60,7 @@ class Listener:
             }
         elif not self._until_next:
             self._until_next = TICKS_BETWEEN
-            with suppress(OSError):  # the kernel tells only who has CAP_SYS_ADMIN, and before Linux 5.8 nobody
+            with suppress(OSError):  # only for CAP_SYS_ADMIN, and only since Linux 5.8
                 self._descriptor = bpf.count_run_time()
                 self._before = self._read()
         self._until_next -= 1

@@ -102,7 +102,7 @@ class Limiter:
         return {name for name, reading in taken.items() if reading.lost.get("map-full", 0) > before.get(name, 0)}
 
     def _narrow(self, snapshot: Snapshot, judgements: Judgements, full: set[str]) -> WatchList | None:
-        """Watch some only when that is a step taken, or when a map has no room for all: then the others go first."""
+        """Watch some only when that is a step taken, or when a map cannot hold all: then the others go first."""
         probes = self._narrowable()
         if not probes:
             return None

@@ -79,7 +79,7 @@ class BpfProbe:
     def measure_cost(self) -> float | None:
         try:
             descriptor = bpf.count_run_time()
-        except OSError:  # the kernel tells only who has CAP_SYS_ADMIN, and before Linux 5.8 nobody
+        except OSError:  # only for CAP_SYS_ADMIN, and only since Linux 5.8
             return None
         try:
             before = self.run_time()

@@ -181,7 +181,7 @@ def decode(
 def choose_hook(cgroups: str) -> Hook:
     """By /proc/cgroups: the event cgroup-switches follows the perf_event controller, wherever that is mounted.
 
-    The event opens on every kernel, but fires only when the controller is there, and tells switches between
+    The event opens on every kernel, but fires only when the controller is there, and shows switches between
     cgroups of version 2 only when the controller is not mounted as version 1 (hierarchy 0).
     """
     for line in cgroups.splitlines():

@@ -1,7 +1,7 @@
 """first_touch: on which node did a page come into being, and on which node was the CPU that first used it?
 
 Samples of the software event page-faults-min, with the page's physical address and the cgroup. No BPF program and
-no PMU is needed. It tells of the first use of a page only: where memory was put, not how it is used later; a huge
+no PMU is needed. It shows the first use of a page only: where memory was put, not how it is used later; a huge
 page is one fault, and pages that were there before are none at all.
 Source: include/uapi/linux/perf_event.h (PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_CGROUP), kernel/events/core.c.
 """
@@ -30,9 +30,9 @@ from numaudit.topology.nodeset import CpuSet
 
 _NAME = "first_touch"
 PERIOD = 16
-"""One sample for so many faults: a storm of faults must not be slowed down by being looked at."""
+"""Faults per sample: measuring must not slow down a storm of faults."""
 _PAGES = 64
-"""Of each CPU's ring, a power of two: room for some 10,000 samples."""
+"""Of each CPU's ring, a power of two: some 10,000 samples fit."""
 _PAGE_FAULTS_MIN = 5  # PERF_COUNT_SW_PAGE_FAULTS_MIN
 _SAMPLE_PHYS_ADDR, _SAMPLE_CGROUP = 1 << 19, 1 << 21
 _BODY = struct.Struct("=QQ")  # physical address and cgroup, in the order of kernel/events/core.c (perf_output_sample)

@@ -1,7 +1,7 @@
 """hint_faults: samples of memory accesses that NUMA balancing takes, by cgroup (bpf/hint_faults.bpf.c).
 
 The kernel takes the access right from some pages of a task now and then; the next access to such a page faults,
-and so tells from which node it came. What this cannot show:
+and so shows from which node it came. What this cannot show:
 - Of a process with one thread the kernel does not mark private pages that are on the node where it runs
   (mm/mprotect.c, change_pte_range): there are no local samples, so there is no remote ratio.
 - Memory bound by a policy (MPOL_BIND without MPOL_F_NUMA_BALANCING), huge pages of the pool and pages that cannot
@@ -49,7 +49,7 @@ class HintFaultCounts(Reading):
     skipped: Mapping[int, int] = field(default_factory=dict)
     """Scans that the kernel left out because cpuset.mems is one node: such a cgroup has no samples."""
     forgotten: int = 0
-    """Counters deleted: their cgroup ended, or is nobody's."""
+    """Counters deleted: their cgroup ended, or belongs to no container."""
 
     @property
     def events(self) -> int:

@@ -20,7 +20,7 @@ _PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class KnownWork:
-    """A running process that holds `size` bytes and does what it is told."""
+    """A running process that holds `size` bytes and follows orders."""
 
     process: subprocess.Popen[str]
     size: int

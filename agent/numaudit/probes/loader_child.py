@@ -163,7 +163,7 @@ def _load_program(module: bcc.BPF, program: dict[str, Any]) -> int:
     try:
         return int(module.load_func(function.encode(), kind).fd)
     except Exception as error:
-        # bcc calls every EPERM "Need super-user privileges": the errno and the log tell more.
+        # bcc calls every EPERM "Need super-user privileges": the errno and the log say more.
         code = ctypes.get_errno()
         if code == 0:
             raise Refusal(Reason.COMPILE_ERROR, f"{function}: {error}") from error
@@ -210,5 +210,5 @@ def _log_since(start: int) -> str:
 
 
 if __name__ == "__main__":
-    signal.alarm(int(sys.argv[2]))  # should the parent die and this hang, nobody else would end it
+    signal.alarm(int(sys.argv[2]))  # if the parent dies and this process hangs, nothing else ends it
     main(socket.socket(fileno=int(sys.argv[1])))

@@ -65,7 +65,7 @@ REASONS = (
 _EVENTS = ("moved", "stuck", "swapped")
 
 Nodes = tuple[int | None, int]
-"""The node that pages were on and the one that they were to go to. None = the page's node could not be told."""
+"""The node that pages were on and the one that they were to go to. None = the page's node is not known."""
 Between = tuple[Mapping[int, Mapping[Nodes, int]], Mapping[int, Mapping[Nodes, int]]]
 """Pages moved and pages not moved, by cgroup id."""
 
@@ -166,7 +166,7 @@ class Migrations(BpfProbe):
         self.hook = self._attach_between()
 
     def _attach_between(self) -> str | None:
-        """What it hangs on; None = refused, and nothing but the nodes is lost."""
+        """Its hook; None = refused, and only the nodes are lost."""
         function = next(iter(self._loaded.kernel_functions.values()), _FUNCTIONS[0])
         try:
             attached = function_entry.attach(self._host, self._loaded, _NAME, function, self._ways)

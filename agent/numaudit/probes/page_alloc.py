@@ -103,7 +103,7 @@ class PageAlloc(BpfProbe):
         return super().measure_cost() or self.time_pages()
 
     def time_pages(self) -> float | None:
-        """Nanoseconds that a fresh page takes longer with the program on its hook; None = too noisy to tell.
+        """Nanoseconds that a fresh page takes longer with the program on its hook; None = too noisy to measure.
 
         Raises Refusal when the probe cannot be put back.
         """

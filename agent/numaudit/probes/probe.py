@@ -39,7 +39,7 @@ class Reading:
         return sum(self.lost.values())
 
     def since(self, earlier: Self) -> Self:
-        """What came between two readings. A cgroup without news is left out of every table."""
+        """What changed between two readings. A cgroup without changes is left out of every table."""
         lost = {reason: count - earlier.lost.get(reason, 0) for reason, count in self.lost.items()}
         own = [one.name for one in fields(self) if one.name not in ("lost", "watched")]
         return type(self)(
@@ -97,7 +97,7 @@ class Probe(Protocol[R_co]):
         """Put it back. Raises Refusal."""
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
-        """Count events of these cgroups only; None = of all. A probe that cannot tell them apart early counts all."""
+        """Count events of these cgroups only; None = of all. A probe that cannot filter early counts all."""
 
     def forget_all_but(self, cgroups: Collection[int]) -> int:
         """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
@@ -117,7 +117,7 @@ class Kind(Generic[R]):
 
     name: str
     request: Callable[[Host, int, int], ProbeRequest]
-    """What to load for a number of cgroups, each of which uses a number of pairs of nodes. Raises Refusal."""
+    """What to load for this many cgroups with this many pairs of nodes each. Raises Refusal."""
     start: Callable[[Host, LoadedProbe], Probe[R]]
     """Attach it. Raises Refusal and OSError."""
     ns_per_event: float

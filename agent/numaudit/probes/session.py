@@ -43,7 +43,7 @@ class Session:
     ) -> Self:
         """Load and attach these probes, each as far as this host lets it.
 
-        The maps get room for `cgroups` cgroups of which each uses `nodes` pairs of CPU's and page's node.
+        The maps are sized for `cgroups` cgroups, each with `nodes` pairs of CPU's and page's node.
         Raises InputError when a BPF text of ours is missing.
         """
         refusal = _refuse_all(host)
@@ -70,7 +70,7 @@ class Session:
         if isinstance(probe, Refusal):
             raise Refusal(probe.reason, probe.text)
         if probe.is_paused:
-            raise Refusal(Reason.OVER_BUDGET, "it is paused, for all probes together took more CPU time than they may")
+            raise Refusal(Reason.OVER_BUDGET, "it is paused: all probes together took more CPU time than they may")
         return probe.read()
 
     def running(self) -> dict[str, Probe[Reading]]:

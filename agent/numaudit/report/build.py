@@ -34,9 +34,9 @@ _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
 
 
 def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snapshot | None = None) -> Report:
-    """The report of a snapshot. `judgements` are those of this look; None = it is judged on its own.
+    """The report of a snapshot. `judgements` are those of this tick; None = it is judged on its own.
 
-    `before` is the previous snapshot: what is sampled is told of the time since then.
+    `before` is the previous snapshot: sampled values cover the time since then.
     """
     intent = snapshot.intent
     judged = judge(snapshot, before) if judgements is None else judgements

@@ -14,7 +14,7 @@ from numaudit.topology.machine import Machine
 
 Counts = TypeVar("Counts")
 Pairs = Mapping[tuple[int, int | None], int]
-"""(CPU's node, page's node) -> count. None = the page's node could not be told."""
+"""(CPU's node, page's node) -> count. None = the page's node is not known."""
 
 
 class NodeSeconds(Struct, frozen=True, gc=False):
@@ -29,7 +29,7 @@ class AllocatedBytes(Struct, frozen=True, gc=False):
 
     cpu_numa_node: int
     numa_node: int | None
-    """null = the page's node could not be told."""
+    """null = the page's node is not known."""
     bytes: int
 
 
@@ -51,7 +51,7 @@ class FirstTouchReport(Struct, frozen=True):
 
     cpu_numa_node: int
     numa_node: int | None
-    """null = the page's node could not be told."""
+    """null = the page's node is not known."""
     samples: int
 
 
@@ -68,7 +68,7 @@ class MigratedBetweenReport(Struct, frozen=True):
     """Pages that a container's tasks moved when they used them, by NUMA balancing (`numa_misplaced`)."""
 
     from_numa_node: int | None
-    """null = the page's node could not be told."""
+    """null = the page's node is not known."""
     to_numa_node: int
     bytes: int
     failed_bytes: int

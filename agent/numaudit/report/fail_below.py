@@ -16,7 +16,7 @@ class Shortfalls:
     failed: bool = False
     """Has one of them less than the ratio?"""
     unknown: int = 0
-    """Containers of which that is not known."""
+    """Containers whose ratio is not known."""
 
     def require_an_answer(self) -> None:
         """A check that compares nothing must not pass: raises Unavailable when none failed and some are not known."""

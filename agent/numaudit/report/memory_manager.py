@@ -38,7 +38,7 @@ class MemoryNodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AdmissibleReport:
-    """The largest request for memory that would be admitted on so many nodes now; CPUs and devices may allow less."""
+    """The largest request for memory that would be admitted on `width` nodes now; CPUs and devices may allow less."""
 
     nodes: int
     bytes: int

@@ -50,9 +50,9 @@ def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
             continue
         node_bytes = memory.resident.sum_of(types).get(memory.node, 0)
         container_bytes = held.get(memory.node, 0)
-        rest = free.get(memory.node, 0)
-        residual = node_bytes - container_bytes - rest
-        rows.append(Residual(memory.node, node_bytes, container_bytes, rest, residual, types))
+        unused = free.get(memory.node, 0)
+        residual = node_bytes - container_bytes - unused
+        rows.append(Residual(memory.node, node_bytes, container_bytes, unused, residual, types))
     return tuple(rows)
 
 
@@ -69,7 +69,7 @@ def _sum_of_all(residents: Iterable[Resident], types: Sequence[str]) -> dict[int
 
 
 def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ...]:
-    """Kernel memory is left out: most of a node's is charged to nobody, so there is nothing to compare.
+    """Kernel memory is left out: most of a node's is charged to no cgroup, so there is nothing to compare.
 
     Huge pages count when every top group shows its own: those hold what the groups below them have.
     """

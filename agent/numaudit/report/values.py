@@ -203,7 +203,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one look at a host found."""
+    """Everything one tick found on a host."""
 
     taken_at: float
     """Seconds since the epoch."""
@@ -228,7 +228,7 @@ class Report:
     overhead: Overhead | None
     """What measuring cost; null in a one-off report."""
     probes: tuple[ProbeAccount, ...]
-    """What the probes that run tell of themselves."""
+    """What the running probes report of themselves."""
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[CollectorOutcome, ...]

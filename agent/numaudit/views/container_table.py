@@ -24,7 +24,7 @@ _VERDICT_STYLE = {"aligned": "green", "unknown": "yellow", **dict.fromkeys(MISAL
 def container_table(
     report: Report, shown: Sequence[ContainerReport], wide: bool, width: int
 ) -> tuple[Table, tuple[str, ...]]:
-    """The table, and the titles of the columns that it has no room for in so many places."""
+    """The table, and the titles of the columns that do not fit into this width."""
     nodes = [node.numa_node for node in report.nodes]
     kubernetes = any(one.pod_uid for one in shown)
     for node_columns in (_node_columns, _one_node_column):

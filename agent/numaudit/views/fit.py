@@ -1,4 +1,4 @@
-"""What a terminal has no room for: columns are left out, and long names lose their middle."""
+"""Fits a table into a terminal's width: columns are left out, and long names lose their middle."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Filled:
     rank: int
     cells: Sequence[str | Text]
     least: int | None = None
-    """Places in which the column can still be read, where that is less than its content takes."""
+    """The width at which the column can still be read, where that is less than its content's."""
 
     @property
     def width(self) -> int:
-        """The places that its content takes."""
+        """The width of its content, in terminal cells."""
         return max(map(_length, (self.title.lstrip(">~"), *self.cells)))
 
     @property
@@ -43,18 +43,18 @@ class Filled:
 
 
 def fit(columns: Sequence[Filled], width: int) -> tuple[list[Filled], bool]:
-    """The columns that stay in so many places, names shortened; and whether there is room for them now.
+    """The columns that stay in a terminal of this width, names shortened; and whether they fit now.
 
     The first column has the names. A column with nothing in it leaves before any other.
     """
     kept = list(columns)
     least_name = min(columns[0].width, max(_SHORTEST_NAME, width // 4))
-    while (leaving := _first_to_leave(kept)) is not None and _room_for_name(kept, width) < least_name:
+    while (leaving := _first_to_leave(kept)) is not None and _width_for_name(kept, width) < least_name:
         kept.remove(leaving)
-    room = _room_for_name(kept, width)
+    left = _width_for_name(kept, width)
     names = kept[0]
-    shortened = [shorten(str(name), max(room, min(least_name, _SHORTEST_OF_ALL))) for name in names.cells]
-    return [Filled(names.title, names.rank, shortened), *kept[1:]], room >= least_name
+    shortened = [shorten(str(name), max(left, min(least_name, _SHORTEST_OF_ALL))) for name in names.cells]
+    return [Filled(names.title, names.rank, shortened), *kept[1:]], left >= least_name
 
 
 def filled_table(columns: Sequence[Filled]) -> Table:
@@ -72,7 +72,7 @@ def left_out(columns: Sequence[Filled], kept: Sequence[Filled]) -> tuple[str, ..
 
 
 def shorten(name: str, width: int) -> str:
-    """The name in so many places, without its middle if need be: `/system.slice/docker-d1d1…d1.scope`."""
+    """The name in at most `width` cells, without its middle if need be: `/system.slice/docker-d1d1…d1.scope`."""
     if cell_len(name) <= width:
         return name
     end = (width - 1) // 3
@@ -87,7 +87,7 @@ def _first_to_leave(columns: Sequence[Filled]) -> Filled | None:
     return max(leaving, key=lambda column: (column.is_empty, column.rank), default=None)
 
 
-def _room_for_name(columns: Sequence[Filled], width: int) -> int:
+def _width_for_name(columns: Sequence[Filled], width: int) -> int:
     return width - sum(column.least_width + _GAP for column in columns[1:])
 
 

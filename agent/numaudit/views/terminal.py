@@ -25,7 +25,7 @@ def console(*, whole_lines: bool = False) -> Console:
     """Standard output: colour and line width only for a terminal; a pipe gets whole lines, and who asks for them."""
     width = None if sys.stdout.isatty() and not whole_lines else _WIDER_THAN_ANY_PATH
     out = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
-    out.width = max(out.width, _NARROWEST)  # COLUMNS=0 would leave no room for anything
+    out.width = max(out.width, _NARROWEST)  # COLUMNS=0 would show nothing at all
     return out
 
 
@@ -42,7 +42,7 @@ def new_table(*columns: str) -> Table:
 def print_table(table: Table, out: Console) -> None:
     """Print without the blanks that fill the last column.
 
-    Columns come closer where there is little room. No figure is ever cut off, for what is left of it would be
+    Columns come closer in a narrow terminal. No figure is ever cut off, for what is left of it would be
     another figure: a terminal that is too narrow all the same breaks the lines itself.
     """
     natural = Measurement.get(out, out.options.update(max_width=_WIDER_THAN_ANY_PATH), table).maximum
@@ -67,7 +67,7 @@ def _least_width(column: Column) -> int:
 
 
 def print_note(text: str, out: Console, style: str = "") -> None:
-    """One line; a terminal too narrow for it gets several, of which the second and later ones are set in.
+    """One line; a terminal too narrow for it gets several, all but the first indented.
 
     Blanks at the beginning of the text set in all of them.
     """

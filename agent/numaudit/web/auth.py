@@ -57,7 +57,7 @@ class Rules:
 
     tls: ssl.SSLContext | None = None
     allowed_names: frozenset[str] = frozenset()
-    """Subject alternative names, one of which a client's certificate must have; empty = any."""
+    """Subject alternative names; a client's certificate must have one of them. Empty = any."""
     users: Mapping[str, bytes] = field(default_factory=dict)
     """Name -> bcrypt hash; empty = no password is asked for."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -114,7 +114,7 @@ def _line(path: Path, key: str, value: object) -> str:
 
 
 def _names(path: Path, tls: Mapping[str, Any]) -> frozenset[str]:
-    """The names of which a client's certificate must have one. Text in place of the list would be its letters."""
+    """The names; a client's certificate must have one of them. Text in place of the list would be its letters."""
     found = tls.get("client_allowed_sans") or []
     if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
         raise InputError(
@@ -173,7 +173,7 @@ def _users(path: Path, found: object) -> dict[str, bytes]:
     for name, hash_ in found.items():
         if not str(hash_).startswith(("$2a$", "$2b$", "$2y$")) or len(str(hash_)) != 60:
             raise InputError(
-                f"{path}: the password of {name} is no bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
+                f"{path}: the password of {name} is not a bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
             )
     _password_checker()
     return {str(name): str(hash_).encode() for name, hash_ in found.items()}
@@ -237,7 +237,7 @@ class Access:
             return False
         if kind.lower() != "basic" or not colon:
             return False
-        # Hash for an unknown name too, so that the time tells nothing about which names exist.
+        # Hash for an unknown name too, so that the time does not reveal which names exist.
         hash_ = users.get(name) or next(iter(users.values()))
         return self._matches(password.encode(), hash_) and name in users
 

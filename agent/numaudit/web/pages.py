@@ -116,7 +116,7 @@ _NO_TICK = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot yet; see /-/ready
 _PAGES = {
     "/metrics": "Prometheus metrics",
     "/report.json": "the newest report",
-    "/-/healthy": "does the agent look at this host?",
+    "/-/healthy": "does the agent still tick?",
     "/-/ready": "is there a first snapshot?",
 }
 _PATHS = frozenset((*_PAGES, "/"))

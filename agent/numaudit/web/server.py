@@ -1,6 +1,6 @@
 """The standard library's HTTP server, bounded: silent, slow and too many clients cost the others nothing.
 
-A connection gets a thread. At most so many exist at a time: over it, the one that has been waiting longest for
+A connection gets a thread. Their number is limited: at the limit, the one that has been waiting longest for
 its client is closed. A TLS handshake runs in the connection's thread, never where connections are accepted.
 """
 
@@ -148,7 +148,7 @@ class Server(HTTPServer):
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # HTTPServer.server_bind would look the host's name up, which may take a resolver's time-out.
+        # HTTPServer.server_bind would resolve the host's name, which may take a resolver's time-out.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()

@@ -51,7 +51,7 @@ def measure(bench: Bench, busy: Worker) -> Busy:
 
 
 def settle(worker: Worker) -> float:
-    """Its account once it grows no more: a thread finishes its round before it rests."""
+    """Its account once it grows no more: a thread finishes its round before it goes idle."""
     last = -1.0
     while (now := cpu_seconds(worker)) != last:
         last = now
@@ -64,6 +64,6 @@ def cpu_seconds(worker: Worker) -> float:
     words = read_text(worker.group.path / "cpu.stat").split()
     if "usage_usec" not in words:
         raise Unavailable(
-            f"{worker.group.path}/cpu.stat does not tell the CPU time, so there is nothing to compare with"
+            f"{worker.group.path}/cpu.stat does not show the CPU time, so there is nothing to compare with"
         )
     return int(words[words.index("usage_usec") + 1]) / 1_000_000

@@ -40,7 +40,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Both workers and what looks at them."""
+    """Both workers, and what observes them."""
 
     host: Host
     machine: Machine

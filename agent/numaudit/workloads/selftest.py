@@ -26,7 +26,7 @@ from numaudit.views.selftest_document import CheckState, SelfTestCheck
 from numaudit.workloads import busy, sampling
 from numaudit.workloads.near_and_far import MIB, Bench, Worker, near_and_far
 
-_REST = 4 * MIB
+_SLACK = 4 * MIB
 """What the kernel allocates beside the bytes that the work asks for."""
 _INTERPRETER = 15 * MIB
 """What the process of the work holds beside its bytes."""
@@ -81,7 +81,7 @@ def _resident(bench: Bench, worker: Worker) -> Resident:
 
 
 def _check_page_alloc(bench: Bench) -> SelfTestCheck:
-    """Each asks the kernel for its bytes anew: they are given from its node."""
+    """Each asks the kernel for its bytes again: they come from its node."""
     before = bench.session.read(PAGE_ALLOC)
     for worker in bench.workers:
         worker.work.order("refill")
@@ -125,7 +125,7 @@ def _check_hint_faults(bench: Bench) -> SelfTestCheck:
 
 
 def _check_first_touch(bench: Bench) -> SelfTestCheck:
-    """Each asks for its bytes anew: every page is first used on its node, one sample for each."""
+    """Each asks for its bytes again: every page is first used on its node, one sample for each."""
     added = _touch_first(bench)
     page = bench.machine.page_size
     sizes = {
@@ -146,7 +146,7 @@ def _touch_first(bench: Bench) -> FirstTouches:
         for worker in bench.workers:
             worker.work.order("refill")
             probe.read()  # a ring holds some 10,000 samples
-            _use_a_page_on_each_cpu()  # the kernel tells of losses with the next sample that fits
+            _use_a_page_on_each_cpu()  # the kernel reports losses with the next sample that fits
         return probe.read().since(before)
     finally:
         probe.close()
@@ -205,7 +205,7 @@ def _judge_bytes(bench: Bench, sizes: Mapping[str, _ByNode], most_lost: float) -
         row = sizes[worker.name]
         total = sum(row.values())
         there = total if worker.memory_node is None else sum(n for node, n in row.items() if node == worker.memory_node)
-        if total - there > _REST or total >= worker.work.size + _REST:
+        if total - there > _SLACK or total >= worker.work.size + _SLACK:
             return "failed"
         missing += max(0, worker.work.size - there)
     return _passed(missing == 0, is_conclusive=missing > most_lost)
@@ -215,15 +215,15 @@ def _require_pinned(bench: Bench) -> None:
     if len(bench.machine.nodes) < 2:
         raise Unavailable("with one node nothing is remote")
     if not bench.is_pinned:
-        raise Unavailable("cpuset is no controller of cgroup version 2 here, so no memory can be placed")
+        raise Unavailable("cpuset is not a controller of cgroup version 2 here, so no memory can be placed")
 
 
-def _has_its_bytes(by_node: _ByNode, worker: Worker, rest: int = _REST) -> bool:
+def _has_its_bytes(by_node: _ByNode, worker: Worker, slack: int = _SLACK) -> bool:
     total = sum(by_node.values())
     if worker.memory_node is None:
-        return worker.work.size <= total < worker.work.size + rest
+        return worker.work.size <= total < worker.work.size + slack
     there = {node: size for node, size in by_node.items() if node == worker.memory_node}
-    return worker.work.size <= sum(there.values()) and total < worker.work.size + rest
+    return worker.work.size <= sum(there.values()) and total < worker.work.size + slack
 
 
 def _expected_bytes(bench: Bench) -> str:

@@ -120,10 +120,10 @@ def test_links_that_stay_inside_are_kept_and_folders_may_be_packed_without_a_nam
         ([("t/l", "sym:/tmp"), ("t/l/x", b"x")], "File exists"),
         ([("t/x", b"x"), ("t/x", b"y")], "File exists"),
         ([("t/x", b"x"), ("t/x/y", b"y")], "Not a directory|File exists"),
-        ([("t/p", "fifo")], "'t/p' is no file, folder or link"),
-        ([("t/null", "chr")], "'t/null' is no file, folder or link"),
+        ([("t/p", "fifo")], "'t/p' is not a file, folder or link"),
+        ([("t/null", "chr")], "'t/null' is not a file, folder or link"),
         ([("t/" + "x" * 300, b"x")], "File name too long"),
-        ([("t/readme", b"x")], "holds neither proc nor sys, so it is no captured tree"),
+        ([("t/readme", b"x")], "holds neither proc nor sys, so it is not a captured tree"),
         ([], "empty file|neither proc nor sys"),
     ],
 )

@@ -86,7 +86,7 @@ def test_the_topology_of_the_copy_is_that_of_the_host(
     assert outputs[0] == outputs[1]
 
 
-def test_a_copy_keeps_cgroup_ids_and_nobodys_environment(captured: CapturedHost, tmp_path: Path) -> None:
+def test_a_copy_keeps_cgroup_ids_and_no_environment(captured: CapturedHost, tmp_path: Path) -> None:
     host = captured("kubernetes-four-nodes")
     capture(host, tmp_path)
     ids = [(root / "cgroup-inodes.txt").read_text().splitlines() for root in (host.root, tmp_path)]
@@ -244,7 +244,7 @@ def test_an_archive_is_never_written_to_a_terminal(fixtures: Path) -> None:
         )
         assert done.returncode == 2
         assert done.stderr == (
-            "numaudit: standard output is a terminal, and an archive is no text; add > host.tar.xz\n"
+            "numaudit: standard output is a terminal, and an archive is not text; add > host.tar.xz\n"
         )
         assert not select.select([terminal], [], [], 0)[0]
 
@@ -305,7 +305,7 @@ def test_a_name_may_be_as_long_as_the_file_system_takes(captured: CapturedHost, 
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_target_that_cannot_even_be_looked_at_is_said(captured: CapturedHost, tmp_path: Path) -> None:
+def test_a_target_that_cannot_even_be_examined_is_named(captured: CapturedHost, tmp_path: Path) -> None:
     for name in ("x" * 300, "x" * 300 + ".tar.xz"):
         with pytest.raises(Unavailable, match=r"cannot write .*: File name too long"):
             capture(captured("huge-pages"), tmp_path / name)

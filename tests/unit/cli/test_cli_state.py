@@ -121,7 +121,7 @@ def test_a_file_that_is_not_valid_has_findings_with_remedies_and_exit_code_1(cap
     ]
 
 
-def test_the_first_difference_to_the_machine_is_told(capsys: Capture) -> None:
+def test_the_first_difference_to_the_machine_is_named(capsys: Capture) -> None:
     found = document(capsys, "verify", CROSS, "--root", NODE, code=1)
     assert found["replayed_on"] == "machine"
     assert found["refusal"] == "[memorymanager] the expected machine state is different from the real one"
@@ -228,7 +228,7 @@ def test_a_file_too_large_to_be_a_checkpoint_is_not_read(capsys: Capture, tmp_pa
 
 
 def _unread(pipe: IO[bytes] | None) -> int:
-    """How many bytes in it nobody has read yet: ioctl_tty(2), FIONREAD."""
+    """How many unread bytes are in it: ioctl_tty(2), FIONREAD."""
     assert pipe is not None
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 

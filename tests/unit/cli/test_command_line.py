@@ -152,7 +152,7 @@ def test_every_verb_and_every_flag_of_it_is_explained_and_no_explanation_is_cut_
         assert "..." not in text.replace("[ARGS]...", ""), name
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["--version"]) == 0
     assert capsys.readouterr().out == f"numaudit, version {__version__}\n"
 

@@ -75,7 +75,7 @@ def test_a_mount_point_reaches_stderr_escaped(
 
 
 def test_a_terminal_gets_escapes_too_but_may_be_steered_on_purpose(fixtures: Path) -> None:
-    """click drops escapes only where nobody is harmed by them: in front of a pipe."""
+    """click drops escapes only where they do no harm: in front of a pipe."""
     terminal, user = os.openpty()
     program = (
         "import sys; from numaudit.cli import main; "

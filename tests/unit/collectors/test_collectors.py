@@ -1,4 +1,4 @@
-"""Collectors: what each answers, what it skips, and how a failure is told."""
+"""Collectors: what each answers, what it skips, and how a failure is reported."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MIB = 1 << 20
 DPDK, KVM = "/docker/" + "d1" * 32, "/docker/" + "e1" * 32
 
 
-def _look(host: Host) -> tuple[Reader, Census]:
+def _census_of(host: Host) -> tuple[Reader, Census]:
     hierarchies = find_hierarchies(host)
     return Reader(hierarchies, (2 * MIB, 1 << 30)), Inventory(host, hierarchies).take()
 
 
 def _allowed(host: Host) -> dict[str, Allowed]:
-    reader, census = _look(host)
+    reader, census = _census_of(host)
     found = AllowedNodes(host, reader).collect(census, Skipped())
     return {container.path: found[container.id] for container in census.containers if container.id in found}
 
@@ -75,7 +75,7 @@ def test_a_v1_group_that_the_cpuset_hierarchy_lacks_is_found_by_its_process(capt
 def test_a_process_outside_of_every_visible_cpuset_is_counted(fixtures: Path, tmp_path: Path) -> None:
     tree = shutil.copytree(fixtures / "cgroup-v1", tmp_path / "tree")
     (tree / "proc/702/cgroup").write_text("3:cpuset:/../elsewhere\n")
-    reader, census = _look(Host.under(tree))
+    reader, census = _census_of(Host.under(tree))
     skipped = Skipped()
     found = AllowedNodes(Host.under(tree), reader).collect(census, skipped)
     (cron,) = [container.id for container in census.containers if container.path.endswith("cron.service")]
@@ -87,7 +87,7 @@ def test_a_process_outside_of_every_visible_cpuset_is_counted(fixtures: Path, tm
 
 
 def _mappings(host: Host, budget: float) -> tuple[dict[ContainerId, Mappings], dict[str, ContainerId], Skipped]:
-    reader, census = _look(host)
+    reader, census = _census_of(host)
     skipped = Skipped()
     order = [container.id for container in census.containers]
     found = ProcessMappings(host, reader, budget).collect(census, order, skipped)
@@ -117,7 +117,7 @@ def test_no_process_is_counted_as_lost_twice(fixtures: Path, tmp_path: Path, mon
     (tree / "proc/301/numa_maps").write_text("nonsense")
     clock = iter([0.0, 1.0, 99.0, 99.0, 99.0, 99.0])
     monkeypatch.setattr("numaudit.collectors.mappings.monotonic", lambda: next(clock))
-    reader, census = _look(Host.under(tree))
+    reader, census = _census_of(Host.under(tree))
     skipped = Skipped()
     (dpdk,) = [container.id for container in census.containers if container.path == DPDK]
     found = ProcessMappings(Host.under(tree), reader, 10).collect(census, [dpdk], skipped)
@@ -134,17 +134,17 @@ def test_a_container_that_cannot_be_read_takes_nothing_from_the_others(fixtures:
     less = {path: resident.anon for path, resident in _resident(Host.under(tree)).items()}
     assert DPDK not in less
     assert less[KVM] == whole[KVM]
-    # What nobody could tell of the container stays with its parent, so no byte is lost.
+    # What is not known of the container stays with its parent, so no byte is lost.
     assert less["/docker"] == {0: MIB, 1: 0}
 
 
 def _resident(host: Host) -> dict[str, Resident]:
-    reader, census = _look(host)
+    reader, census = _census_of(host)
     found, _ = Residency(reader).collect(census, Skipped())
     return {container.path: found[container.id] for container in census.containers if container.id in found}
 
 
-# How a failure is told
+# How a failure is reported
 
 
 def test_a_collector_that_works_is_ok_and_timed() -> None:

@@ -49,7 +49,7 @@ def test_two_reads_of_hint_faults_give_what_came_between() -> None:
     )
 
 
-def test_migrated_pages_are_told_by_the_kernels_reason() -> None:
+def test_migrated_pages_are_counted_by_the_kernels_reason() -> None:
     keys = struct.pack("=6Q", WEB, 5, WEB, 3, WEB, 77)
     values = struct.pack("=12Q", 1, 2, 10, 20, 7, 0, 0, 0, 1, 0, 0, 0)
     found = migrations.decode([Entries(keys, values, 3)], [], cpus=2)
@@ -57,7 +57,7 @@ def test_migrated_pages_are_told_by_the_kernels_reason() -> None:
     assert found.failed == {WEB: {"numa_misplaced": 22, "syscall_or_cpuset": 0, "reason_77": 0}}
 
 
-def test_pages_that_numa_balancing_moved_are_told_by_both_nodes() -> None:
+def test_pages_that_numa_balancing_moved_are_counted_by_both_nodes() -> None:
     keys = struct.pack("=QIIQII", WEB, 1, 0, DATABASE, 0xFFFF, 2)
     values = struct.pack("=8Q", 1, 2, 10, 20, 3, 0, 0, 4)
     succeeded, failed = migrations.decode_between([Entries(keys, values, 2)], 2, NodeSet.of(0, 1, 2))
@@ -105,7 +105,7 @@ def test_a_node_that_is_not_online_is_no_node() -> None:
     assert succeeded == {WEB: {(None, 0): 11}}
 
 
-def test_moved_tasks_are_told_by_nodes_and_a_missing_target_is_none() -> None:
+def test_moved_tasks_are_counted_by_nodes_and_a_missing_target_is_none() -> None:
     keys = struct.pack("=QIHH", WEB, 0, 1, 0) + struct.pack("=QIHH", WEB, 1, 1, 0xFFFF)
     found = migrations.decode([], [Entries(keys, struct.pack("=2Q", 4, 5), 2)], cpus=1)
     assert found.tasks == {WEB: {TaskMove("moved", 1, 0): 4, TaskMove("stuck", 1, None): 5}}

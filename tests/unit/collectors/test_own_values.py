@@ -60,7 +60,7 @@ def test_the_room_is_worked_out_again_only_for_another_checkpoint(
     assert second.headroom is first.headroom
 
 
-def test_what_a_probe_lost_is_told_by_reason(tmp_path: Path) -> None:
+def test_what_a_probe_lost_is_counted_by_reason(tmp_path: Path) -> None:
     taken = {
         "hint_faults": HintFaultCounts(lost={"map-full": 3, "busy": 2}),
         "first_touch": FirstTouches(lost={"ring-full": 7, "no-address": 1}),
@@ -73,7 +73,7 @@ def test_what_a_probe_lost_is_told_by_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("setting", "is_counted"), [("1\n", True), ("0\n", False)])
-def test_runs_are_told_only_while_the_kernel_counts_them(tmp_path: Path, setting: str, is_counted: bool) -> None:
+def test_runs_are_reported_only_while_the_kernel_counts_them(tmp_path: Path, setting: str, is_counted: bool) -> None:
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/bpf_stats_enabled").write_text(setting)
     probe = SimpleNamespace(run_time=lambda: RunTime(500_000_000, 20))

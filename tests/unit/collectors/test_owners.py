@@ -1,4 +1,4 @@
-"""Whose counters are whose, from look to look."""
+"""Whose counters are whose, from tick to tick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _census(**groups: tuple[int, ...]) -> Census:
     return Census((), owned, {"/": ()})
 
 
-def test_a_container_that_ended_keeps_its_last_counts_for_one_look() -> None:
+def test_a_container_that_ended_keeps_its_last_counts_for_one_tick() -> None:
     owners = Owners()
     owners.follow(_census(web=(10, 11), job=(20,)))
     assert owners.add_up("cpu_time", {10: {0: 5}, 11: {0: 1, 1: 2}, 20: {1: 3}}) == {10: {0: 6, 1: 2}, 20: {1: 3}}
@@ -55,7 +55,7 @@ def test_counters_are_kept_apart_by_name_and_strangers_left_out() -> None:
     assert owners.add_up("failed", {}) == {10: {"compaction": 1}}
 
 
-def test_a_look_whose_census_failed_counts_nothing_twice() -> None:
+def test_a_tick_whose_census_failed_counts_nothing_twice() -> None:
     owners = Owners()
     owners.follow(_census(web=(10, 11)))
     owners.follow(_census(web=(10,)))
@@ -66,10 +66,10 @@ def test_a_look_whose_census_failed_counts_nothing_twice() -> None:
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(1, 6)), st.lists(st.integers(0, 9), min_size=7, max_size=7)), max_size=9))
-def test_any_lives_of_cgroups_leave_a_containers_sum_whole(looks: list[tuple[set[int], list[int]]]) -> None:
+def test_any_lives_of_cgroups_leave_a_containers_sum_whole(ticks: list[tuple[set[int], list[int]]]) -> None:
     owners, counts, dead = Owners(), dict.fromkeys(range(7), 0), set[int]()
     before: set[int] = set()
-    for living, growth in looks:
+    for living, growth in ticks:
         alive = {0} | (living - dead)
         dead |= before - alive
         owners.follow(_census(web=tuple(sorted(alive))))

@@ -1,4 +1,4 @@
-"""A probe that counts nothing while the kernel takes samples is not told as a container without accesses."""
+"""A probe that counts nothing while the kernel takes samples is not reported as a container without accesses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def read(total: int) -> HintFaultCounts:
     return HintFaultCounts({4711: {HintFault(0, 1, 0): total}} if total else {})
 
 
-def heard(*looks: tuple[int | None, int | None]) -> list[bool]:
-    """At each look: was the probe doubted? A look is the kernel's count and the probe's, both since the start."""
+def doubted(*ticks: tuple[int | None, int | None]) -> list[bool]:
+    """At each tick: was the probe doubted? A tick is the kernel's count and the probe's, both since the start."""
     check, doubts = SanityCheck(), []
-    for kernel, total in looks:
+    for kernel, total in ticks:
         try:
             check.compare(kernel, None if total is None else read(total))
             doubts.append(False)
@@ -33,8 +33,8 @@ def test_many_samples_of_the_kernels_and_none_of_the_probes_are_unavailable_with
         check.compare(505_000, read(7))
 
 
-def test_what_the_kernel_counted_before_the_first_look_is_no_witness() -> None:
-    assert heard((10**9, 0), (10**9, 0)) == [False, False]
+def test_what_the_kernel_counted_before_the_first_tick_proves_nothing() -> None:
+    assert doubted((10**9, 0), (10**9, 0)) == [False, False]
 
 
 def test_counters_of_ended_cgroups_that_were_deleted_show_that_the_probe_counts() -> None:
@@ -43,16 +43,16 @@ def test_counters_of_ended_cgroups_that_were_deleted_show_that_the_probe_counts(
     check.compare(10**6, HintFaultCounts({}, forgotten=1))
 
 
-def test_few_samples_add_up_over_the_looks_and_the_doubt_stays_until_the_probe_counts() -> None:
+def test_few_samples_add_up_over_the_ticks_and_the_doubt_stays_until_the_probe_counts() -> None:
     step = LEAST_UNSEEN // 2
-    looks = [(0, 0), (step, 0), (2 * step, 0), (2 * step, 0), (2 * step + 9, 1), (2 * step + 9, 1)]
-    assert heard(*looks) == [False, False, True, True, False, False]
+    ticks = [(0, 0), (step, 0), (2 * step, 0), (2 * step, 0), (2 * step + 9, 1), (2 * step + 9, 1)]
+    assert doubted(*ticks) == [False, False, True, True, False, False]
 
 
 def test_a_probe_that_counts_a_part_is_not_doubted() -> None:
-    assert heard((0, 0), (10**6, 1), (2 * 10**6, 3)) == [False] * 3
+    assert doubted((0, 0), (10**6, 1), (2 * 10**6, 3)) == [False] * 3
 
 
 @pytest.mark.parametrize("unknown", [(None, 0), (LEAST_UNSEEN, None)], ids=["kernel", "probe"])
 def test_what_is_not_known_is_no_reason_for_doubt(unknown: tuple[int | None, int | None]) -> None:
-    assert heard((0, 0), unknown, (LEAST_UNSEEN + 10, 0)) == [False] * 3
+    assert doubted((0, 0), unknown, (LEAST_UNSEEN + 10, 0)) == [False] * 3

@@ -39,7 +39,7 @@ def test_a_file_that_asks_for_too_much_is_refused(tmp_path: Path, body: str, mes
         assert message in str(raised.value)
 
 
-def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(InputError, match=r"cannot read the settings .*/pipe: it is a pipe; give a file"):

@@ -125,7 +125,7 @@ def test_a_group_inside_a_container_knows_its_container(below: str, kind: Kind) 
         (f"/docker/{ID.upper()}", "group"),
     ],
 )
-def test_what_is_no_container_is_told_by_its_unit(path: str, kind: Kind) -> None:
+def test_what_is_no_container_is_classified_by_its_unit(path: str, kind: Kind) -> None:
     assert parse(path) == Place(kind)
 
 

@@ -56,7 +56,7 @@ def _trees(draw: st.DrawFn) -> list[Cgroup]:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger(Reader):
-    """A reader of groups whose own bytes are known: it sums as the kernel does."""
+    """A reader of groups with known bytes of their own: it sums as the kernel does."""
 
     own_bytes: Mapping[str, int] = field(default_factory=dict)
 
@@ -152,7 +152,7 @@ def test_crio_pods_have_names_from_the_log_folders_and_the_mounts(captured: Capt
     }
 
 
-def test_the_sandbox_is_told_from_the_containers_of_its_pod(captured: CapturedHost) -> None:
+def test_the_sandbox_is_kept_apart_from_the_containers_of_its_pod(captured: CapturedHost) -> None:
     sandboxes = [c for c in _census(captured, "systemd-crio").containers if c.kind == "sandbox"]
     assert [(c.pod, c.name, c.container_id) for c in sandboxes] == [("web-5c9", None, "a0" * 32)]
 
@@ -197,10 +197,10 @@ def test_a_container_is_named_soon_after_its_process_came(tmp_path: Path) -> Non
     (tmp_path / "proc/7/mountinfo").write_text(
         f"1 0 0:1 /pods/{UID}/containers/late/0cd1 /dev/termination-log rw - x x x\n"
     )
-    looks = 0
+    ticks = 0
     while not any(c.name == "late" for c in inventory.take().containers):
-        looks += 1
-        assert looks < 20
+        ticks += 1
+        assert ticks < 20
 
 
 def test_a_group_that_comes_again_under_another_path_is_another_container(tmp_path: Path) -> None:

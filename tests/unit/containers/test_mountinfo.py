@@ -57,7 +57,7 @@ def test_a_folder_that_a_container_mounts_elsewhere_is_no_sandbox() -> None:
     assert parse(_line(f"/containers/{SANDBOX}/hostname", "/host/etc/hostname"), UID).sandbox_id is None
 
 
-def test_another_pods_folder_names_nobody() -> None:
+def test_another_pods_folder_gives_no_name() -> None:
     other = UID.replace("0", "1")
     text = _line(f"/pods/{other}/containers/spy/0cd14b1c", "/a") + _line(f"/pods/{UID}/containers/app/0cd1", "/b")
     assert parse(text, UID).container_name == "app"

@@ -100,16 +100,16 @@ def test_only_a_change_is_news() -> None:
     assert [changes.is_news("residency", state, usual="ok") for state in states] == [False, False, True, False, True]
 
 
-def test_systemd_is_told_when_the_agent_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+def test_systemd_is_notified_when_the_agent_is_ready_alive_and_stopping(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
         notifier = Notifier.of({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())})
         assert notifier.watchdog == 3
-        notifier.ready("looking")
+        notifier.ready("ticking")
         notifier.alive()
         notifier.stopping()
-        assert [systemd.recv(100) for _ in range(3)] == [b"READY=1\nSTATUS=looking", b"WATCHDOG=1", b"STOPPING=1"]
+        assert [systemd.recv(100) for _ in range(3)] == [b"READY=1\nSTATUS=ticking", b"WATCHDOG=1", b"STOPPING=1"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_source_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError(24, "Too many open files")
 
     def is_absent(_: Trial) -> str:
-        raise Unavailable("it counted nothing of a load of our own")
+        raise Unavailable("it counted nothing of a test load")
 
     made_up = (
         SourceCheck("hint_faults", breaks),
@@ -51,7 +51,7 @@ def test_a_source_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     checks = check_sources(_trial(Host()))
     assert [(check.state, check.detail) for check in checks] == [
         ("missing", "cannot read: Too many open files"),
-        ("missing", "it counted nothing of a load of our own"),
+        ("missing", "it counted nothing of a test load"),
         ("ok", "works"),
     ]
 

@@ -190,21 +190,21 @@ def test_without_measured_cpu_time_the_allowed_cpus_decide_and_the_verdict_says_
     assert "CPU time was not measured" in verdict(snapshot(cpus="4-7")).reason
 
 
-def test_only_cpu_time_since_the_previous_look_counts() -> None:
+def test_only_cpu_time_since_the_previous_tick_counts() -> None:
     before = snapshot(cpus="0-7", cpu_seconds={0: 0.0, 1: 100.0})
     now = snapshot(cpus="0-7", cpu_seconds={0: 50.0, 1: 100.0})
     assert judge(now, before=before).verdicts[DB].name == "aligned"
 
 
-def test_bytes_outside_are_a_spill_when_two_looks_in_a_row_see_them() -> None:
+def test_bytes_outside_are_a_spill_when_two_ticks_in_a_row_see_them() -> None:
     taken = snapshot(anon={0: 90 * MIB, 1: 10 * MIB})
     first = judge(taken)
     assert first.verdicts[DB].name == "unknown"
-    assert "second look" in first.verdicts[DB].reason
+    assert "second tick" in first.verdicts[DB].reason
     assert verdict(taken, first).name == "spilled"
 
 
-def test_a_spill_that_was_gone_in_between_counts_anew() -> None:
+def test_a_spill_that_was_gone_in_between_counts_from_zero() -> None:
     spilling = snapshot(anon={0: 90 * MIB, 1: 10 * MIB})
     healed = judge(snapshot(), earlier=judge(spilling))
     assert verdict(spilling, healed).name == "unknown"
@@ -268,7 +268,7 @@ def test_huge_pages_on_another_node_are_a_spill_though_the_rest_is_in_place() ->
     assert verdict(with_huge_pages({0: 10 * MIB, 1: 0})).name == "aligned"
 
 
-def test_promised_huge_pages_that_nobody_shows_leave_the_verdict_unknown() -> None:
+def test_promised_huge_pages_that_are_not_shown_leave_the_verdict_unknown() -> None:
     found = verdict(with_huge_pages(None))
     assert found.name == "unknown"
     assert "huge pages" in found.reason
@@ -278,7 +278,7 @@ def test_an_empty_cpuset_is_drift() -> None:
     assert said(verdict(snapshot(mems=""))) == ("drifted", "allowed nodes are none, promised are 0")
 
 
-def test_a_verdict_keeps_the_time_of_the_look_that_saw_it_first() -> None:
+def test_a_verdict_keeps_the_time_of_the_tick_that_saw_it_first() -> None:
     aligned = judge(snapshot())
     drifted = judge(replace(snapshot(mems="1"), taken_at=2000.0), earlier=aligned)
     later = judge(replace(snapshot(mems="1"), taken_at=3000.0), earlier=drifted)

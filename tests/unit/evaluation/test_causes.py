@@ -72,7 +72,7 @@ def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> N
     assert names(*causes(NODE_0, True, None, None, (), migrated=few)) == ["unknown"]
 
 
-def test_several_causes_are_all_told() -> None:
+def test_several_causes_are_all_named() -> None:
     found = causes(NODE_0, True, Allowed(NodeSet.of(1), ALL_CPUS), mappings("bind:1", 1), (node(0, 0),))
     assert names(*found) == ["mempolicy", "cpuset", "full-node"]
 

@@ -35,7 +35,7 @@ def container(
     return ContainerIntent("uid", name, cgroups=(cgroup,), promise=Promise(memory, CpuSet.parse(cpus), devices))
 
 
-def look(
+def tick(
     *containers: ContainerIntent,
     resident: Mapping[int, Mapping[int, int]] | None = None,
     free: Mapping[int, int] | None = None,
@@ -57,7 +57,7 @@ def names(found: tuple[Finding, ...]) -> list[str]:
 
 
 def test_a_healthy_node_has_no_findings() -> None:
-    assert find(look(container("db", 7, "0", GIB, cpus="0-1"), resident={7: {0: GIB}})) == ()
+    assert find(tick(container("db", 7, "0", GIB, cpus="0-1"), resident={7: {0: GIB}})) == ()
 
 
 def test_without_a_kubelet_there_is_nothing_to_find() -> None:
@@ -66,49 +66,49 @@ def test_without_a_kubelet_there_is_nothing_to_find() -> None:
 
 def test_an_entry_whose_pod_is_gone_is_stale_and_tells_how_much_it_holds() -> None:
     memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
-    (found,) = find(look(ContainerIntent("gone", "db", promise=Promise(memory), is_stale=True)))
+    (found,) = find(tick(ContainerIntent("gone", "db", promise=Promise(memory), is_stale=True)))
     assert (found.name, found.pod_uid, found.container) == ("stale", "gone", "db")
     assert "holds 1G of node 1" in found.message
 
 
 def test_a_finding_names_its_pod() -> None:
     memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
-    (found,) = find(look(ContainerIntent("gone", "db", "prod", "mysql-0", promise=Promise(memory), is_stale=True)))
+    (found,) = find(tick(ContainerIntent("gone", "db", "prod", "mysql-0", promise=Promise(memory), is_stale=True)))
     assert (found.namespace, found.pod, found.container) == ("prod", "mysql-0", "db")
 
 
 def test_a_finding_about_a_checkpoint_names_the_pods_in_it() -> None:
     cause = StateFinding("assignment-to-missing-node", "container db of pod uid-7 holds memory of node 9")
     broken = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (cause,)))
-    (found,) = find(look(ContainerIntent("uid-7", "db", "prod", "mysql-0"), checkpoints=(broken,)))
+    (found,) = find(tick(ContainerIntent("uid-7", "db", "prod", "mysql-0"), checkpoints=(broken,)))
     assert "container db of pod prod/mysql-0 holds memory of node 9" in found.message
 
 
 def test_an_ended_init_container_that_still_holds_memory_is_stale() -> None:
     memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
-    (found,) = find(look(ContainerIntent("uid", "init", promise=Promise(memory), has_ended=True)))
+    (found,) = find(tick(ContainerIntent("uid", "init", promise=Promise(memory), has_ended=True)))
     assert "the container has ended" in found.message
 
 
 def test_an_ended_init_container_whose_memory_was_handed_on_is_not() -> None:
     memory = (PromisedMemory("memory", 0, NodeSet.of(1)),)
-    assert find(look(ContainerIntent("uid", "init", promise=Promise(memory), has_ended=True))) == ()
+    assert find(tick(ContainerIntent("uid", "init", promise=Promise(memory), has_ended=True))) == ()
 
 
 def test_exclusive_cpus_on_another_node_than_the_memory_disagree() -> None:
-    (found,) = find(look(container("db", 7, "0", GIB, cpus="3-4")))
+    (found,) = find(tick(container("db", 7, "0", GIB, cpus="3-4")))
     assert found.name == "cpu-memory-disagree"
     assert found.numa_nodes == NodeSet.of(1)
 
 
 def test_cpus_of_the_shared_pool_do_not_disagree() -> None:
-    assert find(look(container("db", 7, "0", GIB, cpus=""))) == ()
+    assert find(tick(container("db", 7, "0", GIB, cpus=""))) == ()
 
 
 def test_a_device_on_another_node_is_remote_and_one_without_a_node_is_not() -> None:
     far = PromisedDevices("vendor.example/nic", ("eth7",), NodeSet.of(1))
     nowhere = PromisedDevices("vendor.example/fuse", ("f1",), None)
-    (found,) = find(look(container("db", 7, "0", GIB, devices=(far, nowhere))))
+    (found,) = find(tick(container("db", 7, "0", GIB, devices=(far, nowhere))))
     assert found.name == "device-remote"
     assert "eth7" in found.message
 
@@ -117,7 +117,7 @@ def test_memory_promised_to_one_node_but_eaten_by_a_container_of_two_nodes_is_an
     """Single and cross-node allocations on one node: container1 was promised 5 GiB of node 0 and uses 3;
     container2, promised 10 GiB of both nodes, uses 3.5 of it, and container1's other 2 are not there."""
     found = find(
-        look(
+        tick(
             container("container1", 7, "0", 5 * GIB),
             container("container2", 8, "0-1", 10 * GIB),
             resident={7: {0: 3 * GIB}, 8: {0: 7 * GIB // 2, 1: 0}},
@@ -131,7 +131,7 @@ def test_memory_promised_to_one_node_but_eaten_by_a_container_of_two_nodes_is_an
 
 def test_all_promises_within_a_set_of_nodes_draw_on_the_same_pages() -> None:
     found = find(
-        look(
+        tick(
             container("one", 7, "0", GIB),
             container("both", 8, "0-1", GIB),
             resident={7: {}, 8: {}},
@@ -142,7 +142,7 @@ def test_all_promises_within_a_set_of_nodes_draw_on_the_same_pages() -> None:
 
 
 def test_page_cache_that_can_be_dropped_counts_as_free() -> None:
-    taken = look(container("one", 7, "0", GIB), resident={7: {}}, free={0: 0})
+    taken = tick(container("one", 7, "0", GIB), resident={7: {}}, free={0: 0})
     roomy = NodeMemory(0, 8 * GIB, 0, Resident(), reclaimable=GIB)
     assert names(find(taken)) == ["oom-risk"]
     assert find(Snapshot(0.0, MACHINE, "v2", residency=taken.residency, nodes=(roomy,), intent=taken.intent)) == ()
@@ -151,17 +151,17 @@ def test_page_cache_that_can_be_dropped_counts_as_free() -> None:
 def test_memory_whose_whereabouts_are_not_known_is_no_oom_risk() -> None:
     unread = container("db", 7, "0", GIB)
     for one in (unread, replace(unread, cgroups=()), replace(unread, cgroups=(7, 8))):
-        assert find(look(one, resident={8: {}}, free={0: 0})) == ()
+        assert find(tick(one, resident={8: {}}, free={0: 0})) == ()
 
 
 @pytest.mark.parametrize(("is_stale", "has_ended"), [(True, False), (False, True)])
 def test_of_what_is_gone_nothing_but_that_is_found(is_stale: bool, has_ended: bool) -> None:
     one = replace(container("db", 7, "0", GIB, cpus="4-7"), is_stale=is_stale, has_ended=has_ended)
-    assert names(find(look(one, resident={7: {}}, free={0: 0, 1: 0}))) == ["stale"]
+    assert names(find(tick(one, resident={7: {}}, free={0: 0, 1: 0}))) == ["stale"]
 
 
 @pytest.mark.parametrize(
-    ("counted", "told", "missed"),
+    ("counted", "logged", "missed"),
     [
         ({}, {}, 0),
         ({AFFINITY: 1.0}, {}, 1),
@@ -178,29 +178,29 @@ def test_of_what_is_gone_nothing_but_that_is_found(is_stale: bool, has_ended: bo
     ],
 )
 def test_refusals_that_the_kubelet_counted_and_its_log_lacks_are_found(
-    counted: dict[KubeletSeries, float], told: dict[str, int] | None, missed: int
+    counted: dict[KubeletSeries, float], logged: dict[str, int] | None, missed: int
 ) -> None:
-    taken = look()
+    taken = tick()
     assert taken.intent is not None
-    found = find(replace(taken, intent=replace(taken.intent, counters=counted, denials=told)))
+    found = find(replace(taken, intent=replace(taken.intent, counters=counted, denials=logged)))
     assert names(found) == ["refusals-missed"] * missed
 
 
 @pytest.mark.parametrize(("places", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])
 def test_places_of_one_cause_are_one_finding_that_names_three_of_them(places: int, more: str) -> None:
     causes = tuple(StateFinding("memory-total-drift", f"node {number}") for number in range(places))
-    warning = StateFinding("unknown-key", "x is no key of this format")
+    warning = StateFinding("unknown-key", "x is not a key of this format")
     torn = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (*causes, warning)))
-    (found,) = find(look(checkpoints=(torn,)))
-    told = "; ".join(f"node {number}" for number in range(min(places, 3)))
-    assert found.message == f"memory_manager_state: memory-total-drift: {told}{more}"
+    (found,) = find(tick(checkpoints=(torn,)))
+    logged = "; ".join(f"node {number}" for number in range(min(places, 3)))
+    assert found.message == f"memory_manager_state: memory-total-drift: {logged}{more}"
     assert found.remedy == causes[0].remedy
 
 
 def test_a_damaged_checkpoint_is_found_and_an_absent_one_is_not() -> None:
     torn = CheckpointHealth("memory_manager_state", problem="checksum", detail="the file says 1")
     absent = CheckpointHealth("cpu_manager_state", problem="absent")
-    (found,) = find(look(checkpoints=(torn, absent)))
+    (found,) = find(tick(checkpoints=(torn, absent)))
     assert (found.name, found.message) == ("checkpoint-damaged", "memory_manager_state: the file says 1")
 
 

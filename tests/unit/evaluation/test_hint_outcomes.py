@@ -1,4 +1,4 @@
-"""Hint outcomes: from the kubelet's log, from a refused pod's status, or derived anew."""
+"""Hint outcomes: from the kubelet's log, from a refused pod's status, or derived from the promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences between looks, and the expected remote ratio."""
+"""Differences between ticks, and the expected remote ratio."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numaudit.snapshot import Resident
 by_node = st.dictionaries(st.integers(0, 7), st.integers(0, 1 << 40), max_size=8)
 
 
-def test_a_counter_that_fell_was_started_anew() -> None:
+def test_a_counter_that_fell_began_at_zero_again() -> None:
     assert increase({"a": 5, "b": 3, "c": 2}, {"a": 2, "b": 9}) == {"a": 3, "b": 3, "c": 2}
 
 
@@ -26,7 +26,7 @@ def test_the_share_outside_is_that_of_all_other_nodes() -> None:
     assert share_outside({0: 0, 1: 0}, frozenset({0})) is None
 
 
-def test_everything_is_new_without_an_earlier_look() -> None:
+def test_everything_is_new_without_an_earlier_tick() -> None:
     assert increase({"a": 5}, None) == {"a": 5}
 
 

@@ -35,7 +35,7 @@ NUMA_REJECTIONS = {
 
 @dataclass
 class Moment:
-    """One step, looked at once."""
+    """One step, observed once."""
 
     snapshot: Snapshot
     intent: Intent
@@ -166,11 +166,13 @@ def test_the_same_pods_are_refused_for_two_reasons_and_both_are_numa_rejections(
 ) -> None:
     """The restarted kubelet met other groups of nodes, so the memory manager had no hint to offer and failed later."""
     found = outcomes(moment(step, tmp_path).intent)
-    told = {(one.pod or "").removesuffix("-numanode"): (one.reason, one.outcome) for one in found if not one.container}
+    refused = {
+        (one.pod or "").removesuffix("-numanode"): (one.reason, one.outcome) for one in found if not one.container
+    }
     affinity = ("TopologyAffinityError", AdmissionOutcome.REJECTED_AFFINITY)
     capacity = ("UnexpectedAdmissionError", AdmissionOutcome.REJECTED_CAPACITY)
     pods = ("gu-toobig", "gu-cross", "gu-manycpu", "gu-nomem")
-    assert told == {pod: capacity if pod in unexpected else affinity for pod in pods}
+    assert refused == {pod: capacity if pod in unexpected else affinity for pod in pods}
 
 
 RUNNING = {
@@ -235,7 +237,7 @@ def test_without_the_kubelets_pods_stale_entries_are_found_by_missing_cgroups(tm
 
 @pytest.mark.parametrize("step", STEPS)
 def test_the_log_tells_of_every_refusal_that_the_kubelet_counted(step: str, tmp_path: Path) -> None:
-    """The log of a run is whole, so at an early moment it tells more than was counted then."""
+    """The log of a run is whole, so at an early moment it shows more than was counted then."""
     found = moment(step, tmp_path)
     assert found.intent.counters is not None
     assert found.intent.denials is not None
@@ -258,7 +260,7 @@ def test_a_refusal_that_is_missing_in_the_log_is_found_by_the_kubelets_counter(t
     (missed,) = [one for one in find(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent)) if not one.pod_uid]
     assert (missed.name, missed.message) == (
         "refusals-missed",
-        "the kubelet counted 2 pods refused with UnexpectedAdmissionError since its start, its log tells of 1",
+        "the kubelet counted 2 pods refused with UnexpectedAdmissionError since its start, its log shows 1",
     )
 
 

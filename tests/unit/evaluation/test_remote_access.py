@@ -41,7 +41,7 @@ HEALED_FAULT = HintFault(0, 0, MIGRATED)
 STUCK_FAULT = HintFault(0, 1, MIGRATE_FAIL)
 
 
-def look(
+def tick(
     faults: Mapping[HintFault, int] | None = None,
     single_threaded: bool | None = False,
     is_scanned: bool = True,
@@ -88,14 +88,14 @@ def test_an_interval_holds_its_share_and_is_wider_than_that_of_independent_sampl
 
 
 def test_a_page_that_was_brought_home_was_remote_when_it_was_used() -> None:
-    (access,) = accesses(look({HEALED_FAULT: 600, LOCAL_FAULT: 600}), WEB)
+    (access,) = accesses(tick({HEALED_FAULT: 600, LOCAL_FAULT: 600}), WEB)
     assert (access.samples, access.remote_samples, access.remote_ratio) == (1200, 600, 0.5)
     assert access.lower is not None and access.upper is not None
     assert 0.45 < access.lower < 0.5 < access.upper < 0.55
 
 
 def test_a_process_with_one_thread_has_samples_but_no_ratio() -> None:
-    (access,) = accesses(look({STUCK_FAULT: 76113}, single_threaded=True), WEB)
+    (access,) = accesses(tick({STUCK_FAULT: 76113}, single_threaded=True), WEB)
     assert (access.remote_ratio, access.lower, access.samples, access.remote_samples) == (None, None, 76113, 76113)
     assert access.reason is not None and "one thread" in access.reason
 
@@ -103,14 +103,14 @@ def test_a_process_with_one_thread_has_samples_but_no_ratio() -> None:
 @pytest.mark.parametrize(
     ("snapshot", "words"),
     [
-        (look({REMOTE_FAULT: 999}), "too few"),
-        (look({REMOTE_FAULT: 5000}, single_threaded=None), "not known"),
-        (look({}, is_scanned=False), "does not sample"),
-        (look({}), "too few"),
+        (tick({REMOTE_FAULT: 999}), "too few"),
+        (tick({REMOTE_FAULT: 5000}, single_threaded=None), "not known"),
+        (tick({}, is_scanned=False), "does not sample"),
+        (tick({}), "too few"),
     ],
     ids=["few samples", "threads not known", "not scanned", "no samples"],
 )
-def test_what_cannot_be_told_fairly_says_why(snapshot: Snapshot, words: str) -> None:
+def test_a_share_that_would_not_be_fair_says_why(snapshot: Snapshot, words: str) -> None:
     (access,) = accesses(snapshot, WEB)
     assert access.remote_ratio is None
     assert access.reason is not None and words in access.reason
@@ -118,61 +118,61 @@ def test_what_cannot_be_told_fairly_says_why(snapshot: Snapshot, words: str) -> 
 
 
 def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
-    (access,) = accesses(replace(look(), hint_faults={}), WEB)
+    (access,) = accesses(replace(tick(), hint_faults={}), WEB)
     assert (access.samples, access.remote_ratio) == (0, None)
 
 
 def test_without_a_probe_nothing_is_said_of_samples() -> None:
-    assert accesses(look(), WEB) == ()
-    assert build(look()).containers[0].hint_faults is None
+    assert accesses(tick(), WEB) == ()
+    assert build(tick()).containers[0].hint_faults is None
 
 
 def test_a_container_that_the_kernel_does_not_scan_has_no_hint_faults_instead_of_none_seen() -> None:
-    assert build(look({}, is_scanned=False)).containers[0].hint_faults is None
-    assert build(look({})).containers[0].hint_faults == ()
+    assert build(tick({}, is_scanned=False)).containers[0].hint_faults is None
+    assert build(tick({})).containers[0].hint_faults == ()
 
 
 def test_the_expected_share_is_the_reports_own_figure() -> None:
-    snapshot = replace(look(), cpu_time={WEB.id: {0: 1.0, 1: 1.0}})
+    snapshot = replace(tick(), cpu_time={WEB.id: {0: 1.0, 1: 1.0}})
     (access,) = accesses(snapshot, WEB)
     assert (access.source, access.remote_ratio, access.lower) == ("expected", 0.5, None)
     assert build(snapshot).containers[0].expected_remote_ratio == access.remote_ratio
     assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
 
 
-def test_a_share_tells_of_the_time_since_the_look_before() -> None:
-    before = look({LOCAL_FAULT: 10_000, REMOTE_FAULT: 50})
-    (access,) = accesses(look({LOCAL_FAULT: 10_500, REMOTE_FAULT: 1050}), WEB, before)
+def test_a_share_covers_the_time_since_the_previous_tick() -> None:
+    before = tick({LOCAL_FAULT: 10_000, REMOTE_FAULT: 50})
+    (access,) = accesses(tick({LOCAL_FAULT: 10_500, REMOTE_FAULT: 1050}), WEB, before)
     assert (access.samples, access.remote_samples) == (1500, 1000)
 
 
 def test_the_measured_share_is_what_verdicts_are_given_by() -> None:
-    share = remote_shares({WEB.id: accesses(look({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}), WEB)})[WEB.id]
+    share = remote_shares({WEB.id: accesses(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}), WEB)})[WEB.id]
     assert share.source == "hint_faults"
     assert share.lower < 0.1 < share.upper
-    assert judge(look({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000})).verdicts[WEB.id].name == "unmanaged"
+    assert judge(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000})).verdicts[WEB.id].name == "unmanaged"
 
 
-def test_flags_are_told_in_the_kernels_words() -> None:
+def test_flags_have_the_kernels_names() -> None:
     assert HintFault(0, 1, MIGRATE_FAIL | NO_GROUP).names == ("no_group", "migrate_fail")
     assert HintFault(0, 0, LOCAL | SHARED | MIGRATED).names == ("migrated", "shared", "local")
 
 
 def test_memory_that_is_used_from_afar_and_cannot_move_is_a_finding() -> None:
-    (finding,) = find(look({STUCK_FAULT: 5000}, single_threaded=True))
+    (finding,) = find(tick({STUCK_FAULT: 5000}, single_threaded=True))
     assert (finding.name, finding.container_id, finding.container) == ("cannot-heal", WEB.id, "/web")
     assert "5000 pages" in finding.message
-    assert build(look({STUCK_FAULT: 5000})).containers[0].findings == ("cannot-heal",)
+    assert build(tick({STUCK_FAULT: 5000})).containers[0].findings == ("cannot-heal",)
 
 
 @pytest.mark.parametrize("faults", [{STUCK_FAULT: 100}, {STUCK_FAULT: 1000, HEALED_FAULT: 1000}])
 def test_a_hundred_failures_and_as_many_as_successes_are_enough(faults: Mapping[HintFault, int]) -> None:
-    (finding,) = find(look(faults))
+    (finding,) = find(tick(faults))
     assert (finding.name, finding.numa_nodes) == ("cannot-heal", None)
 
 
 def test_the_limits_of_the_verdicts_are_those_of_the_whole_report() -> None:
-    snapshot = look({STUCK_FAULT: 50, LOCAL_FAULT: 50})
+    snapshot = tick({STUCK_FAULT: 50, LOCAL_FAULT: 50})
     low = judge(snapshot, thresholds=Thresholds(access_samples=100, failed_moves=50))
     (own,) = build(snapshot, low).containers
     (usual,) = build(snapshot).containers
@@ -181,10 +181,10 @@ def test_the_limits_of_the_verdicts_are_those_of_the_whole_report() -> None:
 
 
 def test_failed_migrations_tell_the_same_where_hint_faults_cannot_be_counted() -> None:
-    stuck = look(migrated={"numa_misplaced": MigratedPages(0, 5000)})
+    stuck = tick(migrated={"numa_misplaced": MigratedPages(0, 5000)})
     assert failed_moves(stuck, WEB.id) == (5000, 0)
     assert [one.name for one in find(stuck)] == ["cannot-heal"]
-    assert find(look(migrated={"compaction": MigratedPages(0, 5000)})) == ()
+    assert find(tick(migrated={"compaction": MigratedPages(0, 5000)})) == ()
 
 
 @pytest.mark.parametrize(
@@ -193,15 +193,15 @@ def test_failed_migrations_tell_the_same_where_hint_faults_cannot_be_counted() -
     ids=["too few", "most of it heals", "nothing was to be moved", "nothing seen"],
 )
 def test_memory_that_heals_is_no_finding(faults: Mapping[HintFault, int]) -> None:
-    assert find(look(faults)) == ()
+    assert find(tick(faults)) == ()
 
 
 def test_a_container_that_could_not_heal_long_ago_is_no_finding_now() -> None:
-    assert find(look({STUCK_FAULT: 5000}), before=look({STUCK_FAULT: 5000})) == ()
+    assert find(tick({STUCK_FAULT: 5000}), before=tick({STUCK_FAULT: 5000})) == ()
 
 
 def _touched(pairs: Mapping[tuple[int, int | None], int]) -> Snapshot:
-    return replace(look(), first_touch={WEB.id: pairs})
+    return replace(tick(), first_touch={WEB.id: pairs})
 
 
 def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
@@ -210,7 +210,7 @@ def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
     assert access.remote_ratio == 0.25
 
 
-def test_first_uses_are_shown_as_such_and_judge_nobody() -> None:
+def test_first_uses_are_shown_and_count_in_no_verdict() -> None:
     snapshot = _touched({(0, 1): 5000})
     assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
@@ -232,7 +232,7 @@ def _table(snapshot: Snapshot, print_: Callable[[Report, Console], None]) -> str
 
 def test_the_table_shows_the_sampled_share_with_its_interval_and_the_finding_with_its_subject() -> None:
     text = _table(
-        look({STUCK_FAULT: 3000, LOCAL_FAULT: 1000}), lambda report, out: print_report(report, out, wide=True)
+        tick({STUCK_FAULT: 3000, LOCAL_FAULT: 1000}), lambda report, out: print_report(report, out, wide=True)
     )
     assert "SAMPLED REMOTE" in text
     assert "75.0% (73.1-76.8)" in text
@@ -241,17 +241,17 @@ def test_the_table_shows_the_sampled_share_with_its_interval_and_the_finding_wit
 
 @pytest.mark.parametrize(
     ("snapshot", "cell"),
-    [(look({}), "-"), (look({STUCK_FAULT: 5000}, single_threaded=True), "?")],
+    [(tick({}), "-"), (tick({STUCK_FAULT: 5000}, single_threaded=True), "?")],
     ids=["no samples", "not fair"],
 )
-def test_a_share_that_is_not_told_is_a_dash_or_a_question_mark(snapshot: Snapshot, cell: str) -> None:
+def test_a_share_that_is_not_given_is_a_dash_or_a_question_mark(snapshot: Snapshot, cell: str) -> None:
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
     assert row.split()[-3] == cell
 
 
 def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:
-    text = _table(look({STUCK_FAULT: 3000, LOCAL_FAULT: 1000, HEALED_FAULT: 5}), print_accesses)
+    text = _table(tick({STUCK_FAULT: 3000, LOCAL_FAULT: 1000, HEALED_FAULT: 5}), print_accesses)
     assert "by CPU's node and memory's node; 5 were brought to the CPU's node by that" in text
     assert [line.split() for line in text.splitlines() if line.startswith("N0")] == [["N0", "1005", "3000"]]
 
@@ -259,7 +259,7 @@ def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:
 def test_moved_pages_are_shown_by_both_nodes_and_what_could_not_be_moved() -> None:
     between = {(1, 0): MigratedPages(2048, 512), (None, 1): MigratedPages(256, 0)}
     migrated = Migrated({"numa_misplaced": MigratedPages(2304, 512)}, {}, between)
-    snapshot = replace(look(), migrations={WEB.id: migrated})
+    snapshot = replace(tick(), migrations={WEB.id: migrated})
     (web,) = build(snapshot).containers
     assert web.migrated_between is not None
     assert [(one.from_numa_node, one.to_numa_node, one.bytes, one.failed_bytes) for one in web.migrated_between] == [
@@ -273,8 +273,8 @@ def test_moved_pages_are_shown_by_both_nodes_and_what_could_not_be_moved() -> No
 
 
 def test_where_no_program_can_watch_the_nodes_they_are_null_and_not_empty() -> None:
-    snapshot = replace(look(), migrations={WEB.id: Migrated({}, {})})
+    snapshot = replace(tick(), migrations={WEB.id: Migrated({}, {})})
     (web,) = build(snapshot).containers
     assert web.migrated_between is None
-    idle = replace(look(), migrations={})
+    idle = replace(tick(), migrations={})
     assert build(idle).containers[0].migrated_between == ()

@@ -153,7 +153,7 @@ def test_a_receiver_that_comes_back_gets_the_numbers_of_then(
 
 
 def test_a_batch_that_failed_is_not_kept(numbers: list[Exposition], caplog: pytest.LogCaptureFixture) -> None:
-    """Not even until Python looks for cycles, which the agent lets it do rarely."""
+    """Not even until Python searches for cycles, which the agent rarely lets it do."""
     caplog.set_level(logging.CRITICAL, "opentelemetry")  # a captured record holds the error
     with OtlpReceiver() as gone:
         url = gone.url

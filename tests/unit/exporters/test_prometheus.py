@@ -147,7 +147,7 @@ def test_before_the_first_tick_there_is_no_page() -> None:
     assert pages.scrapes == 0
 
 
-def test_a_form_that_nobody_asked_for_lately_is_not_rendered_ahead() -> None:
+def test_a_form_without_recent_requests_is_not_rendered_ahead() -> None:
     clock = [0.0]
     pages = Pages(Exposition, now=lambda: clock[0])
     pages.publish(exposition(TWO))

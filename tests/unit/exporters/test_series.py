@@ -70,7 +70,7 @@ def test_a_counter_is_carried_on_over_a_restart(ledger: Ledger, source: Source) 
     assert restarted[0].created == 100.0
 
 
-def test_a_counter_is_carried_on_when_nobody_saw_the_old_one_end(ledger: Ledger, source: Source) -> None:
+def test_a_counter_is_carried_on_when_no_tick_saw_the_old_one_end(ledger: Ledger, source: Source) -> None:
     source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
     _update(ledger, container(1))
     assert _total(_update(ledger, container(1), container(2))) == 13
@@ -94,7 +94,7 @@ def test_the_newest_of_two_instances_is_shown(ledger: Ledger) -> None:
     assert both.report.id == 4
 
 
-def test_a_counter_never_falls_when_its_source_begins_anew(ledger: Ledger, source: Source) -> None:
+def test_a_counter_never_falls_when_its_source_begins_at_zero_again(ledger: Ledger, source: Source) -> None:
     source.counts = {1: {"fault": 10, "scan": 1}}
     _update(ledger, container(1))
     source.counts = {1: {"fault": 2}}
@@ -119,7 +119,7 @@ def test_an_ended_container_stays_until_every_output_in_use_had_it_twice(ledger:
     assert _update(ledger, scrapes=9, pushes=3) == []
 
 
-def test_an_ended_container_is_forgotten_when_nobody_scrapes(ledger: Ledger) -> None:
+def test_an_ended_container_is_forgotten_without_scrapes(ledger: Ledger) -> None:
     _update(ledger, container(1))
     for _ in range(ENDED_FOR_TICKS):
         assert len(_update(ledger)) == 1

@@ -1,4 +1,4 @@
-"""Files that stay open between looks: always their newest text, and none open longer than needed."""
+"""Files that stay open between ticks: always their newest text, and none open longer than needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from numaudit.cli.main import call
 from numaudit.kernel import kept_files
 from numaudit.kernel.host import LARGEST_FILE
-from numaudit.kernel.kept_files import KeptFiles, room_for_files
+from numaudit.kernel.kept_files import KeptFiles, open_files_allowed
 
 
 def _open_files(folder: Path) -> list[str]:
@@ -48,7 +48,7 @@ def test_each_read_gives_the_text_of_that_moment(folder: Path) -> None:
     assert _open_files(folder) == []
 
 
-def test_a_second_look_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_tick_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = KeptFiles(10)
     files.read(f"{folder}/a")
     files.end_tick()
@@ -58,7 +58,7 @@ def test_a_second_look_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
     files.close()
 
 
-def test_a_file_that_a_look_did_not_read_is_closed_after_it(folder: Path) -> None:
+def test_a_file_that_a_tick_did_not_read_is_closed_after_it(folder: Path) -> None:
     files = KeptFiles(10)
     for name in "abc":
         files.read(f"{folder}/{name}")
@@ -95,7 +95,7 @@ def test_no_more_files_stay_open_than_allowed_and_all_are_read(folder: Path) -> 
     files.close()
 
 
-def test_a_group_made_anew_under_its_old_name_is_read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_recreated_under_its_old_name_is_opened_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the file of a group that was removed fails with ENODEV, also when there is a new one of its name."""
     files = KeptFiles(10)
     files.read(f"{folder}/a")
@@ -152,10 +152,10 @@ def test_the_soft_limit_is_raised_and_a_refusal_is_lived_with(monkeypatch: pytes
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", set_limit)
-    assert room_for_files() == 4096
+    assert open_files_allowed() == 4096
     assert limits == [4096, 4096]
     limits[:] = [1024, resource.RLIM_INFINITY]
-    assert room_for_files() == kept_files._ENOUGH
+    assert open_files_allowed() == kept_files._ENOUGH
     assert limits == [kept_files._ENOUGH, resource.RLIM_INFINITY]
 
     def refuse(*_: object) -> None:
@@ -163,4 +163,4 @@ def test_the_soft_limit_is_raised_and_a_refusal_is_lived_with(monkeypatch: pytes
 
     limits[:] = [1024, 4096]
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    assert room_for_files() == 1024
+    assert open_files_allowed() == 1024

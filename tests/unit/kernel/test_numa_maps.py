@@ -1,4 +1,4 @@
-"""numa_maps: policies, page sizes, kinds of mapping, and names that try to look like fields."""
+"""numa_maps: policies, page sizes, kinds of mapping, and names that imitate fields."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_wanted_row_of_another_form_is_refused_and_shown(line: str) -> None:
         parse(f"file N0=1\n{line}\n", ("anon", "file"))
 
 
-def test_rows_that_nobody_wants_are_not_looked_at() -> None:
+def test_unwanted_rows_are_ignored() -> None:
     assert parse(f"new-row whatever\n\ufffd N0=1\n{V2}", ("anon",)) == {"anon": {0: 1}}
 
 
@@ -180,7 +180,7 @@ def test_rows_that_are_to_be_added_up_are_added_by_node_at_every_read() -> None:
     ["anon N0=5 N1=6\n", "file N0=3\nanon N0=5\n", "anon N0=5\nfile N0=3\nanon N0=7\n", "anon=9 N0=5\nfile N0=3\n",
      "anon N0=5 \nfile N0=3", "anon N0=5\nanon_thp N0=8\nfile N0=3\n"],
 )  # fmt: skip
-def test_a_text_of_another_layout_is_taken_apart_anew(later: str) -> None:
+def test_a_text_of_another_layout_is_parsed_line_by_line(later: str) -> None:
     rows = Rows(("anon",), ("file",))
     rows.read(b"anon N0=1\nfile N0=2\n")
     assert rows.read(later.encode()) == parse(later, ("anon", "file"))

@@ -18,7 +18,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def told(lines: Iterable[str], into: Admissions | None = None) -> Admissions:
+def admissions_of(lines: Iterable[str], into: Admissions | None = None) -> Admissions:
     found = into or Admissions()
     for line in lines:
         event = kubelet_log.parse(line, until=NOW)
@@ -37,7 +37,7 @@ def of(found: Admissions, pod: str, container: str | None = "app") -> HintRecord
 
 
 def test_an_admission_tells_every_providers_hints_the_merge_and_what_was_given() -> None:
-    record = of(told(log("standalone-restricted")), "gu-cross3")
+    record = of(admissions_of(log("standalone-restricted")), "gu-cross3")
     assert record.pod_uid == "d3c641155287298d49d5b4d96d7ddab9"
     assert [None if one is None else list(one) for one in record.providers] == [[], ["cpu"], ["memory"]]
     assert record.best == TopologyHint(NodeSet.of(0, 1), True)
@@ -48,7 +48,7 @@ def test_an_admission_tells_every_providers_hints_the_merge_and_what_was_given()
 
 
 def test_a_pod_that_fits_nowhere_is_denied_by_the_merge() -> None:
-    found = told(log("standalone-log-verbosity-0"))
+    found = admissions_of(log("standalone-log-verbosity-0"))
     record = of(found, "gu-toobig")
     assert record.merged is False
     assert record.denial is not None
@@ -58,7 +58,7 @@ def test_a_pod_that_fits_nowhere_is_denied_by_the_merge() -> None:
 
 
 def test_a_pod_that_passed_the_merge_may_still_be_denied_by_the_memory_manager() -> None:
-    record = of(told(log("standalone-restricted")), "gu-cross")
+    record = of(admissions_of(log("standalone-restricted")), "gu-cross")
     assert record.merged is True
     assert record.cpus == CpuSet.of(6)
     assert record.allocate_error == "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
@@ -67,29 +67,29 @@ def test_a_pod_that_passed_the_merge_may_still_be_denied_by_the_memory_manager()
 
 
 def test_under_pod_scope_one_record_serves_all_containers() -> None:
-    record = of(told(log("standalone-pod-level-resources")), "pl-mixed", None)
+    record = of(admissions_of(log("standalone-pod-level-resources")), "pl-mixed", None)
     assert record.best == TopologyHint(NodeSet.of(1), True)
     assert record.cpus == CpuSet.of(2, 3)
     assert record.memory_nodes == NodeSet.of(1)
 
 
 def test_a_restarted_kubelet_that_repeats_its_hints_does_not_cover_those_that_decided() -> None:
-    before = told(log("standalone-single-numa-node"))
+    before = admissions_of(log("standalone-single-numa-node"))
     first = of(before, "gu-small")
-    after = told(log("standalone-single-numa-node", "kubelet.k2.log"), before)
+    after = admissions_of(log("standalone-single-numa-node", "kubelet.k2.log"), before)
     assert of(after, "gu-small") == first
     assert len((first.providers[2] or {})["memory"] or ()) == 15
 
-    alone = of(told(log("standalone-single-numa-node", "kubelet.k2.log")), "gu-small")
+    alone = of(admissions_of(log("standalone-single-numa-node", "kubelet.k2.log")), "gu-small")
     assert alone.regenerated
     assert len((alone.providers[2] or {})["memory"] or ()) == 1
 
 
 def test_a_pod_that_is_denied_again_counts_once_with_its_newest_reason() -> None:
-    found = told(log("standalone-single-numa-node"))
+    found = admissions_of(log("standalone-single-numa-node"))
     uid = "e06a0c7587663a4c3dd4f7eeb707616e"
     assert found.rejections[uid].reason == "TopologyAffinityError"
-    told(log("standalone-single-numa-node", "kubelet.k2.log"), found)
+    admissions_of(log("standalone-single-numa-node", "kubelet.k2.log"), found)
     assert found.rejections[uid].reason == "UnexpectedAdmissionError"
     assert len(found.rejections) == 4
 
@@ -102,14 +102,14 @@ def test_a_pod_that_is_denied_again_counts_once_with_its_newest_reason() -> None
     ],
 )
 def test_a_kubelet_that_gives_up_says_why(name: str, why: str) -> None:
-    found = told(log("standalone-restart-errors", name))
+    found = admissions_of(log("standalone-restart-errors", name))
     assert why in (found.start_error or "")
-    told(log("standalone-restart-errors"), found)
+    admissions_of(log("standalone-restart-errors"), found)
     assert found.start_error is None
 
 
 def test_the_topology_managers_settings_are_in_the_log() -> None:
-    topology = told(log("standalone-pod-level-resources")).topology
+    topology = admissions_of(log("standalone-pod-level-resources")).topology
     assert topology is not None
     assert (topology.policy, topology.scope) == ("single-numa-node", "pod")
 
@@ -121,7 +121,7 @@ def test_records_are_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyP
     denials = [
         f'{head}"Pod admission denied" podUID="u{i}" pod="default/p{i}" reason="r" message="m"' for i in range(10)
     ]
-    found = told(hints + denials)
+    found = admissions_of(hints + denials)
     assert [record.pod for record in found.records] == ["p7", "p8", "p9"]
     assert list(found.rejections) == ["u7", "u8", "u9"]
     assert found.dropped == 14
@@ -137,18 +137,18 @@ def denied(pod: str, uid: str) -> str:
 
 @pytest.mark.parametrize(("pod", "uid"), [("gu-small", "other"), ("bu", "other"), ("gu-small", SMALL)])
 def test_a_denial_without_hints_does_not_touch_the_record_of_an_earlier_admission(pod: str, uid: str) -> None:
-    before = told(log("standalone-log-verbosity-0"))
+    before = admissions_of(log("standalone-log-verbosity-0"))
     record = of(before, pod)
-    after = told([denied(pod, uid)], before)
+    after = admissions_of([denied(pod, uid)], before)
     assert of(after, pod) == record
     assert after.rejections[uid].reason == "OutOfcpu"
 
 
 def test_a_new_pod_of_an_old_name_does_not_inherit_the_old_ones_hints() -> None:
-    found = told(log("standalone-log-verbosity-0"))
+    found = admissions_of(log("standalone-log-verbosity-0"))
     who = 'pod="default/gu-small-numanode"'
     again = "Regenerating TopologyHints for CPUs already allocated"
-    told(
+    admissions_of(
         [
             f'{HEAD}"TopologyHints" hints={{}} {who} containerName="app"',
             f'{HEAD}"{again}" {who} podUID="new" containerName="app"',

@@ -52,7 +52,7 @@ def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, mon
     file = watched(path)
     replace(path, ONE)
     for now in (1.0, 2.0, 3.0):
-        file.look(now)
+        file.poll(now)
     assert reads == 1
     assert file.is_current
     assert pods(file) == 1
@@ -60,10 +60,10 @@ def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, mon
     assert file.health.last_good_at == 3.0
     # The same size and time, another file.
     replace(path, ONE)
-    file.look(4.0)
+    file.poll(4.0)
     assert reads == 2
     replace(path, TWO)
-    file.look(5.0)
+    file.poll(5.0)
     assert (reads, pods(file)) == (3, 3)
 
 
@@ -81,15 +81,15 @@ def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, mon
 def test_a_bad_file_leaves_the_last_good_one_in_use(path: Path, data: bytes, problem: str, words: str) -> None:
     file = watched(path)
     replace(path, data)
-    file.look(1.0)
+    file.poll(1.0)
     assert file.good is None
     assert (file.health.problem, file.health.last_good_at) == (problem, None)
     assert words in (file.health.detail or "")
     replace(path, ONE)
-    file.look(2.0)
+    file.poll(2.0)
     assert file.is_current
     replace(path, data, at=200.0)
-    file.look(3.0)
+    file.poll(3.0)
     assert not file.is_current
     assert pods(file) == 1
     assert (file.health.problem, file.health.last_good_at, file.health.written_at) == (problem, 2.0, 200.0)
@@ -98,13 +98,13 @@ def test_a_bad_file_leaves_the_last_good_one_in_use(path: Path, data: bytes, pro
 def test_a_missing_file_is_named_and_read_when_it_comes(path: Path) -> None:
     file = watched(path)
     path.with_name(".memory_manager_state.1").write_bytes(ONE)
-    file.look(1.0)
+    file.poll(1.0)
     assert (file.health.problem, file.health.detail) == ("absent", "no file /var/lib/kubelet/memory_manager_state")
     replace(path, ONE)
-    file.look(2.0)
+    file.poll(2.0)
     assert file.is_current
     path.unlink()
-    file.look(3.0)
+    file.poll(3.0)
     assert (file.health.problem, pods(file)) == ("absent", 1)
 
 
@@ -120,19 +120,19 @@ def test_a_file_that_may_not_be_read_is_tried_again(path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        file.look(1.0)
+        file.poll(1.0)
     assert file.health.problem == "unreadable"
     assert "run as root" in (file.health.detail or "")
-    file.look(2.0)
+    file.poll(2.0)
     assert file.is_current
 
 
 def test_a_file_from_the_future_is_read_and_keeps_its_time(path: Path) -> None:
     file = watched(path)
     replace(path, ONE, at=4e9)
-    file.look(1000.0)
+    file.poll(1000.0)
     assert file.is_current
     assert (file.health.written_at, file.health.last_good_at) == (4e9, 1000.0)
     # The clock was set back.
-    file.look(500.0)
+    file.poll(500.0)
     assert file.health.last_good_at == 500.0

@@ -53,7 +53,7 @@ def test_a_proxy_for_the_rest_of_the_world_is_not_asked(monkeypatch: pytest.Monk
         kubelet.close()
 
 
-def test_the_token_is_read_anew_for_every_request(tmp_path: Path) -> None:
+def test_the_token_is_read_again_for_every_request(tmp_path: Path) -> None:
     seen: list[str | None] = []
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -180,7 +180,7 @@ def test_the_secure_port_is_read_when_the_kubelets_own_certificate_is_known(fixt
         kubelet.close()
 
 
-def test_a_certificate_of_another_name_or_of_nobody_known_is_not_accepted(fixtures: Path) -> None:
+def test_a_certificate_of_another_name_or_of_an_unknown_issuer_is_not_accepted(fixtures: Path) -> None:
     with serving(replies(PODS), certificate=fixtures / "kubelet-tls") as url:
         for endpoint in (Endpoint(url, ca_file=fixtures / "kubelet-tls/kubelet.crt"), Endpoint(url)):
             kubelet = live(endpoint)

@@ -29,7 +29,7 @@ SINGLE = "standalone-single-numa-node"
 
 
 @dataclass
-class Look:
+class Polled:
     intent: Intent
     containers: tuple[Container, ...]
 
@@ -42,17 +42,17 @@ class Look:
         return one
 
 
-def look(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> Look:
+def poll(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> Polled:
     found = kubelet.collect(containers)
-    return Look(found.intent, found.containers)
+    return Polled(found.intent, found.containers)
 
 
-def at(step: str, tmp_path: Path, without: str = "") -> Look:
-    """A first look at a moment, with one file of the tree taken away."""
+def at(step: str, tmp_path: Path, without: str = "") -> Polled:
+    """The first poll at a moment, with one file of the tree taken away."""
     host = Step(step).tree(tmp_path / "tree")
     for path in host.root.rglob(without) if without else ():
         path.unlink()
-    return look(KubeletIntent.of(host), Step(step).containers())
+    return poll(KubeletIntent.of(host), Step(step).containers())
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -92,7 +92,7 @@ def test_podresources_alone_tells_the_same_as_the_checkpoints(step: str, tmp_pat
     assert compared >= 1
 
 
-def test_every_pod_of_a_node_is_told_with_its_promise(tmp_path: Path) -> None:
+def test_every_pod_of_a_node_is_listed_with_its_promise(tmp_path: Path) -> None:
     found = at(f"{SINGLE}/2-rejected", tmp_path)
     huge = found.of("gu-huge")
     assert {one.type: one.bytes for one in huge.promise.memory or ()} == {
@@ -197,7 +197,7 @@ def test_the_checkpoint_alone_still_tells_promises(tmp_path: Path) -> None:
     shutil.rmtree(host.answers)
     shutil.rmtree(host.root / "etc")
     (host.kubelet / "cpu_manager_state").unlink()
-    found = look(KubeletIntent.of(host), ())
+    found = poll(KubeletIntent.of(host), ())
     (one,) = found.intent.containers
     assert one.promise.memory_nodes == NodeSet.of(0, 1)
     assert one.promise.cpus is None
@@ -223,7 +223,7 @@ def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_said(tmp_path: P
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every source is asked at every look."""
+    """Every source is asked at every tick."""
     monkeypatch.setattr(polled, "RETRY_AFTER", 0.0)
     monkeypatch.setattr(poller, "SELDOM", 0.0)
 
@@ -233,19 +233,19 @@ def test_a_kubelet_that_goes_away_leaves_its_last_answers_and_comes_back(tmp_pat
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
     kubelet = KubeletIntent.of(host)
-    before = look(kubelet, step.containers())
+    before = poll(kubelet, step.containers())
     pods = (host.answers / "pods.json").read_bytes()
     (host.answers / "pods.json").unlink()
     (host.answers / "podresources-list.pb").write_bytes(b"\xff\xff")
-    gone = look(kubelet, step.containers())
+    gone = poll(kubelet, step.containers())
     assert gone.source("pods").state == "old"
     assert gone.source("podresources").state == "old"
     assert gone.source("pods").read_at == before.source("pods").read_at
     assert gone.of("gu-small").promise.memory == before.of("gu-small").promise.memory
-    # Without a current answer nobody tells of devices.
+    # Without a current answer no source lists devices.
     assert (before.of("gu-small").promise.devices, gone.of("gu-small").promise.devices) == ((), None)
     (host.answers / "pods.json").write_bytes(pods)
-    assert look(kubelet, step.containers()).source("pods").state == "ok"
+    assert poll(kubelet, step.containers()).source("pods").state == "ok"
 
 
 @pytest.mark.usefixtures("impatient")
@@ -254,14 +254,14 @@ def test_an_entry_that_came_after_the_last_pods_is_not_called_stale(tmp_path: Pa
     host = step.tree(tmp_path / "tree")
     kubelet = KubeletIntent.of(host)
     # The pod is not listed any more; its name is still in the log.
-    first = look(kubelet, ())
+    first = poll(kubelet, ())
     assert [first.of("gu-two", name).is_stale for name in ("a", "b")] == [True, True]
     (host.answers / "pods.json").unlink()
-    second = look(kubelet, ())
+    second = poll(kubelet, ())
     assert [second.of("gu-two", name).is_stale for name in ("a", "b")] == [None, None]
 
 
-def test_a_silent_source_is_not_asked_at_every_look(tmp_path: Path) -> None:
+def test_a_silent_source_is_not_asked_at_every_tick(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
     asked = 0
@@ -276,7 +276,7 @@ def test_a_silent_source_is_not_asked_at_every_look(tmp_path: Path) -> None:
         KubeletPoller(host, Silent(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
     )
     for _ in range(5):
-        assert look(kubelet, step.containers()).source("pods").reason == "no answer within 3 s"
+        assert poll(kubelet, step.containers()).source("pods").reason == "no answer within 3 s"
     assert asked == 1
 
 
@@ -288,7 +288,7 @@ def test_files_that_may_not_be_read_for_configz_leave_the_settings_that_were_rea
             raise PermissionError(13, "Permission denied", "/var/lib/kubelet/pki/kubelet.crt")
 
     log = FileLog(host.answers / "kubelet.log", "kubelet.log")
-    found = look(KubeletIntent(KubeletPoller(host, Locked(host.answers), log)), ())
+    found = poll(KubeletIntent(KubeletPoller(host, Locked(host.answers), log)), ())
     assert found.source("kubelet configuration").state == "ok"
     assert found.intent.config.topology_manager_policy == "single-numa-node"
 
@@ -307,18 +307,18 @@ def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_
     kubelet = KubeletIntent(
         KubeletPoller(host, Counting(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
     )
-    named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
+    named = tuple(one for one in poll(kubelet, step.containers()).containers if one.name is not None)
     assert len(named) == 3
-    first = look(kubelet, named)
+    first = poll(kubelet, named)
     assert asked == 2
     for _ in range(3):
-        assert look(kubelet, named).intent.containers == first.intent.containers
+        assert poll(kubelet, named).intent.containers == first.intent.containers
     assert asked == 2
-    fewer = look(kubelet, named[1:])
+    fewer = poll(kubelet, named[1:])
     assert asked == 3
     assert len(fewer.intent.by_cgroup) == 2
     shutil.copy(Step("standalone-restricted/1-cross").folder / "memory_manager_state", host.kubelet)
-    changed = look(kubelet, named[1:])
+    changed = poll(kubelet, named[1:])
     assert asked == 4
     # The older checkpoint has no entry for it, but PodResources still lists one.
     assert changed.of("gu-small").promise.memory == first.of("gu-small").promise.memory
@@ -326,19 +326,19 @@ def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_
         "default/gu-small-numanode/app",
         "default/gu-cross2-numanode/app",
     }
-    # A container that nobody named yet: its pod's status may name it by now.
-    look(kubelet, step.containers())
-    look(kubelet, step.containers())
+    # A container without a name yet: its pod's status may name it by now.
+    poll(kubelet, step.containers())
+    poll(kubelet, step.containers())
     assert asked == 6
 
 
-def test_a_renamed_container_is_joined_anew_though_no_source_changed(tmp_path: Path) -> None:
+def test_a_renamed_container_is_joined_again_though_no_source_changed(tmp_path: Path) -> None:
     step = Step("standalone-restricted/2-more")
     kubelet = KubeletIntent.of(step.tree(tmp_path / "tree"))
-    named = tuple(one for one in look(kubelet, step.containers()).containers if one.name is not None)
-    assert len(look(kubelet, named).intent.by_cgroup) == 3
+    named = tuple(one for one in poll(kubelet, step.containers()).containers if one.name is not None)
+    assert len(poll(kubelet, named).intent.by_cgroup) == 3
     wrong = tuple(replace(one, name="other") for one in named)
-    assert look(kubelet, wrong).intent.by_cgroup == {}
+    assert poll(kubelet, wrong).intent.by_cgroup == {}
 
 
 @pytest.mark.usefixtures("impatient")
@@ -346,10 +346,10 @@ def test_a_torn_checkpoint_leaves_the_promises_of_the_last_good_one(tmp_path: Pa
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
     kubelet = KubeletIntent.of(host)
-    look(kubelet, step.containers())
+    poll(kubelet, step.containers())
     state = host.kubelet / "memory_manager_state"
     state.write_bytes(state.read_bytes()[:500])
-    torn = look(kubelet, step.containers())
+    torn = poll(kubelet, step.containers())
     assert torn.source("memory checkpoint").state == "old"
     assert torn.of("gu-small").promise.memory_nodes == NodeSet.of(0)
     # Nothing in the old file: that is no longer known to be nothing.
@@ -364,7 +364,7 @@ def test_a_log_of_another_kubelet_is_named_as_not_understood(tmp_path: Path) -> 
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
     line = 'I1120 22:38:22.3287{:02d} 341 scope_container.go:93] "TopologyHints" hints=map[cpu:[]] pod="a/b"\n'
     (host.answers / "kubelet.log").write_text("".join(line.format(number) for number in range(7)))
-    found = look(KubeletIntent.of(host), ())
+    found = poll(KubeletIntent.of(host), ())
     assert found.source("kubelet log").reason == "7 lines of a known kind were not understood"
     assert found.intent.hints == ()
 
@@ -381,18 +381,18 @@ def test_a_log_of_another_kubelet_is_named_as_not_understood(tmp_path: Path) -> 
 def test_a_log_in_a_format_that_is_not_read_is_named(lines: str, reason: str | None, tmp_path: Path) -> None:
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
     (host.answers / "kubelet.log").write_text(lines)
-    found = look(KubeletIntent.of(host), ()).source("kubelet log").reason
+    found = poll(KubeletIntent.of(host), ()).source("kubelet log").reason
     assert (found or "").startswith(reason or "")
     assert (found is None) is (reason is None)
 
 
 def test_a_log_in_json_tells_the_same_hints_as_its_text(tmp_path: Path) -> None:
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
-    text = look(KubeletIntent.of(host), ()).intent.hints
+    text = poll(KubeletIntent.of(host), ()).intent.hints
     log = host.answers / "kubelet.log"
     lines = [as_json(line, datetime(2026, 11, 21, tzinfo=UTC)) for line in log.read_text().splitlines()]
     log.write_text("".join(f"{line}\n" for line in lines if line is not None))
-    assert [replace(one, at=None) for one in look(KubeletIntent.of(host), ()).intent.hints] == [
+    assert [replace(one, at=None) for one in poll(KubeletIntent.of(host), ()).intent.hints] == [
         replace(one, at=None) for one in text
     ]
     assert text
@@ -402,7 +402,7 @@ def test_the_configuration_in_force_by_configz_comes_before_files(tmp_path: Path
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
     in_force = {"kubeletconfig": {"memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort"}}
     (host.answers / "configz.json").write_text(json.dumps(in_force))
-    config = look(KubeletIntent.of(host), ()).intent.config
+    config = poll(KubeletIntent.of(host), ()).intent.config
     assert config.topology_manager_policy == "best-effort"
     assert config.origins["topology_manager_policy"] == "configz"
 
@@ -415,14 +415,14 @@ def test_a_kubelet_with_another_root_is_found_by_its_flags(tmp_path: Path) -> No
     process.mkdir()
     (process / "comm").write_text("kubelet\n")
     (process / "cmdline").write_bytes(b"kubelet\0--config=/etc/kubernetes/kubelet.yaml\0--root-dir=/data/kubelet\0")
-    found = look(KubeletIntent.of(host), ())
+    found = poll(KubeletIntent.of(host), ())
     assert found.source("memory checkpoint").state == "ok"
     assert found.source("kubelet configuration").reason is None
     (one,) = [one for one in found.intent.containers if one.promise.memory]
     assert one.promise.memory_nodes == NodeSet.of(0, 1)
 
 
-def test_a_look_at_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path) -> None:
+def test_a_tick_on_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path) -> None:
     snapshot = Observer.of(Host.under(fixtures / "kubernetes-four-nodes")).observe()
     assert snapshot.intent is not None
     small = next(one for one in snapshot.containers if (one.pod, one.name) == ("gu-small-numanode", "app"))

@@ -115,7 +115,7 @@ def test_an_init_container_that_ended_does_not_hide_the_sandbox() -> None:
         ((PodContainer("db", "app", "running", A), PodContainer("web", "app", "waiting")), [A, B]),
         # It restarted: the old one is gone, the new one is not in the status.
         ((PodContainer("db", "app", "running", A),), [B]),
-        # The sandbox, and one more that nobody knows.
+        # The sandbox, and one more without a name.
         ((PodContainer("db", "app", "running", A),), [A, B, "c" * 64]),
         # Two containers of the status claim it.
         ((PodContainer("db", "app", "running", A), PodContainer("web", "app", "running", A)), [A, B]),
@@ -192,7 +192,7 @@ def test_a_container_without_an_entry_is_not_stale() -> None:
     assert only(joined(pods=by_uid(pod()))).is_stale is False
 
 
-def test_an_init_container_that_ended_is_told_from_one_that_runs() -> None:
+def test_an_init_container_that_ended_differs_from_one_that_runs() -> None:
     parts = PodContainer("init", "init", "terminated", B), PodContainer("db", "app", "running", A)
     found = joined(pods=by_uid(pod("u1", "db-0", "Running", *parts))).containers
     assert [(one.name, one.has_ended) for one in found] == [("init", True), ("db", False)]
@@ -388,7 +388,7 @@ def test_a_promise_that_podresources_does_not_know_is_a_conflict() -> None:
     )
     found = joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise((ONE_GIB,), CpuSet())))
     assert found.conflicts == ("prod/db-0/db: CPUs are 4 by the checkpoint, none by PodResources",)
-    # v1alpha1 tells of devices only.
+    # v1alpha1 lists devices only.
     assert joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise())).conflicts == ()
 
 
@@ -418,6 +418,6 @@ def test_a_promise_that_only_the_log_knows_is_unknown_instead_of_nothing() -> No
 def test_what_the_log_tells_of_memory_that_is_not_held_is_no_promise(
     checkpoints: Checkpoints, part: PodContainer, record: dict[str, object]
 ) -> None:
-    told = replace(HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1)), **record)  # type: ignore[arg-type]
-    found = joined([cgroup(1)], checkpoints, by_uid(pod("u1", "db-0", "Running", part)), records=[told])
+    logged = replace(HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1)), **record)  # type: ignore[arg-type]
+    found = joined([cgroup(1)], checkpoints, by_uid(pod("u1", "db-0", "Running", part)), records=[logged])
     assert (only(found).promise.memory, found.conflicts) == ((), ())

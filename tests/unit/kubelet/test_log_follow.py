@@ -222,5 +222,5 @@ def test_a_journalctl_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_named_pipe_in_place_of_the_log_is_refused_at_once(path: Path) -> None:
     os.mkfifo(path)
-    with pytest.raises(Unavailable, match="no regular file"):
+    with pytest.raises(Unavailable, match="not a regular file"):
         texts(follow(path))

@@ -98,7 +98,7 @@ def test_an_edited_digit_stops_the_kubelet_as_it_did_when_recorded(tmp_path: Pat
         ("numaNode: 1", "numaNode: 2", "memory_manager_state", "reservation-changed"),
     ],
 )
-def test_a_changed_configuration_is_told_before_the_kubelet_restarts(
+def test_a_changed_configuration_is_reported_before_the_kubelet_restarts(
     tmp_path: Path, old: str, new: str, file: str, cause: str
 ) -> None:
     host = node_of(f"{SINGLE}/1-running", tmp_path)

@@ -135,7 +135,7 @@ def test_the_cores_of_reserved_cpus_are_not_free() -> None:
     )
 
 
-def test_no_free_core_at_all_was_told_differently_before_1_32() -> None:
+def test_no_free_core_at_all_had_another_message_before_1_32() -> None:
     old = CPUPolicy(EIGHT_CORES, CpuSet.of(0), CPUOptions(full_pcpus_only=True), version=(1, 28))
     nothing = CPUState(CpuSet.of(0, 8))
     assert smt_error(old, nothing, 2) == "SMT Alignment Error: requested 2 cpus not multiple cpus per core = 2"
@@ -154,7 +154,7 @@ def test_1_23_does_not_count_free_physical_cpus() -> None:
 
 
 def test_a_running_pod_can_be_refused_when_it_is_admitted_again() -> None:
-    """The check for whole cores comes before the look at what is held (kubernetes/kubernetes#129078)."""
+    """The check for whole cores comes before the check of what is held (kubernetes/kubernetes#129078)."""
     state = CPUState(CpuSet.of(0, 8), {"uid": {"app": CpuSet.of(1, 9)}})
     assert "not enough free physical CPUs" in smt_error(FULL, state, 2)
 

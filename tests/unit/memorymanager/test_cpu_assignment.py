@@ -113,7 +113,7 @@ def test_1_34_takes_an_odd_number_of_cpus_from_one_uncore_cache(version: tuple[i
 
 
 def uncores(per_uncore: int) -> CPUTopology:
-    """One socket, one node, 16 CPUs on 8 cores (c and c+8), so many cores to an uncore cache."""
+    """One socket, one node, 16 CPUs on 8 cores (c and c+8), this many cores to an uncore cache."""
     return CPUTopology({cpu: CPUInfo(0, 0, cpu % 8, cpu % 8 // per_uncore) for cpu in range(16)})
 
 

@@ -43,7 +43,7 @@ def lowest_cores(topology: CPUTopology, *free_by_node: int) -> CpuSet:
     return free
 
 
-def test_the_kubelet_overwrites_the_best_combination_while_it_looks_on() -> None:
+def test_the_kubelet_overwrites_the_best_combination_while_it_searches() -> None:
     """Measured (kubernetes/kubernetes#141237): nodes 0, 1, 4 and 6 are taken, where 0, 1, 4 and 5 were found best."""
     machine = regular(sockets=2, nodes=4, cores=4, threads=2)
     free = lowest_cores(machine, 8, 8, 0, 2, 8, 8, 8, 4)
@@ -51,7 +51,7 @@ def test_the_kubelet_overwrites_the_best_combination_while_it_looks_on() -> None
 
 
 def test_a_request_that_hangs_the_kubelet_is_reported() -> None:
-    """Measured (kubernetes/kubernetes#140730): half cores count as room, but only whole ones are handed out."""
+    """Measured (kubernetes/kubernetes#140730): half cores count as free, but only whole ones are handed out."""
     machine = regular(sockets=2, nodes=2, cores=4, threads=2)
     free = CpuSet.parse("0-3,16-19,4-6,20-23,9-11,24-27,12-15,28-30")
     with pytest.raises(KubeletHangs, match="kubernetes/kubernetes#140730"):

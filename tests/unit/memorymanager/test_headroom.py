@@ -73,7 +73,7 @@ def test_any_request_is_admitted_by_the_hints_themselves_as_far_as_was_said_and_
 
 
 def _admits(machine: MachineState, nodes: NodeSet, policy: str, width: int, asked: int) -> bool:
-    """Would the Topology Manager admit a request if its hints of so many nodes were the only ones?"""
+    """Would the Topology Manager admit a request if its hints of `width` nodes were the only ones?"""
     hints = [one for one in calculate_hints(machine, {"memory": asked}).get("memory", ()) if one.affinity]
     of_width = [one for one in hints if one.affinity is not None and len(one.affinity) == width]
     return bool(of_width) and merge([{"memory": of_width}], policy=policy, nodes=nodes).admit

@@ -41,7 +41,7 @@ def four(*bad: str, good: str = "") -> list[TopologyHint]:
     return wanted + [hint(*map(int, one), preferred=False) for one in " ".join(bad).split()]
 
 
-def test_policy_none_asks_nobody() -> None:
+def test_policy_none_asks_no_provider() -> None:
     assert merge([{"cpu": []}], policy="none", nodes=TWO) == MergeResult(any_node(preferred=False), admit=True)
 
 
@@ -51,7 +51,7 @@ def test_a_silent_provider_accepts_any_node(silent: ProviderHints) -> None:
     assert merge([silent, other], policy="restricted", nodes=TWO) == MergeResult(hint(1), admit=True)
 
 
-def test_nobody_with_a_preference_means_all_nodes() -> None:
+def test_no_preference_at_all_means_all_nodes() -> None:
     assert merge([None, {}], policy="best-effort", nodes=TWO) == MergeResult(hint(0, 1), admit=True)
     assert merge([None, {}], policy="restricted", nodes=TWO) == MergeResult(hint(0, 1), admit=True)
     assert merge([], policy="restricted", nodes=TWO) == MergeResult(hint(0, 1), admit=True)
@@ -75,7 +75,7 @@ def test_single_numa_node_refuses_what_needs_two_nodes() -> None:
     assert answer == MergeResult(any_node(preferred=False), admit=False)
 
 
-def test_providers_that_never_meet_are_told_all_nodes() -> None:
+def test_providers_that_never_meet_get_all_nodes() -> None:
     providers: list[ProviderHints] = [{"cpu": [hint(0)]}, {"memory": [hint(1)]}]
     assert merge(providers, policy="best-effort", nodes=TWO) == MergeResult(hint(0, 1, preferred=False), admit=True)
     assert not merge(providers, policy="restricted", nodes=TWO).admit
@@ -134,7 +134,7 @@ def test_distance_does_not_make_a_wider_set_win() -> None:
     assert merge(offer, policy="restricted", nodes=FOUR, options=CLOSEST, distances=far).hint == hint(0, 3)
 
 
-def test_single_numa_node_does_not_look_at_distances() -> None:
+def test_single_numa_node_ignores_distances() -> None:
     slow_node_0: Distances = {0: {0: 11, 1: 20}, 1: {0: 20, 1: 10}}
     offer: list[ProviderHints] = [{"memory": [hint(0), hint(1)]}]
     for policy, best in (("single-numa-node", 0), ("restricted", 1)):

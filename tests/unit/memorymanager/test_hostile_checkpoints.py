@@ -31,7 +31,7 @@ def memory_file(**more: object) -> bytes:
     return json.dumps({"policyName": "Static", "machineState": {"0": NODE}, "checksum": 1, **more}).encode()
 
 
-def look(data: bytes, kind: Kind = MEMORY) -> Outlook:
+def outlook_of(data: bytes, kind: Kind = MEMORY) -> Outlook:
     checkpoint = checkpoints.parse(kind, data)
     outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet())
     kubelet_says(kind, data, outlook, StartingKubelet(), "/var/lib/kubelet")
@@ -50,7 +50,7 @@ def test_a_file_of_10_mb_is_read_and_verified_within_3_seconds() -> None:
     data = many_pods()
     assert len(data) > 9_000_000
     began = process_time()
-    outlook = look(data)
+    outlook = outlook_of(data)
     assert process_time() - began < SECONDS
     assert (outlook.is_valid, outlook.findings) == (True, ())
 
@@ -106,7 +106,7 @@ def test_1000_nodes_that_all_disagree_are_judged_soon() -> None:
         b'"checksum":1', b'"checksum":%d' % memory_checkpoint.verify(checkpoint).computed
     )
     began = process_time()
-    assert "groups-overlap" in {one.name for one in look(data).findings}
+    assert "groups-overlap" in {one.name for one in outlook_of(data).findings}
     assert process_time() - began < SECONDS
 
 
@@ -122,7 +122,7 @@ def test_an_entry_whose_key_is_half_a_surrogate_pair_is_left_out_and_the_others_
     assert checkpoint.entries == few.entries
     assert checkpoint.refused == ("entries.\\ud800",)
     assert memory_checkpoint.verify(checkpoint).form == "V1"
-    outlook = look(broken)
+    outlook = outlook_of(broken)
     finding = outlook.findings[0]
     assert (finding.name, finding.severity) == ("entry-refused", "warning")
     assert finding.message == "entries.\\ud800: the key has half of a surrogate pair"

@@ -1,4 +1,4 @@
-"""Whole made-up nodes, looked at with sources missing, damaged or at odds with each other."""
+"""Whole made-up nodes, observed with sources missing, damaged or at odds with each other."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def list_pods(tree: NodeTree, *pods: tuple[Pod, Mapping[str, str]]) -> None:
     (folder / "pods.json").write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": items}))
 
 
-def look(tree: NodeTree) -> Report:
+def report_of(tree: NodeTree) -> Report:
     return observe(Observer.of(Host.under(tree.root)), None, None)
 
 
@@ -107,7 +107,7 @@ def test_the_checkpoint_alone_is_enough_for_verdicts_and_outcomes(tree: NodeTree
     write(tree, drifting, "cpuset.mems.effective", "1\n")
     tree.container(pod, "new", anon=(30 * MIB, 0))
     promise(tree, {(pod.uid, name): ON_0 for name in ("db", "spilling", "drifting")})
-    report = look(tree)
+    report = report_of(tree)
     assert judged(report) == {"db": "aligned", "spilling": "spilled", "drifting": "drifted", "new": "unmanaged"}
     outcomes = {one.container: one.hint_outcome for one in report.containers if one.hint_outcome}
     assert {name: (one.outcome, one.source) for name, one in outcomes.items()} == {
@@ -126,7 +126,7 @@ def test_a_promise_over_two_nodes_is_split(tree: NodeTree) -> None:
     path = tree.container(pod, "wide", anon=(30 * MIB, 30 * MIB))
     write(tree, path, "cpuset.mems.effective", "0-1\n")
     promise(tree, {(pod.uid, "wide"): ON_BOTH})
-    assert judged(look(tree)) == {"wide": "split"}
+    assert judged(report_of(tree)) == {"wide": "split"}
 
 
 def test_cri_o_containers_are_judged_and_their_monitors_and_sandboxes_are_not(tree: NodeTree) -> None:
@@ -140,7 +140,7 @@ def test_cri_o_containers_are_judged_and_their_monitors_and_sandboxes_are_not(tr
         (cgroups / pod.slice[1:] / name / "cgroup.procs").write_text("")
     promise(tree, {(pod.uid, "db"): ON_0})
     list_pods(tree, (pod, {"db": id_}))
-    report = look(tree)
+    report = report_of(tree)
     assert judged(report) == {"db": "aligned"}
     assert {one.kind for one in report.containers if one.pod_uid} == {"container", "scope", "sandbox", "pod"}
 
@@ -151,9 +151,9 @@ def test_names_that_only_the_pods_status_has_are_enough(tree: NodeTree) -> None:
     for file in (tree.root / "proc").glob("*/mountinfo"):
         file.unlink()
     promise(tree, {(pod.uid, "db"): ON_0})
-    assert judged(look(tree)) == {id_of(path)[:8]: "unknown"}
+    assert judged(report_of(tree)) == {id_of(path)[:8]: "unknown"}
     list_pods(tree, (pod, {"db": id_of(path)}))
-    assert judged(look(tree)) == {"db": "aligned"}
+    assert judged(report_of(tree)) == {"db": "aligned"}
 
 
 def test_two_instances_of_one_container_are_judged_each_on_its_own(tree: NodeTree) -> None:
@@ -161,7 +161,7 @@ def test_two_instances_of_one_container_are_judged_each_on_its_own(tree: NodeTre
     tree.container(pod, "db", anon=(30 * MIB, 0))
     tree.container(pod, "db", incarnation=1, anon=(1 * MIB, 30 * MIB))
     promise(tree, {(pod.uid, "db"): ON_0})
-    found = [one.verdict.name for one in look(tree).containers if one.container == "db" and one.verdict]
+    found = [one.verdict.name for one in report_of(tree).containers if one.container == "db" and one.verdict]
     assert sorted(found) == ["aligned", "spilled"]
 
 
@@ -170,7 +170,7 @@ def test_containers_of_one_name_in_two_pods_have_their_own_promises(tree: NodeTr
     tree.container(near, "db", anon=(30 * MIB, 0))
     tree.container(far, "db", anon=(30 * MIB, 0))
     promise(tree, {(near.uid, "db"): ON_0, (far.uid, "db"): (Block((1,), "memory", 64 * MIB),)})
-    found = {one.pod: one.verdict.name for one in look(tree).containers if one.container and one.verdict}
+    found = {one.pod: one.verdict.name for one in report_of(tree).containers if one.container and one.verdict}
     assert found == {"near": "aligned", "far": "drifted"}
 
 
@@ -178,7 +178,7 @@ def test_without_any_source_of_promises_the_verdict_is_unknown_and_says_what_is_
     pod = tree.pod("shop", "web")
     path = tree.container(pod, "db", anon=(30 * MIB, 0))
     list_pods(tree, (pod, {"db": id_of(path)}))
-    report = look(tree)
+    report = report_of(tree)
     one = only(report)
     assert one.verdict is not None
     assert (one.verdict.name, one.hint_outcome) == ("unknown", None)
@@ -190,18 +190,18 @@ def test_under_policy_none_nothing_is_managed(tree: NodeTree) -> None:
     pod = tree.pod("shop", "web")
     tree.container(pod, "db", anon=(0, 30 * MIB))
     promise(tree, {}, policy="None")
-    one = only(look(tree))
+    one = only(report_of(tree))
     assert one.verdict is not None
     assert one.verdict.reason == "the kubelet's memory manager policy is None"
     assert (one.verdict.name, one.intended and str(one.intended.memory_nodes)) == ("unmanaged", "")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\x00" * 100])
-def test_a_torn_checkpoint_at_the_first_look_is_named_and_nothing_is_guessed(tree: NodeTree, damage: bytes) -> None:
+def test_a_torn_checkpoint_at_the_first_tick_is_named_and_nothing_is_guessed(tree: NodeTree, damage: bytes) -> None:
     pod = tree.pod("shop", "web")
     tree.container(pod, "db", anon=(30 * MIB, 0))
     promise(tree, {(pod.uid, "db"): ON_0}).write_bytes(damage)
-    report = look(tree)
+    report = report_of(tree)
     assert judged(report) == {"db": "unknown"}
     assert {"checkpoint-damaged", "restart-unsafe"} <= {one.name for one in report.findings}
 
@@ -210,7 +210,7 @@ def test_a_promise_of_a_node_that_is_not_there_is_drift_and_stops_the_next_start
     pod = tree.pod("shop", "web")
     tree.container(pod, "db", anon=(30 * MIB, 0))
     promise(tree, {(pod.uid, "db"): (Block((9,), "memory", 64 * MIB),)})
-    report = look(tree)
+    report = report_of(tree)
     assert judged(report) == {"db": "drifted"}
     (unsafe,) = [one for one in report.findings if one.name == "restart-unsafe"]
     assert "assignment-to-missing-node" in unsafe.message
@@ -223,13 +223,13 @@ def test_a_cpuset_that_the_container_does_not_have_is_its_pods(tree: NodeTree) -
     for file in ("cpuset.mems.effective", "cpuset.cpus.effective"):
         (tree.root / f"sys/fs/cgroup{path}" / file).unlink()
         write(tree, pod.slice, file, "0-1\n")
-    one = only(look(tree))
+    one = only(report_of(tree))
     assert str(one.allowed_memory_nodes) == "0-1"
     assert one.verdict is not None
     assert one.verdict.name == "drifted"
 
 
-def test_a_pod_that_comes_and_goes_between_two_looks_leaves_a_stale_entry_behind(tree: NodeTree) -> None:
+def test_a_pod_that_comes_and_goes_between_two_ticks_leaves_a_stale_entry_behind(tree: NodeTree) -> None:
     stays, goes = tree.pod("shop", "stays"), tree.pod("shop", "goes")
     tree.container(stays, "db", anon=(30 * MIB, 0))
     gone = tree.container(goes, "db", anon=(30 * MIB, 0))
@@ -250,7 +250,7 @@ def test_library_pages_on_another_node_are_shown_and_are_no_misalignment(tree: N
     lines = [line for line in stat.read_text().splitlines() if not line.startswith(("file", "shmem"))]
     stat.write_text("\n".join([*lines, "shmem N0=0 N1=0", f"file N0=0 N1={900 * MIB}"]) + "\n")
     promise(tree, {(pod.uid, "db"): ON_0})
-    report = look(tree)
+    report = report_of(tree)
     one = only(report)
     assert one.verdict is not None
     assert (one.verdict.name, one.verdict.causes, one.findings) == ("aligned", (), ())
@@ -265,7 +265,7 @@ def test_library_pages_on_another_node_are_shown_and_are_no_misalignment(tree: N
 def test_a_split_that_drifted_on_release_stops_a_kubelet_before_1_32_only(
     tree: NodeTree, version: str, starts: str, findings: list[str], fixtures: Path
 ) -> None:
-    """kubernetes/kubernetes#113130, with the version that the kubelet itself tells."""
+    """kubernetes/kubernetes#113130, with the version that the kubelet itself gives."""
     for node in (0, 1):
         meminfo = tree.root / f"sys/devices/system/node/node{node}/meminfo"
         meminfo.write_text(f"Node {node} MemTotal: {237296943104 // 1024} kB\nNode {node} MemFree: 1024 kB\n")
@@ -274,7 +274,7 @@ def test_a_split_that_drifted_on_release_stops_a_kubelet_before_1_32_only(
     answers.mkdir()
     shutil.copy(fixtures / "memory-manager-state/cross-node-release/memory_manager_state", kubelet)
     (answers / "kubelet-metrics.txt").write_text(f'kubernetes_build_info{{git_version="{version}"}} 1\n')
-    report = look(tree)
+    report = report_of(tree)
     (memory,) = [one for one in report.checkpoints if one.file == "memory_manager_state"]
     assert memory.starts_now == starts
     assert "cross-node-release-drift" in [one.name for one in memory.findings]

@@ -227,7 +227,7 @@ class TestRefusals:
         assert len(later.cpu.default_cpus) == 6
 
     def test_a_single_node_of_a_group_is_given_away_when_other_providers_insist(self) -> None:
-        """The rule of disjoint groups looks at sets of two and more nodes only, so this group is broken up."""
+        """The rule of disjoint groups covers sets of two and more nodes only, so this group is broken up."""
         nics = {"n1": Device("n1", NodeSet.of(1))}
         node = kubelet(machine(11, 10, 10))
         state = fresh_state(node, DeviceState({"vendor.example/nic": nics}))
@@ -256,7 +256,7 @@ class TestRefusals:
         assert why(admissions[1]) == ("TopologyAffinityError", NO_LOCALITY)
         assert admissions[1].decisions[0].answers[1].hints == {"cpu": []}
 
-    def test_threads_of_whole_cores_only_is_told_without_a_wrapper(self) -> None:
+    def test_threads_of_whole_cores_only_is_an_error_without_a_wrapper(self) -> None:
         pairs = tuple(
             Cpu(i, node=0, socket=0, core=i % 2, siblings=CpuSet.of(i % 2, i % 2 + 2), l3_cache=0) for i in range(4)
         )
@@ -500,7 +500,7 @@ class TestDevices:
             "which is unexpected"
         )
 
-    def test_a_container_that_does_not_run_is_looked_at_although_the_kubelet_does_not_know_all_pods_yet(self) -> None:
+    def test_a_container_that_does_not_run_is_considered_although_the_kubelet_does_not_know_all_pods_yet(self) -> None:
         """After a reboot nothing runs, so a plugin that did not come back is noticed."""
         node = kubelet()
         state = admit(node, fresh_state(node, self.nics(2)), self.asking("a")).state
@@ -508,7 +508,7 @@ class TestDevices:
         _, (again,) = restart(node, gone, running={})
         assert why(again)[1].startswith("Allocate failed due to cannot allocate unregistered device")
 
-    def test_a_pod_that_the_kubelet_finds_anew_at_its_restart_does_not_run(self) -> None:
+    def test_a_pod_that_the_kubelet_finds_again_at_its_restart_does_not_run(self) -> None:
         node = kubelet()
         state = admit(node, fresh_state(node, self.nics(2, 3)), self.asking("a")).state
         after, admissions = restart(node, state, [self.asking("b"), self.asking("a")])

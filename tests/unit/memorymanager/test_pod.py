@@ -41,7 +41,7 @@ def asking(name: str, **resources: dict[str, object]) -> Manifest:
 
 
 class TestManifest:
-    def test_what_matters_is_read_and_the_rest_is_not_looked_at(self) -> None:
+    def test_what_matters_is_read_and_the_rest_is_ignored(self) -> None:
         read = read_pod(
             manifest(
                 asking("app", limits={"cpu": 1, "memory": "1024Mi"}),
@@ -209,7 +209,7 @@ class TestFeatures:
         limited = replace(pod("a"), resources=Resources(limits=quantities({"cpu": "1"})))
         assert is_unsupported(limited, LATEST_FEATURES)
 
-    def test_a_container_is_found_by_name_or_the_names_are_told(self) -> None:
+    def test_a_container_is_found_by_name_or_the_names_are_listed(self) -> None:
         assert pod("a").container("app").name == "app"
         with pytest.raises(InputError, match="pod default/a has no container 'x'; it has app"):
             pod("a").container("x")

@@ -139,7 +139,7 @@ def test_a_recorded_run_comes_out_the_same(run: str) -> None:
     assert compared == list(STEPS[run])
 
 
-def test_the_recorded_runs_are_looked_at_whole() -> None:
+def test_the_recorded_runs_are_compared_whole() -> None:
     events = [event for run in STEPS for event in read_events(run, "kubelet.k1.log")]
     admissions = [one for one in events if isinstance(one, LoggedAdmission)]
     assert len(admissions) == 23

@@ -92,7 +92,7 @@ def test_since_1_32_a_group_needs_to_add_up_only_as_a_whole() -> None:
     assert refusal.difference == Difference("reserved", 0, "memory", 210 * GI, 220 * GI)
 
 
-def test_an_empty_machine_state_is_made_anew_unless_there_are_assignments() -> None:
+def test_an_empty_machine_state_is_made_again_unless_there_are_assignments() -> None:
     assert check_start(MemoryState({}), machine(GI)) is None
     refusal = check_start(MemoryState({}, {"pod": {"app": ()}}), machine(GI))
     assert refusal is not None

@@ -43,7 +43,7 @@ def read(path: Path) -> Checkpoint:
     return checkpoints.parse(checkpoints.kind_of(path.name, data), data)
 
 
-def look(checkpoint: Checkpoint, machine: Machine | None = None, kubelet: StartingKubelet = NEWEST) -> Outlook:
+def outlook_of(checkpoint: Checkpoint, machine: Machine | None = None, kubelet: StartingKubelet = NEWEST) -> Outlook:
     return examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
 
 
@@ -73,29 +73,29 @@ ANOTHER_BOOT = (1055182848, 989007872, 1017688064, 1054330880)
 
 def test_a_kubelet_starts_again_on_the_machine_its_file_is_from() -> None:
     for name in ("memory_manager_state", "cpu_manager_state"):
-        outlook = look(read(ONE_RUNNING / name), guest(*FIRST_BOOT))
+        outlook = outlook_of(read(ONE_RUNNING / name), guest(*FIRST_BOOT))
         assert outlook.is_valid
         assert outlook.starts_now == "yes"
-    memory = look(read(ONE_RUNNING / "memory_manager_state"), guest(*FIRST_BOOT))
+    memory = outlook_of(read(ONE_RUNNING / "memory_manager_state"), guest(*FIRST_BOOT))
     assert names(memory) == ["reboot-may-change-totals"]
     assert memory.starts_after_reboot == "at risk"
-    assert look(read(ONE_RUNNING / "cpu_manager_state"), guest(*FIRST_BOOT)).starts_after_reboot == "yes"
+    assert outlook_of(read(ONE_RUNNING / "cpu_manager_state"), guest(*FIRST_BOOT)).starts_after_reboot == "yes"
 
 
 def test_a_file_without_its_machine_is_judged_by_itself() -> None:
-    outlook = look(read(ONE_RUNNING / "memory_manager_state"))
+    outlook = outlook_of(read(ONE_RUNNING / "memory_manager_state"))
     assert (outlook.findings, outlook.starts_now, outlook.starts_after_reboot) == ((), "unknown", "unknown")
 
 
 def test_policy_none_starts_everywhere() -> None:
-    outlook = look(MemoryCheckpoint.of("None", MemoryState({})))
+    outlook = outlook_of(MemoryCheckpoint.of("None", MemoryState({})))
     assert (outlook.findings, outlook.starts_now, outlook.starts_after_reboot) == ((), "yes", "yes")
-    assert look(CpuCheckpoint.of("none", CPUState(CpuSet()))).starts_after_reboot == "yes"
+    assert outlook_of(CpuCheckpoint.of("none", CPUState(CpuSet()))).starts_after_reboot == "yes"
 
 
 def test_totals_of_another_boot_are_drift() -> None:
     """Two boots of one real guest, 38 MB apart on two nodes."""
-    outlook = look(read(ONE_RUNNING / "memory_manager_state"), guest(*ANOTHER_BOOT))
+    outlook = outlook_of(read(ONE_RUNNING / "memory_manager_state"), guest(*ANOTHER_BOOT))
     drift = [finding for finding in outlook.findings if finding.severity == "error"]
     assert [(one.name, one.where) for one in drift] == [
         ("memory-total-drift", f"machineState.{node}.memoryMap.memory.total") for node in (1, 2, 3)
@@ -112,11 +112,11 @@ def test_bytes_that_moved_to_the_other_node_are_drift() -> None:
     file = read(TROUBLE / "total-moved-between-nodes/memory_manager_state")
     pages = (HugePages(2 * MI, 0), HugePages(GI, 0))
     totals = (134799134720, 135291469824)
-    assert names(look(file, Machine(tuple(Node(i, memory=t, huge_pages=pages) for i, t in enumerate(totals))))) == [
-        "reboot-may-change-totals"
-    ]
+    assert names(
+        outlook_of(file, Machine(tuple(Node(i, memory=t, huge_pages=pages) for i, t in enumerate(totals))))
+    ) == ["reboot-may-change-totals"]
     moved = (totals[0] - 43696128, totals[1] + 43696128)
-    outlook = look(file, Machine(tuple(Node(i, memory=t, huge_pages=pages) for i, t in enumerate(moved))))
+    outlook = outlook_of(file, Machine(tuple(Node(i, memory=t, huge_pages=pages) for i, t in enumerate(moved))))
     assert names(outlook)[:2] == ["memory-total-drift", "memory-total-drift"]
     assert "(-43696128); the sum over all nodes is the same" in outlook.findings[0].message
     assert "drain first and delete the file" in outlook.findings[0].remedy
@@ -125,7 +125,7 @@ def test_bytes_that_moved_to_the_other_node_are_drift() -> None:
 
 def test_memory_that_came_or_went_is_not_called_drift() -> None:
     halved = (FIRST_BOOT[0], FIRST_BOOT[1], FIRST_BOOT[2] // 2, FIRST_BOOT[3])
-    outlook = look(read(ONE_RUNNING / "memory_manager_state"), guest(*halved))
+    outlook = outlook_of(read(ONE_RUNNING / "memory_manager_state"), guest(*halved))
     assert "memory-size-changed" in names(outlook)
     assert "memory-total-drift" not in names(outlook)
 
@@ -133,7 +133,7 @@ def test_memory_that_came_or_went_is_not_called_drift() -> None:
 def test_a_split_that_drifted_is_fine_since_1_32_and_fatal_before() -> None:
     """kubernetes/kubernetes#113130."""
     file = read(TROUBLE / "cross-node-release/memory_manager_state")
-    now, before = look(file), look(file, kubelet=StartingKubelet(version=(1, 31)))
+    now, before = outlook_of(file), outlook_of(file, kubelet=StartingKubelet(version=(1, 31)))
     assert names(now) == names(before) == ["cross-node-release-drift"]
     assert now.findings[0].message == "node 0: memory reserved is 225485783040 in the file, 236223201280 by replay"
     assert (now.is_valid, now.starts_now) == (True, "unknown")
@@ -142,7 +142,7 @@ def test_a_split_that_drifted_is_fine_since_1_32_and_fatal_before() -> None:
 
 def test_overlapping_groups_leave_the_start_to_chance() -> None:
     """kubernetes/kubernetes#113035."""
-    outlook = look(read(TROUBLE / "groups-overlap/memory_manager_state"))
+    outlook = outlook_of(read(TROUBLE / "groups-overlap/memory_manager_state"))
     assert names(outlook) == ["groups-overlap"]
     assert outlook.findings[0].message == "node 1 is in group [0, 1], but node 0 in [0]"
     assert (outlook.is_valid, outlook.starts_now) == (False, "at risk")
@@ -150,7 +150,7 @@ def test_overlapping_groups_leave_the_start_to_chance() -> None:
 
 def test_pod_entries_that_the_checksum_leaves_out_are_stale() -> None:
     """kubernetes/kubernetes#139050."""
-    outlook = look(read(TROUBLE / "stale-pod-entries/memory_manager_state"), kubelet=PODS_ON)
+    outlook = outlook_of(read(TROUBLE / "stale-pod-entries/memory_manager_state"), kubelet=PODS_ON)
     assert outlook.verification.form == "V1"
     assert names(outlook) == ["stale-pod-entries"]
     assert "4b2b5407482bb7e6c64357a490c8912e" in outlook.findings[0].message
@@ -158,7 +158,7 @@ def test_pod_entries_that_the_checksum_leaves_out_are_stale() -> None:
 
 def test_a_pod_without_blocks_in_its_containers_is_incomplete() -> None:
     """kubernetes/kubernetes#141993."""
-    outlook = look(read(TROUBLE / "pod-level-incomplete/memory_manager_state"), kubelet=PODS_ON)
+    outlook = outlook_of(read(TROUBLE / "pod-level-incomplete/memory_manager_state"), kubelet=PODS_ON)
     assert outlook.verification.form == "V2"
     assert names(outlook) == ["pod-level-incomplete", "pod-level-charged-again"]
     assert outlook.findings[0].where == "podEntries.fa499850f2e2a52f13167a7b3d4a65c8"
@@ -183,7 +183,7 @@ def test_blocks_of_a_container_lie_within_those_of_its_pod(
     )
     file = replace(file, pod_entries={"uid": pod or None})
     file = replace(file, checksum=checkpoints.verify(file).computed)
-    found = [one.message for one in look(file, kubelet=PODS_ON).findings if one.name == "pod-level-incomplete"]
+    found = [one.message for one in outlook_of(file, kubelet=PODS_ON).findings if one.name == "pod-level-incomplete"]
     assert len(found) == 1
     assert message in found[0]
 
@@ -191,12 +191,12 @@ def test_blocks_of_a_container_lie_within_those_of_its_pod(
 @pytest.mark.parametrize("name", ["memory_manager_state", "cpu_manager_state"])
 def test_a_pod_level_file_is_corrupt_for_a_kubelet_without_the_gate(name: str) -> None:
     file = read(POD_LEVEL / name)
-    assert names(look(file)) == names(look(file, kubelet=PODS_ON)) == ["pod-level-charged-again"]
+    assert names(outlook_of(file)) == names(outlook_of(file, kubelet=PODS_ON)) == ["pod-level-charged-again"]
     for kubelet, on in (
         (PODS_OFF, "1.36 with PodLevelResourceManagers off"),
         (StartingKubelet((1, 35), True), "1.35 with"),
     ):
-        outlook = look(file, kubelet=kubelet)
+        outlook = outlook_of(file, kubelet=kubelet)
         assert "format-not-accepted" in names(outlook)
         assert on in outlook.findings[0].message
         assert outlook.starts_now == "no"
@@ -205,7 +205,7 @@ def test_a_pod_level_file_is_corrupt_for_a_kubelet_without_the_gate(name: str) -
 def test_a_wrong_checksum_stops_the_start_and_all_further_judgement() -> None:
     for name in ("memory_manager_state", "cpu_manager_state"):
         file = replace(read(ONE_RUNNING / name), checksum=1)
-        outlook = look(file, guest(*ANOTHER_BOOT))
+        outlook = outlook_of(file, guest(*ANOTHER_BOOT))
         assert names(outlook) == ["checksum-mismatch"]
         assert outlook.starts_now == "no"
         assert outlook.findings[0].message.startswith("the file says 1, its content gives ")
@@ -213,15 +213,15 @@ def test_a_wrong_checksum_stops_the_start_and_all_further_judgement() -> None:
 
 def test_a_checksum_of_0_is_taken_by_1_36_alone() -> None:
     file = replace(read(ONE_RUNNING / "memory_manager_state"), checksum=0)
-    assert names(look(file)) == ["checksum-missing"]
-    assert names(look(file, kubelet=StartingKubelet((1, 35)))) == ["checksum-missing", "format-not-accepted"]
+    assert names(outlook_of(file)) == ["checksum-missing"]
+    assert names(outlook_of(file, kubelet=StartingKubelet((1, 35)))) == ["checksum-missing", "format-not-accepted"]
 
 
 def test_changed_huge_pages_are_named() -> None:
     """The capture of a real kubelet that did not start after 16 pages became 12 on one node."""
     file = read(KUBELET / "standalone-restart-errors/1/memory_manager_state")
-    assert names(look(file, guest(*ANOTHER_BOOT))) == ["reboot-may-change-totals"]
-    outlook = look(file, guest(*ANOTHER_BOOT, huge=(16, 16, 12, 16)))
+    assert names(outlook_of(file, guest(*ANOTHER_BOOT))) == ["reboot-may-change-totals"]
+    outlook = outlook_of(file, guest(*ANOTHER_BOOT, huge=(16, 16, 12, 16)))
     assert names(outlook) == ["huge-pages-changed", "reboot-may-change-totals"]
     assert outlook.findings[0].message == (
         "node 2: hugepages-2Mi total is 33554432 bytes in the file, 25165824 on this machine (-8388608)"
@@ -232,8 +232,8 @@ def test_changed_huge_pages_are_named() -> None:
 
 def test_another_machine_is_named_by_what_it_lacks() -> None:
     file = read(ONE_RUNNING / "memory_manager_state")
-    assert "nodes-changed" in names(look(file, guest(*FIRST_BOOT[:3])))
-    assert "huge-page-sizes-changed" in names(look(file, guest(*FIRST_BOOT, sizes=(2 * MI,))))
+    assert "nodes-changed" in names(outlook_of(file, guest(*FIRST_BOOT[:3])))
+    assert "huge-page-sizes-changed" in names(outlook_of(file, guest(*FIRST_BOOT, sizes=(2 * MI,))))
 
 
 def broken(**changes: object) -> MemoryCheckpoint:
@@ -266,12 +266,12 @@ def table(total: int, system: int, allocatable: int, reserved: int, free: int) -
     ],
 )
 def test_each_inner_contradiction_has_a_name(file: MemoryCheckpoint, expected: list[str]) -> None:
-    assert names(look(file)) == expected
+    assert names(outlook_of(file)) == expected
 
 
 def test_unknown_keys_are_findings() -> None:
     data = (ONE_RUNNING / "cpu_manager_state").read_bytes().replace(b'"policyName"', b'"extra":1,"policyName"')
-    outlook = look(checkpoints.parse("cpu_manager_state", data))
+    outlook = outlook_of(checkpoints.parse("cpu_manager_state", data))
     assert names(outlook) == ["unknown-key"]
     assert outlook.findings[0].where == "extra"
     assert outlook.is_valid
@@ -300,7 +300,7 @@ def cpus(default: str, held: dict[str, str], **more: CpuSet) -> CpuCheckpoint:
     ],
 )
 def test_the_cpu_state_is_judged_with_the_kubelets_words(file: CpuCheckpoint, expected: list[str], says: str) -> None:
-    outlook = look(file, guest(*FIRST_BOOT), PODS_ON)
+    outlook = outlook_of(file, guest(*FIRST_BOOT), PODS_ON)
     assert names(outlook) == expected
     assert says in "".join(finding.message for finding in outlook.findings)
 
@@ -308,42 +308,42 @@ def test_the_cpu_state_is_judged_with_the_kubelets_words(file: CpuCheckpoint, ex
 @pytest.mark.parametrize("held", [{}, {"app": "1"}])
 def test_a_machine_whose_cpus_are_not_known_leaves_the_cpu_state_unknown(held: dict[str, str]) -> None:
     blind = replace(guest(*FIRST_BOOT), cpus=())
-    outlook = look(cpus("0,2-7", held), blind)
+    outlook = outlook_of(cpus("0,2-7", held), blind)
     assert names(outlook) == []
     assert (outlook.starts_now, outlook.starts_after_reboot) == ("unknown", "unknown")
-    assert look(cpus("", {"app": "1"}), blind).starts_now == "no"
+    assert outlook_of(cpus("", {"app": "1"}), blind).starts_now == "no"
     memory = read(ONE_RUNNING / "memory_manager_state")
-    assert look(memory, blind) == look(memory, guest(*FIRST_BOOT))
+    assert outlook_of(memory, blind) == outlook_of(memory, guest(*FIRST_BOOT))
 
 
 def test_a_cpu_whose_node_is_not_known_is_online_all_the_same() -> None:
     machine = guest(*FIRST_BOOT)
     half = replace(machine, cpus=(*machine.cpus[:-1], replace(machine.cpus[-1], node=None)))
-    assert look(cpus("0,2-7", {"app": "1"}), half).starts_now == "yes"
+    assert outlook_of(cpus("0,2-7", {"app": "1"}), half).starts_now == "yes"
 
 
 def test_cpus_in_no_set_are_refused_before_strict_reservation_existed() -> None:
     file = cpus("2-7", {"app": "1"})
-    assert names(look(file, guest(*FIRST_BOOT), StartingKubelet((1, 31)))) == ["cpu-state-refused"]
-    assert names(look(file)) == []
+    assert names(outlook_of(file, guest(*FIRST_BOOT), StartingKubelet((1, 31)))) == ["cpu-state-refused"]
+    assert names(outlook_of(file)) == []
 
 
-def test_old_cpu_files_and_pod_entries_without_checksum_are_told() -> None:
+def test_old_cpu_files_and_pod_entries_without_checksum_are_findings() -> None:
     by_id = CpuCheckpoint("none", "1-3", None, {"containerID1": "4-6", "containerID2": "1-3"}, {}, 3680390589)
-    assert names(look(by_id)) == ["format-old"]
+    assert names(outlook_of(by_id)) == ["format-old"]
     stale = replace(cpus("0,2-7", {"app": "1"}), pod_entries={"uid": "1"})
-    assert names(look(stale, guest(*FIRST_BOOT))) == ["stale-pod-entries"]
-    assert names(look(CpuCheckpoint.of("Static", CPUState(CpuSet.of(0))))) == ["policy-unknown"]
+    assert names(outlook_of(stale, guest(*FIRST_BOOT))) == ["stale-pod-entries"]
+    assert names(outlook_of(CpuCheckpoint.of("Static", CPUState(CpuSet.of(0))))) == ["policy-unknown"]
 
 
 def test_a_corrupt_device_file_does_not_stop_the_kubelet_but_is_an_error() -> None:
     file = DeviceCheckpoint.of((PodDevices("u", "c", "r", {0: ("d",)}, b""),), {"r": ("d",)})
-    assert look(file).findings == ()
-    outlook = look(replace(file, checksum=5))
+    assert outlook_of(file).findings == ()
+    outlook = outlook_of(replace(file, checksum=5))
     assert names(outlook) == ["devices-lost"]
     assert (outlook.is_valid, outlook.starts_now) == (False, "yes")
     old = DeviceCheckpoint.of((PodDevices("u", "c", "r", ("d",), b""),), {"r": ("d",)})
-    assert names(look(old)) == ["format-old"]
+    assert names(outlook_of(old)) == ["format-old"]
 
 
 def test_a_finding_has_one_of_the_known_names() -> None:
@@ -381,7 +381,7 @@ def test_starts_now_is_no_exactly_when_a_kubelet_refuses(
     entries = {f"pod-{index}": {"app": (block,)} for index, block in enumerate(wanted)}
     file = MemoryCheckpoint.of("Static", MemoryState({**state, 0: node}, entries))
     machine = Machine(tuple(Node(id_, memory=total) for id_, total in enumerate(live)))
-    outlook = look(file, machine, StartingKubelet(version))
+    outlook = outlook_of(file, machine, StartingKubelet(version))
     live_default = default_machine_state(machine, reserved_in(file.state.machine))
     refused = check_start(file.state, live_default, version=version)
     if outlook.starts_now == "at risk":

@@ -146,7 +146,7 @@ def test_a_checksum_of_0_is_corrupt_before_1_36() -> None:
         ("99999999999999999999", 'strconv.Atoi: parsing "99999999999999999999": value out of range'),
     ],
 )
-def test_a_text_that_is_no_cpu_list_is_told_with_its_place(text: str, why: str) -> None:
+def test_a_text_that_is_no_cpu_list_is_refused_with_its_place(text: str, why: str) -> None:
     default = sealed_cpu(b'{"policyName":"none","defaultCpuSet":"%s"}' % text.encode())
     assert cpu_start_error(default, policy="none") == cpu_says(f'could not parse default cpu set "{text}": {why}')
     held = b'{"policyName":"none","defaultCpuSet":"1","entries":{"pod":{"c1":"2","c2":"%s"}}}' % text.encode()

@@ -38,7 +38,7 @@ IN_1_37, IN_1_36 = StartingKubelet((1, 37)), StartingKubelet((1, 36))
 
 
 def sealed(data: str, stored: int | None = None, **outside: object) -> bytes:
-    """A file of which all that 1.37 ignores is nonsense."""
+    """A file in which everything that 1.37 ignores is nonsense."""
     right = fnv1a(f"(string){data}".encode())
     return json.dumps(
         {
@@ -52,7 +52,7 @@ def sealed(data: str, stored: int | None = None, **outside: object) -> bytes:
     ).encode()
 
 
-def look(checkpoint: Checkpoint, kubelet: StartingKubelet) -> Outlook:
+def outlook_of(checkpoint: Checkpoint, kubelet: StartingKubelet) -> Outlook:
     return examine(checkpoint, checkpoints.verify(checkpoint), None, kubelet)
 
 
@@ -109,7 +109,7 @@ def test_what_1_37_writes_it_reads_again(folder: Path, name: str, pod_level: boo
     assert "podEntries" not in keys
     assert isinstance(checkpoint, MemoryCheckpoint | CpuCheckpoint)
     assert bool(checkpoint.pod_entries) == pod_level
-    outlook = look(checkpoint, IN_1_37)
+    outlook = outlook_of(checkpoint, IN_1_37)
     assert (names(outlook), outlook.starts_now) == ([], "unknown")
 
 
@@ -117,8 +117,8 @@ def test_what_1_37_writes_it_reads_again(folder: Path, name: str, pod_level: boo
 def test_an_older_kubelet_reads_the_part_outside_and_loses_pod_entries(name: str) -> None:
     plain, with_pods = written(CROSS, name), written(POD_LEVEL, name, pod_level=True)
     kind = checkpoints.kind_of(name, b"")
-    assert names(look(checkpoints.parse(kind, plain), IN_1_36)) == []
-    found = names(look(checkpoints.parse(kind, with_pods), IN_1_36))
+    assert names(outlook_of(checkpoints.parse(kind, plain), IN_1_36)) == []
+    found = names(outlook_of(checkpoints.parse(kind, with_pods), IN_1_36))
     assert found[0] == "downgrade-loses-pods"
     assert "format-not-accepted" not in found
     error = memory_start_error if name == MEMORY else cpu_start_error
@@ -126,10 +126,10 @@ def test_an_older_kubelet_reads_the_part_outside_and_loses_pod_entries(name: str
     assert error(plain, version=(1, 28)) is None
 
 
-def test_an_older_kubelet_refuses_a_file_whose_outside_is_damaged_and_1_37_does_not_look_at_it() -> None:
+def test_an_older_kubelet_refuses_a_file_whose_outside_is_damaged_and_1_37_ignores_it() -> None:
     data = sealed("{" + DATA + "}")
     checkpoint = memory_checkpoint.parse(data)
-    assert "checksum-mismatch" in names(look(checkpoint, IN_1_36))
+    assert "checksum-mismatch" in names(outlook_of(checkpoint, IN_1_36))
     assert "checkpoint is corrupted" in (memory_start_error(data, version=(1, 36)) or "")
     assert memory_start_error(data, version=(1, 37), policy="static") is None
     assert 'configured policy "Static" differs from state checkpoint policy "static"' in (
@@ -145,8 +145,8 @@ def test_1_37_reads_pod_level_files_of_1_36_with_the_gate_off_too(name: str) -> 
     assert error(data, version=(1, 36), pod_level=True) is None
     assert error(data, version=(1, 37)) is None
     checkpoint = checkpoints.parse(checkpoints.kind_of(name, b""), data)
-    assert "format-not-accepted" not in names(look(checkpoint, StartingKubelet((1, 37), pod_level=False)))
-    assert names(look(checkpoint, StartingKubelet((1, 37), pod_level=True))) == []
+    assert "format-not-accepted" not in names(outlook_of(checkpoint, StartingKubelet((1, 37), pod_level=False)))
+    assert names(outlook_of(checkpoint, StartingKubelet((1, 37), pod_level=True))) == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_1_37_does_not_fall_back_when_the_seal_is_damaged(data: bytes, words: st
     assert f"could not restore state from checkpoint: {words}, please drain" in (
         memory_start_error(data, version=(1, 37)) or ""
     )
-    outlook = look(memory_checkpoint.parse(data), IN_1_37)
+    outlook = outlook_of(memory_checkpoint.parse(data), IN_1_37)
     assert (outlook.is_valid, outlook.starts_now) == (False, "no")
 
 
@@ -186,10 +186,10 @@ def test_a_build_that_has_pod_entries_outside_and_no_checksum_there_is_read_alik
     assert checkpoint.state == CPUState(CpuSet.of(0, 1), {"u": {"a": CpuSet.of(2, 3)}}, {"u": CpuSet.of(2, 3)})
 
 
-def test_a_version_that_nobody_knows_is_one_that_writes_the_file() -> None:
+def test_a_version_that_no_source_knows_is_one_that_writes_the_file() -> None:
     checkpoint = memory_checkpoint.parse(written(POD_LEVEL, MEMORY, pod_level=True))
-    assert names(look(checkpoint, StartingKubelet(version_is_known=False))) == []
-    assert names(look(checkpoint, StartingKubelet()))[0] == "downgrade-loses-pods"
+    assert names(outlook_of(checkpoint, StartingKubelet(version_is_known=False))) == []
+    assert names(outlook_of(checkpoint, StartingKubelet()))[0] == "downgrade-loses-pods"
 
 
 LATER: list[bytes] = [
@@ -212,7 +212,7 @@ def test_a_later_format_is_unknown_and_never_called_damaged(data: bytes, kubelet
         assert (finding.name, finding.what_it_stops) == ("format-unknown", "unknown")
         findings = [finding]
     else:
-        outlook = look(checkpoint, kubelet)
+        outlook = outlook_of(checkpoint, kubelet)
         assert (outlook.is_valid, outlook.starts_now, outlook.starts_after_reboot) == (False, "unknown", "unknown")
         assert kubelet_says(MEMORY, data, outlook, kubelet, "/var/lib/kubelet") is None
         findings = [one for one in outlook.findings if one.name != "unknown-key"]
@@ -225,7 +225,7 @@ def test_a_later_format_is_unknown_and_never_called_damaged(data: bytes, kubelet
 
 def test_a_changed_file_of_a_known_format_is_still_damaged() -> None:
     checkpoint = memory_checkpoint.parse((CROSS / MEMORY).read_bytes())
-    assert names(look(replace(checkpoint, checksum=1), IN_1_37)) == ["checksum-mismatch"]
+    assert names(outlook_of(replace(checkpoint, checksum=1), IN_1_37)) == ["checksum-mismatch"]
 
 
 def test_a_seal_is_the_checksum_of_the_text() -> None:

@@ -43,7 +43,7 @@ def test_a_step_is_taken_back_only_after_a_calm_time() -> None:
     assert after(budget, [0.0] * CALM_TICKS).taken == 0
 
 
-def test_one_look_over_the_limit_ends_the_calm_time() -> None:
+def test_one_tick_over_the_limit_ends_the_calm_time() -> None:
     budget = after(Budget(), [0.02, 0.02])
     calm = after(budget, [0.0] * (CALM_TICKS - 1))
     assert after(calm, [0.02]).taken == 3
@@ -51,19 +51,19 @@ def test_one_look_over_the_limit_ends_the_calm_time() -> None:
 
 
 def test_what_cost_much_is_tried_again_later_than_what_cost_little() -> None:
-    def looks_until_back(share: float) -> int:
-        budget, looks = after(Budget(), [share]), 0
+    def ticks_until_back(share: float) -> int:
+        budget, ticks = after(Budget(), [share]), 0
         while budget.taken:
-            budget, looks = next_budget(budget, 0.0, LIMIT), looks + 1
-        return looks
+            budget, ticks = next_budget(budget, 0.0, LIMIT), ticks + 1
+        return ticks
 
-    assert looks_until_back(0.011) == CALM_TICKS
-    assert looks_until_back(0.1) == 4 * CALM_TICKS
-    assert looks_until_back(1.0) == 8 * CALM_TICKS
+    assert ticks_until_back(0.011) == CALM_TICKS
+    assert ticks_until_back(0.1) == 4 * CALM_TICKS
+    assert ticks_until_back(1.0) == 8 * CALM_TICKS
 
 
 def test_a_load_at_the_limit_does_not_make_it_swing() -> None:
-    """The rest takes 80 % of the budget, so nothing comes back however long it is calm."""
+    """The other probes take 80 % of the budget, so nothing comes back however long it is calm."""
     assert after(after(Budget(), [0.02]), [0.008] * 10_000).taken == 1
 
 

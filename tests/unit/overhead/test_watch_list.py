@@ -21,7 +21,7 @@ from numaudit.snapshot import Container, ContainerId, HintFault, Snapshot
 from numaudit.topology.machine import Machine
 
 OVER_BUDGET = Budget(taken=2)
-"""page_alloc rests and the watch list is in use."""
+"""page_alloc is paused and the watch list is in use."""
 FAULT = HintFault(0, 1, 0)
 
 
@@ -50,7 +50,7 @@ def probe() -> Probe:
 
 
 def limiter_of(probe: Probe | Refusal, groups: Mapping[int, Sequence[int]], budget: Budget | None = None) -> Limiter:
-    """`groups` are the cgroups of each container. Its own id is not among them, to be told from them."""
+    """`groups` are the cgroups of each container. Its own id is not among them, to keep the two apart."""
     session = Session({"hint_faults": cast("Any", probe)})
     census = {ContainerId(id_): tuple(SimpleNamespace(id=one) for one in ids) for id_, ids in groups.items()}
     inventory = cast("Any", SimpleNamespace(take=lambda: SimpleNamespace(groups=census)))
@@ -96,7 +96,7 @@ def test_over_the_budget_all_cgroups_of_the_chosen_containers_are_watched(
     assert probe.kept == []
 
 
-def test_the_others_take_turns_from_look_to_look(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_others_take_turns_from_tick_to_tick(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 2)
     limiter = limiter_of(probe, {id_: [10 * id_] for id_ in range(1, 5)}, OVER_BUDGET)
     snapshot = snapshot_of([1, 2, 3, 4], promised=[1])
@@ -107,7 +107,7 @@ def test_the_others_take_turns_from_look_to_look(probe: Probe, monkeypatch: pyte
     assert turns == [frozenset(pair) for pair in ([10, 20], [10, 30], [10, 40], [10, 20])]
 
 
-def test_a_verdict_that_is_no_reason_for_suspicion_puts_nobody_ahead(
+def test_a_verdict_that_is_no_reason_for_suspicion_puts_no_container_ahead(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 1)

@@ -83,7 +83,7 @@ def test_bpf_with_perfmon_or_sys_admin_is_enough(mask: str, enough: bool) -> Non
     assert reasons.has_capabilities(f"CapPrm:\tffffffffffffffff\nCapEff:\t{mask}\n") is enough
 
 
-def test_a_missing_bcc_is_told_from_one_without_its_libraries() -> None:
+def test_a_missing_bcc_differs_from_one_without_its_libraries() -> None:
     assert reasons.of_import(ModuleNotFoundError("No module named 'bcc'", name="bcc")).reason is Reason.NO_BCC
     broken = reasons.of_import(OSError("libLLVM-14.so.1: cannot open shared object file"))
     assert broken.reason is Reason.BCC_BROKEN

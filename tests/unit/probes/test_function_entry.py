@@ -21,7 +21,7 @@ from numaudit.probes.reasons import Reason, Refusal
 FUNCTION = "task_numa_fault"
 FOUND = Function(4711, ("last_cpupid", "mem_node", "pages", "flags"))
 KPROBE, FENTRY = 100, 101
-"""Descriptors of programs, which nobody opens here."""
+"""Descriptors of programs that are never opened here."""
 Fail = Callable[..., int]
 
 
@@ -120,7 +120,7 @@ def test_fentry_is_used_when_the_kprobes_program_was_not_loaded(host: Host, monk
     assert function_entry.attach(host, loaded, "p", FUNCTION).way == "fentry"
 
 
-def test_when_both_are_refused_both_reasons_are_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_both_are_refused_both_reasons_are_given(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perf_event, "open_kprobe", _raising(FileNotFoundError(2, "no such event")))
     loaded = _loaded({"p_at_fentry": Refusal(Reason.FORBIDDEN, "the kernel refuses the program p_at_fentry")})
     with pytest.raises(Refusal) as refusal:

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A made-up node with one container, its probes, and the agent that looks at it."""
+    """A made-up node with one container, its probes, and the agent that observes it."""
 
     tree: NodeTree
     probes: dict[str, Counters]

@@ -44,7 +44,7 @@ def rows(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in report["containers"] if (one["pod"], one["container"]) == (POD, "app")]
 
 
-def look(root: Path) -> Report:
+def report_of(root: Path) -> Report:
     return build(Observer.of(Host.under(root)).observe())
 
 
@@ -70,7 +70,7 @@ def test_a_container_that_runs_has_no_second_row(fixtures: Path, capsys: pytest.
 
 
 def test_its_series_goes_on_through_a_crash(fixtures: Path, crashing: Path) -> None:
-    before, now = look(fixtures / "kubernetes-four-nodes"), look(crashing)
+    before, now = report_of(fixtures / "kubernetes-four-nodes"), report_of(crashing)
     snapshot = Observer.of(Host.under(crashing)).observe()
     ledger, key = Ledger(), ("default", POD, "app")
     first = {one.key: one for one in ledger.update(before.containers, 1.0, ())}
@@ -84,7 +84,7 @@ def test_its_series_goes_on_through_a_crash(fixtures: Path, crashing: Path) -> N
 def test_its_metrics_tell_the_promise_and_no_bytes(crashing: Path) -> None:
     lines = [
         line.partition("{")[0]
-        for line in render(exposition(look(crashing)), "text").decode().splitlines()
+        for line in render(exposition(report_of(crashing)), "text").decode().splitlines()
         if f'pod="{POD}",container="app"' in line
     ]
     assert {"numaudit_container_intended_bytes", "numaudit_container_verdict"} <= set(lines)

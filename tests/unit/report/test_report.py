@@ -113,7 +113,7 @@ def test_a_container_that_could_not_be_read_has_no_figures_and_says_so() -> None
     assert {unknown.what for unknown in one.unknown} == {"resident", "allowed"}
 
 
-def test_an_empty_cpuset_is_told_from_an_unknown_one() -> None:
+def test_an_empty_cpuset_differs_from_an_unknown_one() -> None:
     snapshot = replace(
         _snapshot({"/a": Resident(anon={0: MIB})}), allowed={ContainerId(1): Allowed(NodeSet(), CpuSet())}
     )
@@ -147,7 +147,7 @@ def test_the_residual_is_what_neither_containers_nor_the_root_hold_with_its_sign
     assert build(more).residual[0].residual_bytes == -28
 
 
-def test_kernel_memory_is_not_compared_because_most_of_it_is_charged_to_nobody() -> None:
+def test_kernel_memory_is_not_compared_because_most_of_it_is_charged_to_no_cgroup() -> None:
     held = msgspec.structs.replace(_types(1, 1, 1), kernel={0: 50})
     (row,) = build(
         _snapshot({"/a": held}, (_node(0, msgspec.structs.replace(_types(1, 1, 1), kernel={0: 500})),), _types(0, 0, 0))

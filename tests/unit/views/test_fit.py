@@ -1,4 +1,4 @@
-"""What a terminal has no room for."""
+"""Tables that are wider than the terminal."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MIB = 1 << 20
 
 
 def _report(path: str = "/a", nodes: int = 2, resident: Resident | None = None) -> Report:
-    """One group that holds 3 MiB on node 1, unless told otherwise."""
+    """One group that holds 3 MiB on node 1, by default."""
     id_ = ContainerId(1)
     return build(
         Snapshot(
@@ -194,8 +194,8 @@ def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for
     report = _report("/a", nodes=8)
     piped = _printed(report).splitlines()
     lines = _on_terminal(report, 60)
-    told = [line for line in lines if line.startswith("left out: ")]
-    for first, expected, note in (("CONTAINER", "FILE", told[0]), ("NODE", "LIST", told[1])):
+    notes = [line for line in lines if line.startswith("left out: ")]
+    for first, expected, note in (("CONTAINER", "FILE", notes[0]), ("NODE", "LIST", notes[1])):
         (titles, kept) = (next(line.split() for line in of if line.startswith(first)) for of in (piped, lines))
         gone = set(titles) - set(kept)
         assert expected in gone

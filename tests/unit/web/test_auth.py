@@ -54,7 +54,7 @@ def _config(folder: Path, body: str) -> Path:
         ("http_server_config: {headers: {X-Frame-Options: [a]}}\n", "X-Frame-Options must be one line of ASCII"),
         ('http_server_config: {headers: {"X\\n": a}}\n', r"http_server_config.headers has X\n, which"),
         ("http_server_config: {headers: {Server: x}}\n", "http_server_config.headers has Server"),
-        ("basic_auth_users: {ali: sesame}\n", "the password of ali is no bcrypt hash"),
+        ("basic_auth_users: {ali: sesame}\n", "the password of ali is not a bcrypt hash"),
         ("basic_auth_users: [ali]\n", "basic_auth_users must hold names and bcrypt hashes"),
     ],
 )

@@ -33,7 +33,7 @@ def faults_of(session: Session, group: Cgroup, before: HintFaultCounts) -> Fault
 
 
 def seen(session: Session, group: Cgroup, before: HintFaultCounts, at_least: int) -> Faults:
-    """The cgroup's faults once there are so many."""
+    """The cgroup's faults once there are this many."""
     return seen_by(partial(session.read, HINT_FAULTS), group, before, at_least)
 
 
@@ -77,7 +77,7 @@ def kernel_count() -> int:
 
 
 def wait_for_kernel(before: int, at_least: int = ENOUGH) -> None:
-    """Until the kernel itself has counted so many."""
+    """Until the kernel itself has counted this many."""
 
     def enough() -> None:
         assert kernel_count() - before >= at_least

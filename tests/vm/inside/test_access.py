@@ -1,4 +1,4 @@
-"""From where memory is used, as the kernel's samples and migrations tell it on a machine with four nodes.
+"""From where memory is used, as the kernel's samples and migrations show it on a machine with four nodes.
 
 NUMA balancing scans often here (every 0.2-1 s), so that a few seconds of work give thousands of samples.
 """
@@ -73,7 +73,7 @@ def balancing(value: str) -> Iterator[None]:
         BALANCING.write_text(before)
 
 
-def look_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapshot, ContainerId]:
+def tick_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapshot, ContainerId]:
     return observer.observe(readings=Readings(session)), ContainerId(group.id)
 
 
@@ -86,17 +86,17 @@ def test_every_probe_of_accesses_runs_here(session: Session) -> None:
 def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/local", cpus="0", mems="0") as group, worker(group, SIZE, threads=3) as running:
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
-        before, look_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: not fault.is_remote) > 0.97, faults
-        snapshot, key = look_of(observer, session, group)
+        snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container, look_before)[0]
+        found = accesses(snapshot, container, tick_before)[0]
         assert found.source == "hint_faults"
         assert found.remote_ratio is not None and found.upper is not None
         assert found.remote_ratio < 0.03 and found.upper < 0.1
-        assert "cannot-heal" not in {one.name for one in find(snapshot, look_before) if one.container_id == key}
+        assert "cannot-heal" not in {one.name for one in find(snapshot, tick_before) if one.container_id == key}
 
 
 @pytest.mark.parametrize(("mems", "node"), [("1", 1), ("3", 3)])
@@ -105,14 +105,14 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
 ) -> None:
     with cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group, worker(group, SIZE, threads=3) as running:
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
-        before, look_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: (fault.cpu_node, fault.memory_node) == (0, node)) > 0.97, faults
         assert share(faults, lambda fault: fault.could_not_move) > 0.9, faults
-        snapshot, key = look_of(observer, session, group)
+        snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container, look_before)[0]
+        found = accesses(snapshot, container, tick_before)[0]
         assert found.remote_ratio is not None and found.lower is not None
         assert found.remote_ratio > 0.97 and found.lower > 0.9
         assert "cannot-heal" in {one.name for one in find(snapshot) if one.container_id == key}
@@ -131,7 +131,7 @@ def test_a_process_with_one_thread_has_remote_samples_but_no_ratio(session: Sess
         running.order("touch")
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: fault.is_remote) > 0.97, faults
-        snapshot, key = look_of(observer, session, group)
+        snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
         found = accesses(snapshot, container)[0]
         assert found.remote_ratio is None
@@ -185,7 +185,7 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
         with balancing("0"):  # while it fills its memory it has one thread, whose near pages no scan would mark
             halves = worker(group, 2 * half, policy="bind-sampled", nodes=[1], policy_from=half, threads=3)
             running = stack.enter_context(halves)
-        before, look_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
         seen(session, group, before, at_least=2 * pages)
         with balancing("0"):  # no scan begins any more, and all pages are used after the last one
@@ -200,9 +200,9 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
         for node in (0, 1):
             assert 0.98 * scans * pages < on[node] < scans * (pages + own), faults
         assert on[2] + on[3] < scans * own, faults
-        snapshot, key = look_of(observer, session, group)
+        snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container, look_before)[0]
+        found = accesses(snapshot, container, tick_before)[0]
         assert found.samples is not None and found.samples >= 2 * pages * 0.98
         assert found.remote_ratio is not None and found.lower is not None and found.upper is not None
         assert 0.45 < found.remote_ratio < 0.55, faults
@@ -213,7 +213,7 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
     with cgroup("numaudit-lab/healing", cpus="0", mems="1") as group, worker(group, SIZE) as running:
         group.write("cpuset.mems", "0-1")
         # From here on: while it filled its memory none of that could move, and on a slow guest this was tried often.
-        look_before = observer.observe(readings=Readings(session))
+        tick_before = observer.observe(readings=Readings(session))
         before, moved_before = session.read(HINT_FAULTS), session.read(MIGRATIONS)
         running.order("touch")
 
@@ -230,11 +230,11 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
         moved = migrations.succeeded[group.id]["numa_misplaced"]
         assert PAGES * 0.9 < moved < PAGES * 1.6
         assert migrations.succeeded_between[group.id] == {(1, 0): moved}
-        snapshot, key = look_of(observer, session, group)
+        snapshot, key = tick_of(observer, session, group)
         assert snapshot.migrations is not None
         between = snapshot.migrations[key].between
         assert between is not None and between[1, 0].succeeded == moved
-        assert "cannot-heal" not in {one.name for one in find(snapshot, look_before) if one.container_id == key}
+        assert "cannot-heal" not in {one.name for one in find(snapshot, tick_before) if one.container_id == key}
 
 
 def test_two_containers_on_one_cpu_are_not_mixed_up(session: Session) -> None:
@@ -321,7 +321,7 @@ def test_two_hundred_cgroups_that_come_and_go_leave_nothing_behind(session: Sess
 
 
 def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
-    """What the kernel itself counts of a resting cgroup, once it has added it up, as it does every two seconds."""
+    """What the kernel itself counts of an idle cgroup, once it has added it up, as it does every two seconds."""
 
     def count() -> Mapping[str, int]:
         counted = observer.observe().numa_balancing
@@ -362,7 +362,7 @@ def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
     assert done.returncode == 0, done.stderr
     sources = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
     assert sources["access hint_faults"]["state"] == "ok", sources
-    assert "a load of our own was noticed" in sources["access hint_faults"]["detail"]
+    assert "a test load was noticed" in sources["access hint_faults"]["detail"]
     assert sources["access first_touch"]["state"] == "ok", sources
     assert sources["access expected"]["state"] == "ok", sources
 
@@ -401,7 +401,7 @@ def test_a_cpu_that_goes_and_comes_back_is_sampled_again() -> None:
         probe.close()
 
 
-def test_only_watched_cgroups_are_counted_and_the_others_are_not_told_as_idle(
+def test_only_watched_cgroups_are_counted_and_the_others_are_not_reported_as_idle(
     session: Session, observer: Observer
 ) -> None:
     probe = session.probe(HINT_FAULTS)
@@ -433,7 +433,7 @@ def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
     """Three workers, one after the other: the kernel scans a new process soon, and an old one whenever it likes."""
     probe = session.probe(HINT_FAULTS)
     assert not isinstance(probe, Refusal)
-    with cgroup("numaudit-lab/resting", cpus="0", mems="1") as group:
+    with cgroup("numaudit-lab/paused", cpus="0", mems="1") as group:
         with worker(group, SIZE, threads=2) as running:
             before = session.read(HINT_FAULTS)
             running.order("touch")
@@ -441,19 +441,19 @@ def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
             session.pause(HINT_FAULTS, True)
             with pytest.raises(Refusal, match="CPU time"):
                 session.read(HINT_FAULTS)
-            resting = probe.read()
+            paused = probe.read()
         with worker(group, SIZE, threads=2) as running:
             own = kernel_count()
             running.order("touch")
             wait_for_kernel(own)
-            assert probe.read() == resting
+            assert probe.read() == paused
         session.pause(HINT_FAULTS, False)
         with worker(group, SIZE, threads=2) as running:
             running.order("touch")
-            seen(session, group, resting, at_least=ENOUGH)
+            seen(session, group, paused, at_least=ENOUGH)
 
 
-def test_a_task_that_is_moved_to_its_memory_is_told_with_both_nodes(session: Session) -> None:
+def test_a_task_that_is_moved_to_its_memory_is_counted_with_both_nodes(session: Session) -> None:
     with cgroup("numaudit-lab/follows", cpus="0", mems="1") as group, worker(group, SIZE) as running:
         before, faults_before = session.read(MIGRATIONS), session.read(HINT_FAULTS)
         running.order("touch")
@@ -479,7 +479,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
         counts = probe._maps["count"]
         one_each = struct.pack("=Q", 1) * counts.cpus
         gone = [(1 << 40) + number for number in range(counts.info.max_entries)]
-        probe.watch(frozenset({group.id}))  # nobody else takes a place from here on
+        probe.watch(frozenset({group.id}))  # nothing else takes a place from here on
         small.forget_all_but(())
         counts.update_all({struct.pack("=QHHI", one, 0, 1, 0): one_each for one in gone})
         with worker(group, SIZE, threads=2) as running:
@@ -525,10 +525,10 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_pau
             assert not isinstance(probe, Refusal)
             watched = probe.read().watched
             assert watched and group.id in watched
-            resting = observer.observe(readings=Readings(session))
-            assert resting.hint_faults is None and resting.page_alloc is None
-            assert resting.cpu_time is not None
-            reasons = {one.source: one.reason or "" for one in resting.outcomes}
+            paused = observer.observe(readings=Readings(session))
+            assert paused.hint_faults is None and paused.page_alloc is None
+            assert paused.cpu_time is not None
+            reasons = {one.source: one.reason or "" for one in paused.outcomes}
             assert "overhead.max_cpu_percent" in reasons["hint_faults"]
         finally:
             for kind in (PAGE_ALLOC, HINT_FAULTS):

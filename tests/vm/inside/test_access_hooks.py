@@ -58,16 +58,16 @@ def test_each_way_by_itself_counts_pauses_and_comes_back(way: Way) -> None:
             faults = seen_by(probe.read, group, before)
         assert share(faults, lambda fault: (fault.cpu_node, fault.memory_node) == (0, 3)) > 0.97, faults
         probe.pause()
-        resting = probe.read()
+        paused = probe.read()
         with worker(group, SIZE, threads=3) as running:
             own = kernel_count()
             running.order("touch")
             wait_for_kernel(own)
-        assert probe.read() == resting
+        assert probe.read() == paused
         probe.resume()
         with worker(group, SIZE, threads=3) as running:
             running.order("touch")
-            seen_by(probe.read, group, resting)
+            seen_by(probe.read, group, paused)
 
 
 def test_both_ways_count_the_same_faults_and_the_same_moved_pages() -> None:

@@ -117,7 +117,7 @@ def test_balancing_brings_memory_home_once_the_cpuset_lets_it() -> None:
         eventually(is_home)
 
 
-def test_a_worker_with_threads_uses_its_cpu_only_when_told(group_on_node_0: Cgroup) -> None:
+def test_a_worker_with_threads_uses_its_cpu_only_when_ordered(group_on_node_0: Cgroup) -> None:
     with worker(group_on_node_0, SIZE, threads=3) as running:
         assert len(list(Path(f"/proc/{running.pid}/task").iterdir())) == 3
         asleep = _cpu_seconds(group_on_node_0)

@@ -142,7 +142,7 @@ def write_promises(host: Host, everyone: Mapping[str, Patient]) -> None:
 
 def verdicts(capsys: pytest.CaptureFixture[str], everyone: Mapping[str, Patient]) -> dict[str, str]:
     """The words of `numaudit report`, by patient."""
-    report = look(capsys)
+    report = json_report(capsys)
     by_uid = {one.uid: one.name for one in everyone.values()}
     found = {}
     for one in report["containers"]:
@@ -152,7 +152,7 @@ def verdicts(capsys: pytest.CaptureFixture[str], everyone: Mapping[str, Patient]
     return found
 
 
-def look(capsys: pytest.CaptureFixture[str]) -> Document:
+def json_report(capsys: pytest.CaptureFixture[str]) -> Document:
     assert call(["report", "-o", "json"]) == 0
     document: Document = json.loads(capsys.readouterr().out)
     return document
@@ -176,11 +176,11 @@ def test_the_kubelet_would_start_with_these_promises_until_its_huge_pages_change
     assert ward
     pool = Path("/sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")
     before = pool.read_text()
-    (memory,) = [one for one in look(capsys)["checkpoints"] if one["file"] == MEMORY]
+    (memory,) = [one for one in json_report(capsys)["checkpoints"] if one["file"] == MEMORY]
     assert (memory["valid"], memory["starts_now"], memory["starts_after_reboot"]) == (True, "yes", "at risk")
     pool.write_text(str(int(before) + 2))
     try:
-        report = look(capsys)
+        report = json_report(capsys)
     finally:
         pool.write_text(before)
     (memory,) = [one for one in report["checkpoints"] if one["file"] == MEMORY]

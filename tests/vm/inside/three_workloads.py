@@ -2,7 +2,7 @@
 
     three_workloads.py [--keep SECONDS] COMMAND [ARGUMENT...]
 
-With --keep the command is run a second time, so many seconds after the first.
+With --keep the command is run a second time, that many seconds after the first.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Answers each line on stdin with a line on stdout:
     sleep    do nothing (the state at the start)
     touch    rewrite every page over and over, in all threads
     spin     use the CPU, not the memory
-    refill   give all pages back to the kernel and touch them anew: allocates exactly `bytes` again
+    refill   give all pages back to the kernel and touch them again: allocates exactly `bytes` again
     quit     end; so does the end of stdin
 
 The first line on stdout is `ready ADDRESS PID`, once all bytes are resident.
@@ -75,7 +75,7 @@ def _wide(argument: object) -> object:
 
 
 class Worker:
-    """The state that all threads look at before each round."""
+    """The state that all threads read before each round."""
 
     def __init__(self, memory: Memory, threads: int) -> None:
         self.memory = memory

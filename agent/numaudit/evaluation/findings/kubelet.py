@@ -55,7 +55,7 @@ def _pod_names(intent: Intent) -> dict[str, str]:
 
 
 def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
-    """The kubelet counted more refused pods than its log tells of.
+    """The kubelet counted more refused pods than its log shows.
 
     Of its counters this one alone can be held against anything: the others count restored pods, other QoS
     classes or init containers as well. It is read before the log, so the log may only know more.
@@ -69,10 +69,10 @@ def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
             for series, value in intent.counters.items()
             if series.name == _REJECTIONS and dict(series.labels).get("reason") == reason
         )
-        told = intent.denials.get(reason, 0)
-        if counted > told:
+        logged = intent.denials.get(reason, 0)
+        if counted > logged:
             text = (
-                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log tells of {told}"
+                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log shows {logged}"
             )
             yield Found(text)
 

@@ -24,7 +24,7 @@ def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
 
 
 def _over_budget(evidence: Evidence) -> Iterator[Found]:
-    """The probes took more CPU time than they may, so some of them rest."""
+    """The probes took more CPU time than they may, so some of them are paused."""
     overhead = evidence.snapshot.overhead
     if overhead is not None and overhead.steps:
         text = f"to keep the probes below {overhead.limit:.2%} of the CPU time: {', '.join(overhead.steps)}"
@@ -45,7 +45,7 @@ RULES = (
     Rule(
         "over-budget",
         "info",
-        "Nothing has to be done: what rests comes back when there is less load. To measure more, raise the agent's "
+        "Nothing has to be done: what is paused resumes when there is less load. To measure more, raise the agent's "
         "setting overhead.max_cpu_percent, or name fewer probes.",
         _over_budget,
     ),

@@ -119,20 +119,20 @@ RULES = (
         "stale",
         "warning",
         "The memory manager frees it at the next admission of any pod: start one, or restart the kubelet with the "
-        "node drained. Until then new pods may be refused for room that is free.",
+        "node drained. Until then new pods may be refused although the memory is free.",
         _stale,
     ),
     Rule(
         "cpu-memory-disagree",
         "warning",
         "Use the Topology Manager policy restricted or single-numa-node, so that CPUs and memory are chosen together, "
-        "and start the pod anew.",
+        "and recreate the pod.",
         _cpu_memory_disagree,
     ),
     Rule(
         "device-remote",
         "warning",
-        "Use the Topology Manager policy restricted or single-numa-node, and start the pod anew.",
+        "Use the Topology Manager policy restricted or single-numa-node, and recreate the pod.",
         _device_remote,
     ),
     Rule(

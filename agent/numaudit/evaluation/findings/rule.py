@@ -35,7 +35,7 @@ class Finding(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the rules of one tick look at."""
+    """What the rules of one tick judge."""
 
     snapshot: Snapshot
     intent: Intent

@@ -111,7 +111,7 @@ def parse(data: bytes) -> CpuCheckpoint:
 
 
 def unmarshal(data: bytes) -> CpuCheckpoint:
-    """The same, whatever the CPU lists of containers say: the kubelet looks at the checksum and the policy first."""
+    """The same, whatever the CPU lists of containers say: the kubelet checks the checksum and the policy first."""
     walk = Walk()
     top = walk.struct(go_json.load(data), _TOP)
     with seal.blaming_a_newer_kubelet(walk, top):

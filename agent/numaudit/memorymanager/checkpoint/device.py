@@ -77,7 +77,7 @@ class DeviceCheckpoint:
 
 
 def parse(data: bytes) -> DeviceCheckpoint:
-    """Read the file. The checksum is not looked at: see `verify`. Raises ParseError naming the path."""
+    """Read the file. The checksum is not checked: see `verify`. Raises ParseError naming the path."""
     walk = Walk()
     top = walk.struct(go_json.load(data), _TOP)
     walk.below("Data")

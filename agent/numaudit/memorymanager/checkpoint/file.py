@@ -33,7 +33,7 @@ _KEY_OF_KIND: dict[str, Kind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "
 
 
 def kind_of(name: str, data: bytes) -> Kind:
-    """Which checkpoint is it? By the file's name, else by its keys. Raises ParseError when neither tells."""
+    """Which checkpoint is it? By the file's name, else by its keys. Raises ParseError when neither decides."""
     for kind in (MEMORY, CPU, DEVICES):
         if name == kind:
             return kind
@@ -88,7 +88,7 @@ def plain_content(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def newer_format(checkpoint: Checkpoint, verification: Verification) -> str | None:
-    """Why a file that does not verify looks like one of a newer kubelet; None = it does not."""
+    """Why a file that does not verify seems to be a newer kubelet's; None = it does not."""
     if verification.is_valid or isinstance(checkpoint, DeviceCheckpoint):
         return None
     if checkpoint.seal is not None and checkpoint.seal.is_foreign:

@@ -1,7 +1,7 @@
 """`memory_manager_state`: the checkpoint of the Memory Manager, bit for bit.
 
 Three formats exist. V1 is written since Kubernetes 1.21; V2 adds `podEntries` and is written by 1.36
-with the feature gate PodLevelResourceManagers. Both have the same keys, so only the checksum tells
+with the feature gate PodLevelResourceManagers. Both have the same keys, so only the checksum shows
 a V2 file without pod entries from a V1 file. V3, since 1.37, is a V1 file with a `seal` beside it,
 which alone counts.
 

@@ -54,7 +54,7 @@ class Seal:
 
     @property
     def is_foreign(self) -> bool:
-        """Does the checksum vouch for JSON that nobody here can read? Then a newer kubelet wrote it."""
+        """Does the checksum fit JSON that cannot be read here? Then a newer kubelet wrote it."""
         return self.problem is not None and self.is_json and self.checksum_fits
 
 

@@ -136,7 +136,7 @@ def remove_stale(
 
 
 def cpus_of(state: CPUState, pod_uid: str, name: str) -> CpuSet:
-    """The CPUs that a container is told to run on: its own, else the shared pool as it is now."""
+    """The CPUs that a container may run on: its own, else the shared pool as it is now."""
     return state.entries.get(pod_uid, {}).get(name, state.default_cpus)
 
 

@@ -56,7 +56,7 @@ class CPUContainer:
     """Whole CPUs of its own; 0 = it runs on the shared pool."""
     init: bool = False
     restartable: bool = False
-    """A restartable init container (sidecar) of a kubelet that tells them from ordinary ones."""
+    """A restartable init container (sidecar) of a kubelet that treats them apart from ordinary ones."""
 
 
 @dataclass(frozen=True, slots=True)

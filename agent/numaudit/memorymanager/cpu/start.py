@@ -105,7 +105,7 @@ def _choose_reserved(topology: CPUTopology, options: CPUOptions, count: int, ver
     try:
         reserved = take(topology, options, topology.cpus, count, version=version)
     except AdmissionError:
-        reserved = CpuSet()  # the kubelet drops this error, and the size tells
+        reserved = CpuSet()  # the kubelet drops this error; the size decides
     if len(reserved) != count:
         raise InputError(
             f"[cpumanager] unable to reserve the required amount of CPUs (size of {reserved} did not equal {count})"

@@ -1,6 +1,6 @@
 """Topology hints of the Device Manager.
 
-Source: pkg/kubelet/cm/devicemanager/topology_hints.go. The Device Manager does not look at a pod's QoS.
+Source: pkg/kubelet/cm/devicemanager/topology_hints.go. The Device Manager ignores a pod's QoS.
 """
 
 from __future__ import annotations

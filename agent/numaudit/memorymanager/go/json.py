@@ -51,7 +51,7 @@ class NilList(tuple[Any, ...]):
 NIL_LIST = NilList()
 """Go's nil slice: as good as an empty one, but written as null and part of the checksum as `<nil>`."""
 NIL_MAP: Mapping[Any, Any] = MappingProxyType({})
-"""Go's nil map, likewise. To be told from an empty one by `is`."""
+"""Go's nil map, likewise. Compare with `is`: it equals an empty one."""
 
 FieldNames = Mapping[str, str]
 """The fields of one Go struct: name -> name without case."""

@@ -26,7 +26,7 @@ class Verification:
     """The file format whose checksum fits: V1, V2, ...; None = none does, the file is corrupt."""
     stored: int
     computed: int
-    """For `form`, or, when none fits, for the format the file looks like."""
+    """For `form`, or, when none fits, for the format that the file seems to have."""
 
     @property
     def is_valid(self) -> bool:

@@ -66,7 +66,7 @@ def read_reserved_memory(value: object) -> tuple[MemoryReservation, ...]:
 def validate_reserved_memory(
     reservations: Sequence[MemoryReservation], *, version: KubernetesVersion = LATEST
 ) -> tuple[str, ...]:
-    """All that the kubelet objects to in a configuration before it looks at the machine; empty = nothing."""
+    """All that the kubelet objects to in a configuration before it reads the machine; empty = nothing."""
     problems: list[str] = []
     seen: set[tuple[int, str]] = set()
     for one in reservations:

@@ -179,7 +179,7 @@ def choose_nodes(
 ) -> tuple[NodeSet, Choice]:
     """The nodes for a request: those of the hint, or the policy's default, extended where they lack memory.
 
-    Whether they lack memory is looked up without what init containers hand on, although the hints
+    Whether they lack memory is decided without what init containers hand on, although the hints
     count it. Raises AdmissionError, and InputError for a hint that names absent nodes or a resource that
     they do not have.
     """

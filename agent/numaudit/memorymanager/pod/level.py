@@ -64,7 +64,7 @@ def divide(pod: Pod, total: Requests, features: KubeletFeatures) -> dict[str, Re
 
 
 def _exhausted(total: Requests, used: Requests) -> str | None:
-    """The first resource of which nothing is left."""
+    """The first resource with nothing left."""
     return next((name for name, size in total.items() if used.get(name, 0) >= size), None)
 
 

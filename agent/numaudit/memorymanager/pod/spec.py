@@ -1,4 +1,4 @@
-"""The part of a pod that the resource managers look at: containers, their requests, QoS.
+"""The part of a pod that the resource managers use: containers, their requests, QoS.
 
 Source: k8s.io/api/core/v1/types.go, pkg/apis/core/v1/helper/qos/qos.go,
 k8s.io/component-helpers/resource/helpers.go.
@@ -84,7 +84,7 @@ def is_memory(resource: str) -> bool:
 
 
 def is_sidecar(pod: Pod, name: str, features: KubeletFeatures) -> bool:
-    """Is this init container restartable, for a kubelet that tells it from an ordinary one?"""
+    """Is this init container restartable, for a kubelet that treats it apart from an ordinary one?"""
     return features.knows_sidecars and any(one.name == name and one.restarts_always for one in pod.init_containers)
 
 

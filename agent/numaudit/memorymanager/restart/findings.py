@@ -12,7 +12,7 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "nothing"]
 """`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance.
-`unknown`: nobody here can say. `second start`: it starts, and then makes of the file what it does not start with
+`unknown`: it cannot be known here. `second start`: it starts, and then makes of the file what it does not start with
 again."""
 KEEPS_FROM_STARTING: tuple[Stops, ...] = ("start", "now", "maybe")
 """Of these the kubelet may not start at this moment."""
@@ -29,7 +29,7 @@ _DRAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What holds for every finding of one name."""
+    """Severity, effect and remedy of all findings with one name."""
 
     severity: Severity
     stops: Stops
@@ -73,24 +73,24 @@ MEANINGS: dict[str, Meaning] = {
     CONFIGURATION_REFUSED: Meaning(
         "error",
         "start",
-        "The kubelet starts with no checkpoint as long as its configuration is like that. Correct what the message "
-        "names before it restarts.",
+        "With this configuration the kubelet does not start, whatever the checkpoint. Correct what the message names "
+        "before it restarts.",
     ),
     CHECKPOINT_ABSENT: Meaning(
         "warning",
         "nothing",
-        "The kubelet that runs writes the file again with its next assignment. If it restarts before that, it chooses "
-        "nodes anew for pods whose memory stays where it is: drain the node before the kubelet restarts.",
+        "The running kubelet writes the file again with its next assignment. If it restarts before that, it chooses "
+        "nodes again for pods whose memory stays where it is: drain the node before the kubelet restarts.",
     ),
     "unreadable": Meaning("error", "start", f"The file is damaged. {_DRAIN}"),
     "checksum-mismatch": Meaning(
         "error", "start", f"The file was edited or damaged after the kubelet wrote it. {_DRAIN}"
     ),
     "checksum-missing": Meaning(
-        "warning", "nothing", "Nothing vouches for this file. Find out who wrote a checksum of 0 into it."
+        "warning", "nothing", "No checksum protects this file. Find out who wrote a checksum of 0 into it."
     ),
     "unknown-key": Meaning(
-        "warning", "nothing", "The kubelet passes over this key and drops it at the next write. Find out who added it."
+        "warning", "nothing", "The kubelet ignores this key and drops it at the next write. Find out who added it."
     ),
     "format-not-accepted": Meaning(
         "error",
@@ -115,7 +115,7 @@ MEANINGS: dict[str, Meaning] = {
         "nothing",
         "No kubelet writes such a key. The entry was left out and the others were read; find out who edited the file.",
     ),
-    "more-findings": Meaning("info", "nothing", "Look into the file itself: the same holds in many more places."),
+    "more-findings": Meaning("info", "nothing", "See the file itself: many more places have the same finding."),
     "format-old": Meaning("info", "nothing", "The kubelet rewrites the file in its own format at the next change."),
     "policy-unknown": Meaning(
         "error",
@@ -136,8 +136,8 @@ MEANINGS: dict[str, Meaning] = {
     "table-inconsistent": Meaning(
         "warning",
         "nothing",
-        "The kubelet does not notice, but it counts wrong on this node. Drain the node when convenient and delete the "
-        "file.",
+        "The kubelet does not notice, but its accounting of this node is wrong. Drain the node when convenient and "
+        "delete the file.",
     ),
     "reservation-too-large": Meaning(
         "warning",
@@ -176,7 +176,7 @@ MEANINGS: dict[str, Meaning] = {
     "memory-size-changed": Meaning(
         "error",
         "start",
-        "Memory was added, removed or failed, or the kernel was told to use less (mem=, memmap=, memory hot-plug). "
+        "Memory was added, removed or failed, or the kernel is limited to less (mem=, memmap=, memory hot-plug). "
         f"Check the machine, then: {_DRAIN}",
     ),
     "huge-pages-changed": Meaning(
@@ -221,7 +221,7 @@ MEANINGS: dict[str, Meaning] = {
     "pod-level-charged-again": Meaning(
         "warning",
         "second start",
-        "Kubernetes 1.36 forgets to look whether a pod with pod-level resources has its memory and CPUs already: when "
+        "Kubernetes 1.36 does not check whether a pod with pod-level resources has its memory and CPUs already: when "
         "it restarts it charges them a second time, and then does not start again. Delete these pods before the "
         "kubelet restarts, or turn PodLevelResourceManagers off on a drained node.",
     ),
@@ -234,8 +234,8 @@ MEANINGS: dict[str, Meaning] = {
     "reservation-not-known": Meaning(
         "warning",
         "nothing",
-        "What the kubelet's configuration reserves could not be worked out, so the reservations in the file were taken "
-        "for true. A kubelet may refuse this configuration: correct what the message names.",
+        "What the kubelet's configuration reserves could not be worked out, so the reservations in the file are "
+        "assumed. A kubelet may refuse this configuration: correct what the message names.",
     ),
     # cpu_manager_state
     "cpu-state-refused": Meaning("error", "start", f"The kubelet refuses this CPU state. {_DRAIN}"),

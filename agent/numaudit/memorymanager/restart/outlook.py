@@ -134,7 +134,7 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
 
 
 def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
-    """Is the gate PodLevelResourceManagers on? When nobody says, it is as it was for this file's format."""
+    """Is the gate PodLevelResourceManagers on? When no source says, it is as it was for this file's format."""
     return verification.form in ("V2", "V3", "V4") if kubelet.pod_level is None else kubelet.pod_level
 
 
@@ -169,7 +169,7 @@ def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
 def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Checkpoint) -> Iterator[StateFinding]:
     """What holds whichever kubelet reads it, and what a kubelet that knows only a part of it loses."""
     for path in checkpoint.unknown:
-        yield StateFinding("unknown-key", f"{path} is no key of this format", path)
+        yield StateFinding("unknown-key", f"{path} is not a key of this format", path)
     # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
     stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
     for path in checkpoint.refused:

@@ -104,7 +104,7 @@ def cpu_start_error(
 
     As `memory_start_error`; `manager` is the static policy on this machine (`read_kubelet(...).cpu`;
     None = do not compare). In a file from before Kubernetes 1.18 containers are named by an id that only
-    the container runtime could tell the pod of, so they are passed over.
+    the container runtime could match to a pod, so they are passed over.
     """
     if data is None:
         return None

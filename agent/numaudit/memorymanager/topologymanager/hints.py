@@ -38,7 +38,7 @@ ProviderHints = Mapping[str, Sequence[TopologyHint] | None] | None
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """The hint that all providers are told to follow, and whether the pod may start."""
+    """The hint that all providers have to follow, and whether the pod may start."""
 
     hint: TopologyHint
     admit: bool

@@ -71,7 +71,7 @@ def create_topology_manager(
     """Check a Topology Manager's configuration as the kubelet does, with the kubelet's words.
 
     `nodes` is the number of NUMA nodes of the machine. The order of checks is options, distances,
-    number of nodes, policy, scope; policy none looks at nothing else and has scope none.
+    number of nodes, policy, scope; policy none ignores everything else and has scope none.
     Where several options are wrong the kubelet names any one of them; here it is the first.
     Raises InputError.
     """
@@ -129,7 +129,7 @@ def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) 
     if level is None:
         raise InputError(f"unknown Topology Manager Policy option: {quote(name)}")
     if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
-        # 1.32 wrote only the text about alpha options anew.
+        # 1.32 rewrote only the text about alpha options.
         if version < (1, 32) or (level == "beta" and version < (1, 33)):
             raise InputError(
                 f"Topology Manager Policy {level.capitalize()}-level Options not enabled, "
