@@ -139,7 +139,7 @@ def observe(
 
 
 def _is_below(report: Report, ratio: float) -> bool:
-    """Is a promised container less aligned than that? Says on stderr which, and of which that is not known."""
+    """Is a promised container less aligned than that? Names on stderr which ones, and which are not known."""
     found = shortfalls(report, ratio)
     for message in found.messages:
         click.echo(f"numaudit: {message}", err=True)
