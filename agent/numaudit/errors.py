@@ -17,7 +17,7 @@ class InputError(NumauditError):
 class Unavailable(NumauditError):
     """This host cannot answer: missing hardware, kernel feature or permission.
 
-    A normal answer, shown to the user as it is. Exit code 3 when nothing else could be said.
+    A normal answer, shown to the user as it is. Exit code 3 when there is no other answer.
     """
 
 

@@ -37,7 +37,7 @@ RunState = Literal["waiting", "running", "terminated"]
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """How one of the kubelet's sources fared.
+    """The state of one of the kubelet's sources.
 
     `ok`: read now. `old`: could not be read now, its last good values are used. `missing`: nothing is known from it.
     """

@@ -176,7 +176,7 @@ class _Decompressed:
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose name and attributes are of a sensible size: tarfile keeps them in memory whole."""
+    """An entry with a name and attributes of sensible size: tarfile keeps them in memory whole."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:

@@ -36,7 +36,7 @@ _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet
 
 @dataclass(slots=True)
 class Summary:
-    """What was copied, and what is there but could not be read."""
+    """What was copied, and what exists but could not be read."""
 
     files: int = 0
     bytes: int = 0

@@ -29,5 +29,5 @@ class Messages:
 
 
 def terminal() -> TextIO:
-    """Standard error as it is, for who means to steer the terminal."""
+    """Standard error without escaping, for output that steers the terminal."""
     return sys.stderr.stream if isinstance(sys.stderr, Messages) else sys.stderr

@@ -35,7 +35,7 @@ def short(text: str) -> str:
 
 
 class Number(click.FloatRange):
-    """A number between bounds. `nan`, which every bound lets pass, is none."""
+    """A number between bounds. `nan`, which passes every bound, is refused."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(cast("float", value), param, ctx)

@@ -35,14 +35,14 @@ class Skipped:
     reason: str | None = None
 
     def count(self, error: Exception) -> None:
-        """A group or process that ended meanwhile is normal; anything else is a reason to show."""
+        """A group or process that has just ended is normal; anything else is a reason to show."""
         if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV, errno.ESRCH):
             self.gone += 1
             return
         self.lose(1, explain(error))
 
     def note(self, reason: str) -> None:
-        """Nothing is missing that was promised, but a reader should know why there is no more."""
+        """Nothing promised is missing, but a reader should know why there is no more."""
         self.reason = self.reason or reason
 
     def lose(self, items: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""All questions that a tick asks, in the order in which they are asked, and all kinds of probes."""
+"""All collectors of a tick, in their order, and all kinds of probes."""
 
 from __future__ import annotations
 

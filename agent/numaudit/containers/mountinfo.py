@@ -22,7 +22,7 @@ class MountFacts:
 
     container_name: str | None
     sandbox_id: str | None
-    """Id of the pod's sandbox. A container whose own id this is, is the sandbox."""
+    """Id of the pod's sandbox. The container with this id is the sandbox."""
 
 
 def parse(text: str, pod_uid: str) -> MountFacts:

@@ -71,7 +71,7 @@ class Daemon:
     """Ticks so far, and when the newest ended: one value, so that other threads never see half of it."""
     _signal: signal.Signals | None = None
     _document: tuple[Published, bytes] | None = None
-    """The newest report that somebody asked for, as a document."""
+    """The newest requested report, as a document."""
 
     def __post_init__(self) -> None:
         """Bind the address. Raises InputError when it or the web-config file is wrong."""

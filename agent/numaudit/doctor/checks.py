@@ -27,7 +27,7 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
     Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
-    notices a test load, which takes some seconds.
+    notices a test load, which takes a few seconds.
     """
     if session is not None:
         return _examine(host, session, under_load=False)

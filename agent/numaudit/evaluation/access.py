@@ -33,7 +33,7 @@ class Access(Struct, frozen=True):
     """Share of accesses that went to another node; null = this source cannot give a fair figure."""
     lower: float | None = None
     upper: float | None = None
-    """Bounds of the 95 % confidence interval; null for what is no sample."""
+    """Bounds of the 95 % confidence interval; null for a source that does not sample."""
     samples: int | None = None
     remote_samples: int | None = None
     reason: str | None = None
@@ -141,7 +141,7 @@ def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str |
 def remote_shares(accesses: Mapping[ContainerId, Iterable[Access]]) -> dict[ContainerId, RemoteShare]:
     """By container: the remote share of the best source that measures one.
 
-    What is only expected is no measurement, and a first use of a page says nothing of the later ones.
+    An expected ratio is not a measurement, and a page's first use says nothing about later ones.
     """
     shares = {}
     for container, found in accesses.items():

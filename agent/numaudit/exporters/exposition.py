@@ -13,7 +13,7 @@ from numaudit.exporters.metric import IDENTITY, Columns, Metric, Number, Since
 from numaudit.exporters.series import Key, Labels, Series
 
 Point = tuple[Key | None, Labels, Number]
-"""The container (None = the series is no container's), the values of the row's labels, the number."""
+"""The container (None = the series belongs to none), the values of the row's labels, the number."""
 
 
 class Block(NamedTuple):

@@ -60,7 +60,7 @@ class Live:
     tick_seconds: float | None
     """Wall-clock time of the newest tick, rendering included."""
     tick_cpu_seconds: float | None
-    """CPU time of the newest tick, rendering included, without what other threads did meanwhile."""
+    """CPU time of the newest tick, rendering included, without other threads."""
     cpu_seconds: float
     resident_bytes: int
     open_files: int

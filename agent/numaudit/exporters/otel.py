@@ -80,7 +80,7 @@ def metrics_data(expositions: Sequence[Exposition], of: Resource, now: float) ->
 
 
 def attributes(labels: Mapping[str, str]) -> dict[str, str | int]:
-    """Labels as attributes. An empty label is none; a node that is not known is none either."""
+    """Labels as attributes. An empty label is left out, and so is a node that is not known."""
     found: dict[str, str | int] = {}
     for name, value in labels.items():
         label: Label = LABELS[name]
@@ -117,7 +117,7 @@ def _metric(family: Family, exposition: Exposition, identities: _Identities, now
 
 @dataclass(slots=True)
 class Receiver:
-    """Sends one batch and says what became of it: the exporter itself takes redirects and rejections for success."""
+    """Sends one batch and says how it ended: the exporter itself counts redirects and rejections as success."""
 
     endpoint: str
     timeout: float = 10.0
@@ -176,7 +176,7 @@ def _rejected(answer: requests.Response) -> int:
 
 @dataclass(slots=True)
 class Push:
-    """Pushes from a thread of its own, and counts what became of it."""
+    """Pushes from a thread of its own, and counts the outcomes."""
 
     receiver: Receiver
     of: Resource
@@ -207,7 +207,7 @@ class Push:
         return OtlpCounts(dict(self._batches), dict(self._points))
 
     def push(self) -> bool:
-        """Send what there is now; whether it was delivered."""
+        """Send the newest values; True when they were delivered."""
         data = metrics_data(self.current(), self.of, time.time())
         points = sum(len(metric.data.data_points) for metric in _metrics_of(data))
         delivered, rejected = self.receiver.send(data)

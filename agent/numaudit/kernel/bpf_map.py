@@ -83,9 +83,9 @@ class Map:
         return cls(descriptor, info, info.stride(cpus), cpus)
 
     def read(self) -> Iterator[Entries]:
-        """All entries, in chunks; values keep changing meanwhile. Raises OSError.
+        """All entries, in chunks; values keep changing during the read. Raises OSError.
 
-        An entry that exists throughout comes exactly once; one that is added or deleted meanwhile may be missing.
+        An entry that exists throughout comes exactly once; one that is added or deleted during the read may be missing.
         """
         if self.in_batches:
             try:
@@ -141,7 +141,7 @@ class Map:
         return [one.keys[at : at + size] for one in self.read() for at in range(0, len(one.keys), size)]
 
     def _walk(self) -> Iterator[bytes]:
-        """The keys one by one. A key that is deleted meanwhile may make the walk start again."""
+        """The keys one by one. A key that is deleted during the walk may make it start again."""
         key: bytes | None = None
         while True:
             following = bytearray(self.info.key_size)

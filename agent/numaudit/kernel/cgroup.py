@@ -186,7 +186,7 @@ class Reader:
             return None
 
     def processes(self, path: str) -> tuple[int, ...]:
-        """Ids of the processes in this very group. 0 stands for one in another PID namespace: left out."""
+        """Ids of the processes in this very group. 0 means one in another PID namespace: left out."""
         text = read_text(f"{self.hierarchies.memory}{path}/cgroup.procs")
         return tuple(pid for word in text.split() if word.isascii() and word.isdigit() and (pid := int(word[:9])))
 

@@ -95,7 +95,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes
 
 
 def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
-    """A whole file as UTF-8; bytes that are none become U+FFFD."""
+    """A whole file as UTF-8; other bytes become U+FFFD."""
     return read_bytes(path, limit).decode("utf-8", "replace")
 
 

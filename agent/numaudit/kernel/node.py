@@ -207,7 +207,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str | None:
-    """The file's text, or None when it is missing or unreadable: a node may go offline meanwhile."""
+    """The file's text, or None when it is missing or unreadable: a node may go offline at any time."""
     try:
         return read_text(path)
     except OSError:

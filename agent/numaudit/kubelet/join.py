@@ -47,7 +47,7 @@ def complete(containers: Sequence[Container], pods: Pods | None) -> tuple[Contai
 
 
 def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, Key | None]) -> set[int]:
-    """The one cgroup that is left over in a pod all of whose containers run in cgroups of their own, or ended.
+    """The one cgroup left over in a pod whose other containers all run in cgroups of their own, or ended.
 
     A pod's status never names its sandbox. While a container waits or restarts, more could be left over.
     """

@@ -49,7 +49,7 @@ class Line:
 
 
 def parse(line: str, *, known: Container[str], until: datetime, at: float | None = None) -> Line | None:
-    """The line; None where it is none of klog's, or its message is none of those `known`.
+    """The line; None where it is not one of klog's, or its message is not among those `known`.
 
     `at` is better known to the journal than to klog's text, which has no year and no zone: there the
     latest year is taken that does not end up a day after `until`, in its zone. Raises ParseError when

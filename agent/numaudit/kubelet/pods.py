@@ -88,7 +88,7 @@ class PodReader:
 
 
 def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
-    """A static pod and its mirror on the API server are one pod: the one whose status names containers."""
+    """A static pod and its mirror on the API server are one pod: keep the one whose status names containers."""
     if one is None or not any(container.container_id for container in one.containers):
         return other
     return one

@@ -1,4 +1,4 @@
-"""One source that is asked again and again: its newest value, and how it fared."""
+"""One source that is polled: its newest value, and its state."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Polls the kubelet's sources: asks each when it may have news, and keeps what it said last.
+"""Polls the kubelet's sources: asks each when it may have changed, and keeps its last answer.
 
-Every source is optional: one may know what another does not, and each says how it fared.
+Every source is optional: one may know what another does not, and each reports its state.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class KubeletPoller:
                 one.close()
 
     def poll(self, containers: Sequence[Container]) -> Readings:
-        """Ask every source that may have news. Raises Unavailable where there is no kubelet at all."""
+        """Ask every source that may have changed. Raises Unavailable where there is no kubelet at all."""
         files = self._begin()
         if self._has_news(containers, files.values()):
             self._resources.hurry()

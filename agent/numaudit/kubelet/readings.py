@@ -58,7 +58,7 @@ class Readings:
     cgroups_are_settled: bool = False
     """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
     polled: tuple[SourceState, ...] = field(default=())
-    """How the sources beside the checkpoints fared."""
+    """The state of the sources beside the checkpoints."""
 
     @property
     def memory(self) -> MemoryCheckpoint | None:
@@ -83,7 +83,7 @@ class Readings:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """How every source fared, the checkpoints first."""
+        """The state of every source, the checkpoints first."""
         any_is_current = any(self.are_current)
         files = [_state_of(kind, file, any_is_current) for kind, file in self.checkpoints.items()]
         return (*files, *self.polled)

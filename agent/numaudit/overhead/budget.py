@@ -98,7 +98,7 @@ class WatchList:
     of: int
     """How many there are to watch."""
     next_turn: int
-    """Where the rotation goes on."""
+    """Where the rotation continues."""
 
     @property
     def coverage(self) -> float:

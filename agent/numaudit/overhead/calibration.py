@@ -47,7 +47,7 @@ class Listener:
     def after_tick(self, loads: Collection[Load]) -> dict[str, Cost]:
         """What the events since the tick before cost, of each probe that had enough; usually of none.
 
-        Raises OSError when the kernel cannot be asked about a program of ours.
+        Raises OSError when the kernel does not answer about one of the programs.
         """
         costs = {}
         if self._descriptor is not None:

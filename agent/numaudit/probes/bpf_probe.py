@@ -1,4 +1,4 @@
-"""A probe whose programs count in BPF maps: what all of them do alike."""
+"""A probe whose programs count in BPF maps: what all of them share."""
 
 from __future__ import annotations
 

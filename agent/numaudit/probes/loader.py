@@ -78,16 +78,16 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadedProbe:
-    """Descriptors of one probe, by the names in its text. They are ours to close."""
+    """Descriptors of one probe, by the names in its text. The caller closes them."""
 
     name: str
     programs: Mapping[str, int] = field(default_factory=dict)
     maps: Mapping[str, int] = field(default_factory=dict)
-    """Those that were asked for, and `probe_dropped`."""
+    """The requested ones, and `probe_dropped`."""
     tracepoint_ids: Mapping[str, int] = field(default_factory=dict)
     """`category:event` -> the kernel's number of it."""
     kernel_functions: Mapping[str, str] = field(default_factory=dict)
-    """Program that was asked for -> the kernel's function that it is to watch."""
+    """Requested program -> the kernel function that it watches."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Programs that might fail, and did, or were not tried: by function."""
     slot: int = 0
@@ -99,7 +99,7 @@ class LoadedProbe:
 
 
 Answer = LoadedProbe | Refusal
-"""What became of a probe that was to be loaded."""
+"""The outcome of loading one probe."""
 
 
 def load(
@@ -108,7 +108,7 @@ def load(
     """Compile and load all probes within `deadline` seconds; each is loaded or refused with a reason.
 
     `pythons` are the interpreters to try for one that has bcc; by default this one, then the system's.
-    Raises InputError when a text of ours is missing. All else that goes wrong is an outcome.
+    Raises InputError when a BPF text is missing. Everything else that goes wrong is an outcome.
     """
     end = time.monotonic() + deadline
     slots = {probe.name: slot for slot, probe in enumerate(probes)}

@@ -73,7 +73,7 @@ def _check_bcc() -> None:
 
 
 def _tracepoint_ids(request: dict[str, Any]) -> dict[str, int]:
-    """The kernel's number of each tracepoint that the request's programs want to hang on."""
+    """The kernel's number of each tracepoint that the request's programs attach to."""
     names = [program["tracepoint"] for program in request["programs"] if program["tracepoint"]]
     if not names:
         return {}

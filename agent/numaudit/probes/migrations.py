@@ -219,7 +219,7 @@ def decode(
 def decode_between(entries: Iterable[Entries], cpus: int, online: NodeSet) -> Between:
     """The same for pages by nodes: those that were moved, and those that could not be.
 
-    A page on a node that is not online is one whose flags hold its node elsewhere than we think: on an unknown one.
+    A page on an offline node means that its flags hold the node elsewhere than assumed: count it as unknown.
     """
     succeeded: dict[int, dict[Nodes, int]] = {}
     failed: dict[int, dict[Nodes, int]] = {}

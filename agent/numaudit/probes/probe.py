@@ -1,4 +1,4 @@
-"""What every probe offers, and what there is to know of one before it runs."""
+"""What every probe offers, and what is known of one before it runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Probe(Protocol[R_co]):
 
     @property
     def how(self) -> str | None:
-        """What it hangs on, in words for people; None = there is nothing to say."""
+        """Its hook, in words for people; None = there is nothing to say."""
 
     @property
     def is_paused(self) -> bool: ...

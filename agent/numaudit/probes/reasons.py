@@ -89,7 +89,7 @@ class Refusal(Unavailable):
 
 
 def of_error(what: str, error: OSError) -> Refusal:
-    """A system call of ours that failed."""
+    """A system call that failed."""
     return _of_errno(what, error.errno or 0)
 
 

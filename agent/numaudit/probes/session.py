@@ -44,7 +44,7 @@ class Session:
         """Load and attach these probes, each as far as this host lets it.
 
         The maps are sized for `cgroups` cgroups, each with `nodes` pairs of CPU's and page's node.
-        Raises InputError when a BPF text of ours is missing.
+        Raises InputError when a BPF text is missing.
         """
         refusal = _refuse_all(host)
         if refusal is not None:

@@ -24,7 +24,7 @@ _NOT_RUNNING = ("waiting", "terminated")
 def not_running_reports(
     snapshot: Snapshot, judgements: Judgements, findings: tuple[Finding, ...], outcomes: tuple[HintOutcome, ...]
 ) -> Iterator[ContainerReport]:
-    """One row for each container that holds a promise, and whose pod's status says that it does not run."""
+    """One row for each container that holds a promise but does not run, by its pod's status."""
     intent = snapshot.intent
     for one, pod, state in () if intent is None else _waiting(intent):
         names = tuple([each.name for each in findings if (each.pod_uid, each.container) == (one.pod_uid, one.name)])

@@ -1,4 +1,4 @@
-"""The part of a report that somebody asked for. Pure."""
+"""The requested part of a report. Pure."""
 
 from __future__ import annotations
 

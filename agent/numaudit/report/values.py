@@ -1,6 +1,6 @@
 """The report that people and programs read. Every value here goes out as it is, sets in the kernel's list format.
 
-What there is one of for each container is a Struct, which is made in a fraction of a dataclass's time.
+Per-container types are Structs, which are made in a fraction of a dataclass's time.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _LONG_WORD = 16
 
 
 def console(*, whole_lines: bool = False) -> Console:
-    """Standard output: colour and line width only for a terminal; a pipe gets whole lines, and who asks for them."""
+    """Standard output: colour and line width only for a terminal; a pipe, and `whole_lines`, get whole lines."""
     width = None if sys.stdout.isatty() and not whole_lines else _WIDER_THAN_ANY_PATH
     out = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
     out.width = max(out.width, _NARROWEST)  # COLUMNS=0 would show nothing at all

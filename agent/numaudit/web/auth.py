@@ -59,7 +59,7 @@ class Rules:
     allowed_names: frozenset[str] = frozenset()
     """Subject alternative names; a client's certificate must have one of them. Empty = any."""
     users: Mapping[str, bytes] = field(default_factory=dict)
-    """Name -> bcrypt hash; empty = no password is asked for."""
+    """Name -> bcrypt hash; empty = no password is needed."""
     headers: tuple[tuple[str, str], ...] = ()
     files: tuple[Path, ...] = ()
     """What it was read from."""

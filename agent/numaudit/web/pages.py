@@ -45,7 +45,7 @@ class Health:
 
 @dataclass(slots=True)
 class AgentSite:
-    """The agent's pages. Unknown paths are 404; health and readiness never render metrics and ask for no password."""
+    """The agent's pages. Unknown paths are 404; health and readiness never render metrics and need no password."""
 
     metrics: Pages
     report: Callable[[], bytes | None]

@@ -76,7 +76,7 @@ class Connections:
             connection.socket = by
 
     def waits(self, connection: _Connection, seconds: float) -> None:
-        """From now on its client has so long to act."""
+        """From now on its client has this long to act."""
         now = time.monotonic()
         with self._lock:
             connection.busy, connection.waiting_since, connection.deadline = False, now, now + seconds

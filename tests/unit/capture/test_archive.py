@@ -155,7 +155,7 @@ def _flip(data: bytes) -> bytes:
         (lambda data: lzma.compress(lzma.decompress(data)[:5000]), "the archive is damaged"),
     ],
 )
-def test_a_damaged_or_foreign_file_is_named_as_such(
+def test_a_damaged_or_foreign_file_is_named(
     capsys: pytest.CaptureFixture[str], captured: CapturedHost, tmp_path: Path, damage: Callable[[bytes], bytes],
     message: str,
 ) -> None:  # fmt: skip
@@ -189,7 +189,7 @@ def test_a_name_of_many_megabytes_is_refused_before_it_is_in_memory(tmp_path: Pa
         pass
 
 
-def test_no_place_for_temporary_folders_is_said(
+def test_no_place_for_temporary_folders_is_reported(
     monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
 ) -> None:
     file = _pack(tmp_path / "a.tar.xz", NODE)

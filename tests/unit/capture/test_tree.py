@@ -290,7 +290,7 @@ def test_a_file_that_exists_is_never_overwritten(captured: CapturedHost, tmp_pat
 
 
 @pytest.mark.parametrize("target", ["file/below", "file/below.tar.xz", "none/a.tar.xz"])
-def test_a_target_that_cannot_be_written_is_said_and_leaves_nothing(
+def test_a_target_that_cannot_be_written_is_reported_and_leaves_nothing(
     captured: CapturedHost, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "file").write_text("x")

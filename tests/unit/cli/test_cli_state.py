@@ -253,7 +253,7 @@ def test_a_checkpoint_may_come_out_of_a_slow_pipe(verb: str, code: int, name: st
     assert found.get("verification", found).get("valid", True)
 
 
-def test_a_closed_standard_input_is_said_as_such(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_standard_input_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     assert call(["state", "verify", "-"]) == 3
     assert capsys.readouterr().err == "numaudit: cannot read the standard input: it is closed\n"
@@ -342,7 +342,7 @@ def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
         (["diff", CROSS.parent / "cpu_manager_state", "--root", NODE], "can only be compared with a second file"),
     ],
 )
-def test_wrong_usage_is_said_with_exit_code_2(capsys: Capture, arguments: list[object], message: str) -> None:
+def test_wrong_usage_is_reported_with_exit_code_2(capsys: Capture, arguments: list[object], message: str) -> None:
     assert call(["state", *map(str, arguments)]) == 2
     assert message in capsys.readouterr().err
 

@@ -260,7 +260,7 @@ def _environment(unbuffered: str) -> dict[str, str]:
 @needs_full_device
 @buffering
 @pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",)])
-def test_a_full_disk_is_said_as_such(root: tuple[str, str], arguments: tuple[str, ...], unbuffered: str) -> None:
+def test_a_full_disk_is_reported(root: tuple[str, str], arguments: tuple[str, ...], unbuffered: str) -> None:
     extra = () if arguments[0].startswith("-") else root
     with Path("/dev/full").open("w") as full:
         done = _run([*COMMAND, *arguments, *extra], full.fileno(), _environment(unbuffered))
@@ -269,7 +269,7 @@ def test_a_full_disk_is_said_as_such(root: tuple[str, str], arguments: tuple[str
 
 
 @buffering
-def test_a_disk_that_fills_up_within_a_document_is_said_as_such(
+def test_a_disk_that_fills_up_within_a_document_is_reported(
     root: tuple[str, str], tmp_path: Path, unbuffered: str
 ) -> None:
     limited = ["/bin/sh", "-c", 'ulimit -f 2; exec "$@"', "sh"]
@@ -292,7 +292,7 @@ def test_messages_that_cannot_be_written_leave_the_exit_code_as_it_is(
 
 @needs_full_device
 @buffering
-def test_a_result_that_cannot_be_written_before_an_error_is_said_as_such(unbuffered: str) -> None:
+def test_a_result_that_cannot_be_written_before_an_error_is_reported(unbuffered: str) -> None:
     program = (
         "from numaudit.cli import main\n"
         "from numaudit.errors import Unavailable\n"

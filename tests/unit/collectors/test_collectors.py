@@ -103,7 +103,7 @@ def test_huge_pages_of_both_sizes_are_seen_in_the_mappings(captured: CapturedHos
     assert (skipped.gone, skipped.failed) == (0, 0)
 
 
-def test_without_time_nothing_is_read_and_that_is_said(captured: CapturedHost) -> None:
+def test_without_time_nothing_is_read_and_that_is_reported(captured: CapturedHost) -> None:
     found, ids, skipped = _mappings(captured("huge-pages"), -1)
     assert {(one.processes_read, dict(one.by_kind) == {}) for one in found.values()} == {(0, True)}
     assert found[ids[DPDK]].processes == 1

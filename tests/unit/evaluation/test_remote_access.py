@@ -122,7 +122,7 @@ def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
     assert (access.samples, access.remote_ratio) == (0, None)
 
 
-def test_without_a_probe_nothing_is_said_of_samples() -> None:
+def test_without_a_probe_samples_are_not_mentioned() -> None:
     assert accesses(tick(), WEB) == ()
     assert build(tick()).containers[0].hint_faults is None
 

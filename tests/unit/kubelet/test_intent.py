@@ -215,7 +215,7 @@ def test_the_log_tells_the_topology_policy_where_no_configuration_does(tmp_path:
     assert config.origins["cpu_manager_policy"] == "checkpoint"
 
 
-def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_said(tmp_path: Path) -> None:
+def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_given(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     with pytest.raises(Unavailable, match="no kubelet"):
         KubeletIntent.of(Host.under(tmp_path)).collect(())

@@ -155,7 +155,7 @@ def test_a_process_without_flags_has_the_defaults(tmp_path: Path) -> None:
     assert settings.reason is None
 
 
-def test_without_a_visible_command_line_a_file_in_a_usual_place_is_read_and_that_is_said(tmp_path: Path) -> None:
+def test_without_a_visible_command_line_a_file_in_a_usual_place_is_read_and_that_is_reported(tmp_path: Path) -> None:
     one = host(tmp_path, None)
     with pytest.raises(Unavailable, match=r"cannot read /proc/77/cmdline.*usual place"):
         kubelet_process.read_settings(one, 77)

@@ -89,7 +89,7 @@ def test_a_write_that_the_disk_refuses_half_way_leaves_the_old_file(tmp_path: Pa
     assert names_in(tmp_path) == [NAME]
 
 
-def test_what_cannot_be_read_is_said_with_its_reason(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
     with pytest.raises(Unavailable, match=r"cannot read .*memory_manager_state: Is a directory"):
         state_files.read(tmp_path / NAME)

@@ -30,7 +30,7 @@ def test_an_empty_column_leaves_first_then_the_highest_rank() -> None:
     assert _titles(40, NAMES, EMPTY, QOS, FILE, VERDICT) == ["CONTAINER", "VERDICT"]
 
 
-def test_columns_of_rank_0_stay_and_are_said_to_have_no_room() -> None:
+def test_columns_of_rank_0_stay_and_are_reported_to_have_no_room() -> None:
     kept, has_room = fit((NAMES, QOS, VERDICT), 20)
     assert [column.title for column in kept] == ["CONTAINER", "VERDICT"]
     assert not has_room

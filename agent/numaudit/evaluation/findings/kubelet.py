@@ -57,7 +57,7 @@ def _pod_names(intent: Intent) -> dict[str, str]:
 def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
     """The kubelet counted more refused pods than its log shows.
 
-    Of its counters this one alone can be held against anything: the others count restored pods, other QoS
+    Of its counters only this one can be compared: the others count restored pods, other QoS
     classes or init containers as well. It is read before the log, so the log may only know more.
     """
     intent = evidence.intent

@@ -46,7 +46,7 @@ class CPUTopology:
         """Of a machine's online CPUs.
 
         A core's uncore cache is the first last-level (L3) cache of its threads; where no thread has one
-        it is the socket. A machine of which no CPU names its node (or socket) has one node (one socket), 0.
+        it is the socket. A machine where no CPU names its node (or socket) has one node (one socket), 0.
         Raises InputError when there is no CPU, or when some CPUs name their node or socket and others do not.
         """
         if not machine.cpus:
