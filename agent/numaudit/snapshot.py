@@ -53,6 +53,8 @@ class Allowed:
 
     nodes: NodeSet | None
     cpus: CpuSet | None
+    own_nodes: NodeSet | None = None
+    """cpuset.mems of the group itself; empty = it inherits, None = not read, as for all but Guaranteed pods."""
 
 
 class Resident(Struct, frozen=True, dict=True):

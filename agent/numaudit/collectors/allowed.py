@@ -28,14 +28,14 @@ class AllowedNodes:
         found: dict[ContainerId, Allowed] = {}
         for container in census.containers:
             try:
-                found[container.id] = self._of(container.path)
+                found[container.id] = self._of(container.path, with_own=container.qos == "Guaranteed")
             except (OSError, ParseError) as error:
                 skipped.count(error)
         return found
 
-    def _of(self, path: str) -> Allowed:
+    def _of(self, path: str, *, with_own: bool) -> Allowed:
         try:
-            return self.reader.allowed(path)
+            return self.reader.allowed(path, with_own=with_own)
         except FileNotFoundError:
             return self._by_process(path) if self.reader.hierarchies.is_v2 is False else self._by_parent(path)
 

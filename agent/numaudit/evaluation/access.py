@@ -30,7 +30,8 @@ class Access(Struct, frozen=True):
 
     source: Source
     remote_ratio: float | None
-    """Share of accesses that went to another node; null = this source cannot give a fair figure."""
+    """Share that was on another node: of accesses where it is expected, of sampled pages where it is measured.
+    null = this source cannot give a fair figure."""
     lower: float | None = None
     upper: float | None = None
     """Bounds of the 95 % confidence interval; null for a source that does not sample."""

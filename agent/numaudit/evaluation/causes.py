@@ -50,7 +50,7 @@ def causes(
             found.append(Cause("mempolicy", f"the process's memory policy {policy} put {in_units(outside)} there"))
     if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
         what = "promised are" if promised else "its CPUs are on"
-        found.append(Cause("cpuset", f"allowed nodes are {allowed.nodes or 'none'}, {what} {wanted}"))
+        found.append(Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {wanted}"))
     full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
     for node in full:
         found.append(
@@ -61,6 +61,18 @@ def causes(
             moved = in_units(pages.succeeded * page_size)
             found.append(Cause("migration", f"its tasks moved {moved} between nodes ({reason})"))
     return tuple(found) or (Cause("unknown", _unexplained(wanted, allowed, mappings, nodes, migrated)),)
+
+
+def _said_of_nodes(allowed: Allowed) -> str:
+    """What the group's own cpuset.mems says, where it was read."""
+    nodes = str(allowed.nodes) or "none"
+    if allowed.own_nodes is None:
+        return f"allowed nodes are {nodes}"
+    if not allowed.own_nodes:
+        return f"cpuset.mems is empty, so it inherits nodes {nodes}"
+    if allowed.own_nodes == allowed.nodes:
+        return f"cpuset.mems is {nodes}"
+    return f"cpuset.mems is {allowed.own_nodes}, of which the groups above it leave {nodes}"
 
 
 def _unexplained(

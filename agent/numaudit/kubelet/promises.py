@@ -15,6 +15,7 @@ from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.sizes import exact
 
 Key = tuple[str, str]
 """Pod UID, container name."""
@@ -191,4 +192,4 @@ def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tupl
 
 
 def _in_words(blocks: tuple[PromisedMemory, ...]) -> str:
-    return " + ".join(f"{one.bytes} bytes of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"
+    return " + ".join(f"{exact(one.bytes)} of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"

@@ -12,3 +12,14 @@ def in_units(value: int) -> str:
             amount = round(value / unit, 1)
             return f"{amount:.1f}{letter}" if abs(amount) < 100 and value % unit else f"{amount:.0f}{letter}"
     return str(value)
+
+
+def exact(value: int) -> str:
+    """Bytes in binary units, with the bytes where the units round: 1G, 1006.3M (1055182848 bytes), 9 bytes.
+
+    For amounts that a kubelet compares to the byte.
+    """
+    unit = next((unit for unit, _ in _UNITS if abs(value) >= unit), 1)
+    if unit == 1:
+        return f"{value} bytes"
+    return f"{in_units(value)} ({value} bytes)" if value % unit else in_units(value)

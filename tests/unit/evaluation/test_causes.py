@@ -42,6 +42,19 @@ def test_another_cpuset_than_promised_is_named() -> None:
     assert found == Cause("cpuset", "allowed nodes are 0-1, promised are 0")
 
 
+@pytest.mark.parametrize(
+    ("effective", "own", "text"),
+    [
+        ("0-1", "0-1", "cpuset.mems is 0-1, promised are 0"),
+        ("0-1", "", "cpuset.mems is empty, so it inherits nodes 0-1, promised are 0"),
+        ("1", "0-1", "cpuset.mems is 0-1, of which the groups above it leave 1, promised are 0"),
+    ],
+)
+def test_what_the_group_itself_sets_is_told_from_what_it_inherits(effective: str, own: str, text: str) -> None:
+    allowed = Allowed(NodeSet.parse(effective), ALL_CPUS, NodeSet.parse(own))
+    assert causes(NODE_0, True, allowed, None, ()) == (Cause("cpuset", text),)
+
+
 def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_from_the_cpus() -> None:
     assert names(*causes(NODE_0, False, Allowed(NodeSet.of(0, 1), ALL_CPUS), None, ())) == ["unknown"]
     assert names(*causes(NODE_0, False, Allowed(NodeSet.of(1), ALL_CPUS), None, ())) == ["cpuset"]

@@ -22,6 +22,7 @@ from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.versions import KubernetesVersion
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import exact
 
 _BEFORE_GROUP_SUMS: KubernetesVersion = (GROUP_SUMS_SINCE[0], GROUP_SUMS_SINCE[1] - 1)
 _MOST_OVERLAPS = 1000
@@ -62,8 +63,10 @@ def memory_findings(
         refused = replayed(checkpoint, machine, version=version, pod_level=pod_level)
         if refused is not None and not any(one.what_it_stops in ("start", "now") for one in found):
             found.append(StateFinding("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
-        totals = ", ".join(f"node {id_} {_total(node.memory_map)}" for id_, node in sorted(state.machine.items()))
-        found.append(StateFinding("reboot-may-change-totals", f"bytes of memory in the file: {totals}", "machineState"))
+        totals = ", ".join(
+            f"node {id_} {exact(_total(node.memory_map))}" for id_, node in sorted(state.machine.items())
+        )
+        found.append(StateFinding("reboot-may-change-totals", f"memory in the file: {totals}", "machineState"))
     yield from found
 
 
@@ -101,8 +104,8 @@ def reservation_changes(in_file: MachineState, configured: SystemReserved) -> It
             if table.system_reserved != wanted:
                 where = f"machineState.{id_}.memoryMap.{resource}.systemReserved"
                 message = (
-                    f"node {id_}: {table.system_reserved} bytes of {resource} are reserved in the file, "
-                    f"{wanted} by the kubelet's configuration"
+                    f"node {id_}: {exact(table.system_reserved)} of {resource} are reserved in the file, "
+                    f"{exact(wanted)} by the kubelet's configuration"
                 )
                 yield StateFinding("reservation-changed", message, where)
 
@@ -166,7 +169,7 @@ def _outside_pod(
         for block in own:
             whole = of_pod.get(block.type)
             if whole is None or block.numa_affinity != whole.numa_affinity or block.size > whole.size:
-                message = f"container {name} of pod {uid} has {block.size} bytes of {block.type} outside the pod's own"
+                message = f"container {name} of pod {uid} has {exact(block.size)} of {block.type} outside the pod's own"
                 yield StateFinding("pod-level-incomplete", message, f"entries.{uid}.{name}")
 
 
@@ -176,17 +179,18 @@ def _table_findings(machine: MachineState) -> Iterator[StateFinding]:
         in_pages = sum(t.total for name, t in node.memory_map.items() if name.startswith(HUGEPAGES_PREFIX))
         for resource, table in node.memory_map.items():
             where = f"machineState.{id_}.memoryMap.{resource}"
+            says = f"allocatable says {exact(table.allocatable)}"
             kept = table.system_reserved + (in_pages if resource == MEMORY else 0)
             if kept > table.total:
-                message = f"node {id_}: {kept} of {table.total} bytes of {resource} are kept from pods"
+                message = f"node {id_}: {exact(kept)} of {exact(table.total)} of {resource} are kept from pods"
                 yield StateFinding("reservation-too-large", message, where)
             elif table.allocatable != table.total - kept:
                 left = table.total - kept
-                message = f"node {id_}: pods are left {left} bytes of {resource}, allocatable says {table.allocatable}"
+                message = f"node {id_}: pods are left {exact(left)} of {resource}, {says}"
                 yield StateFinding("table-inconsistent", message, f"{where}.allocatable")
             given = (table.reserved + table.free) & UINT64
             if given != table.allocatable:
-                message = f"node {id_}: reserved + free of {resource} is {given}, allocatable says {table.allocatable}"
+                message = f"node {id_}: reserved + free of {resource} is {exact(given)}, {says}"
                 yield StateFinding("table-inconsistent", message, f"{where}.free")
 
 
@@ -223,7 +227,8 @@ def _total(tables: Mapping[str, MemoryTable]) -> int:
 
 
 def _change(node: int, resource: str, before: int, now: int) -> str:
-    return f"node {node}: {resource} total is {before} bytes in the file, {now} on this machine ({now - before:+d})"
+    sizes = f"{exact(before)} in the file, {exact(now)} on this machine ({now - before:+d})"
+    return f"node {node}: {resource} total is {sizes}"
 
 
 def _ids(ids: Iterable[int] | None) -> str:
