@@ -53,7 +53,7 @@ def test_a_containers_own_cpuset_decides_and_else_that_of_its_parents(captured: 
 def test_of_guaranteed_pods_the_groups_own_nodes_are_read(fixtures: Path, tmp_path: Path) -> None:
     tree = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "tree")
     host = Host.under(tree)
-    _, census = _look(host)
+    _, census = _census_of(host)
     guaranteed = [one.path for one in census.containers if one.kind == "container" and one.qos == "Guaranteed"]
     before = _allowed(host)
     assert all(before[path].own_nodes == before[path].nodes for path in guaranteed)
