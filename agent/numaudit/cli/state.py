@@ -30,7 +30,7 @@ from numaudit.memorymanager.versions import (
 )
 from numaudit.views import document, state_document
 
-_FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
+_FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
 
 
 def _kubelet_options(function: options.Function) -> options.Function:

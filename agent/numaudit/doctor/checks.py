@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from numaudit.collectors.table import KINDS, kinds_by_default
@@ -135,7 +136,11 @@ def _balancing(name: str, host: Host) -> Check:
 
 
 def _kubelet(name: str, host: Host) -> Check:
-    found = [file for file in ("memory_manager_state", "cpu_manager_state") if (host.kubelet / file).exists()]
+    found = []
+    for file in ("memory_manager_state", "cpu_manager_state"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (host.kubelet / file).stat()
+            found.append(file)
     if not found:
         return Check(name, "missing", f"no checkpoint in {host.kubelet}", "normal on a host without Kubernetes")
     return Check(name, "ok", ", ".join(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent import KubeletConfig
-from numaudit.kernel.host import LARGEST_FILE, Host
+from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
 from numaudit.kubelet import state_files
 from numaudit.kubelet.client import Connection
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent, kubelet_says
@@ -57,7 +57,7 @@ def read_given(file: Path) -> bytes:
 
     Raises Unavailable, and InputError when it is gone.
     """
-    if file != STANDARD_INPUT and not file.is_fifo():
+    if file != STANDARD_INPUT and not is_pipe(file):
         data = state_files.read(file)
         if data is None:
             raise InputError(f"{file} is gone")
