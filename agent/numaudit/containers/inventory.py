@@ -111,7 +111,7 @@ def divide(cgroups: Iterable[Cgroup]) -> Census:
     (a node in a container, a runtime inside a service); then it keeps only what is its own.
     """
     groups = list(cgroups)
-    places = {group.path: cgroup_path.parse(group.path) for group in groups}
+    places = _places(groups)
     holds_container = _paths_above_containers(groups, places)
     children: dict[str, list[str]] = {}
     owner: dict[str, Cgroup] = {}
@@ -141,6 +141,16 @@ def divide(cgroups: Iterable[Cgroup]) -> Census:
         {key: tuple(value) for key, value in members.items()},
         {key: tuple(value) for key, value in children.items()},
     )
+
+
+def _places(groups: Iterable[Cgroup]) -> dict[str, Place]:
+    """Each group's by that of the one above it, so that deep trees cost no more than wide ones."""
+    lineages = {"/": cgroup_path.ROOT}
+    for group in groups:
+        if group.path != "/":
+            above, _, name = group.path.rpartition("/")
+            lineages[group.path] = cgroup_path.descend(lineages[above or "/"], name)
+    return {path: lineage.place for path, lineage in lineages.items()}
 
 
 def _is_unit(path: str, place: Place) -> bool:
