@@ -21,7 +21,7 @@ from numaudit.probes.probe import Kind
 from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.fail_below import shortfalls
-from numaudit.report.selection import narrow
+from numaudit.report.selection import narrow, worst
 from numaudit.report.values import Report
 from numaudit.views import document
 
@@ -34,6 +34,7 @@ _SECOND_LOOK = 1.0
 Examples:
   numaudit report
   numaudit report --duration 10s --matrix
+  numaudit report --top 20
   numaudit report mysql-0 --fail-below 0.95
   numaudit report prod/mysql-0/db -o json
   numaudit report --root ./captured -o wide
@@ -72,11 +73,18 @@ Examples:
     help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes, "
     "and with 3 when what was promised is not known.",
 )
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show the N worst containers only; --fail-below still compares all.",
+)
 @options.root
 def command(
     *,
     which: str | None,
     output: str,
+    top: int | None,
     numa_maps_budget: float,
     duration: float | None,
     matrix: bool,
@@ -98,17 +106,21 @@ def command(
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which)
+    shown = worst(report, top)
+    left_out = len(report.containers) - len(shown.containers)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Report", report))
+        sys.stdout.buffer.write(document.encode("Report", shown))
+        if left_out:
+            click.echo(f"numaudit: --top {top} leaves out {left_out} of {len(report.containers)} containers", err=True)
     else:
         from numaudit.views import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         out = terminal.console(whole_lines=output == "wide")
-        report_tables.print_report(report, out, wide=output == "wide")
+        report_tables.print_report(shown, out, wide=output == "wide", left_out=left_out)
         if matrix:
-            report_tables.print_matrix(report, out)
-            report_tables.print_accesses(report, out)
-            report_tables.print_moved_pages(report, out)
+            report_tables.print_matrix(shown, out)
+            report_tables.print_accesses(shown, out)
+            report_tables.print_moved_pages(shown, out)
     return EXIT_FINDINGS if fail_below is not None and _is_below(report, fail_below) else 0
 
 

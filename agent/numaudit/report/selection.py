@@ -23,6 +23,21 @@ def narrow(report: Report, which: str | None) -> Report:
     return replace(report, containers=found)
 
 
+def worst(report: Report, most: int | None) -> Report:
+    """The report with so many containers at most, the worst ones, and with the findings about them and the node."""
+    if most is None or len(report.containers) <= most:
+        return report
+    return _of_containers(report, report.containers[:most])
+
+
+def _of_containers(report: Report, containers: tuple[ContainerReport, ...]) -> Report:
+    """Findings about other containers are left out; those about the node stay."""
+    kept = {one.id for one in containers}
+    others = {one.id for one in report.containers} - kept
+    findings = tuple(one for one in report.findings if one.container_id is None or one.container_id not in others)
+    return replace(report, containers=containers, findings=findings)
+
+
 def _matches(container: ContainerReport, which: str) -> bool:
     path = container.path or ""
     names = {container.path, path.lstrip("/") or None, path.rpartition("/")[2] or None, container.pod_uid}
