@@ -37,10 +37,13 @@ Examples:
   numaudit report --top 20
   numaudit report mysql-0 --fail-below 0.95
   numaudit report prod/mysql-0/db -o json
+  numaudit report -n prod 'web-*'
+  numaudit report system.slice
   numaudit report --root ./captured -o wide
 """
 )
-@click.argument("which", required=False, metavar="[POD[/CONTAINER]]")
+@click.argument("which", required=False, metavar="[NAME]")
+@click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this Kubernetes namespace.")
 @options.output("table", "wide", "json")
 @click.option(
     "--numa-maps-budget",
@@ -83,6 +86,7 @@ Examples:
 def command(
     *,
     which: str | None,
+    namespace: str | None,
     output: str,
     top: int | None,
     numa_maps_budget: float,
@@ -94,8 +98,9 @@ def command(
 ) -> int:
     """Report where the memory of every container on this host really is.
 
-    Without Kubernetes, systemd units and plain cgroups take the containers' place. An argument
-    narrows the report to a pod, namespace/pod, pod/container, container id or cgroup path.
+    Without Kubernetes, systemd units and plain cgroups take the containers' place. NAME narrows the report to a pod,
+    namespace/pod, pod/container, container id (also its beginning), runtime, or cgroup with all below it. Where nothing
+    is called so, it may be a pattern ('web-*') or the beginning of a name.
     """
     if duration is not None and root is not None:
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
@@ -105,7 +110,7 @@ def command(
         raise InputError("--first-touch measures the running kernel: add --duration 10s")
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
-    report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which)
+    report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which, namespace)
     shown = worst(report, top)
     left_out = len(report.containers) - len(shown.containers)
     if output == "json":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.evaluation.findings import Finding
+from numaudit.report.selection import narrow, worst
+from reports import container, report
 
 Capture = pytest.CaptureFixture[str]
 
@@ -58,3 +62,58 @@ def test_a_threshold_is_for_all_rows_whatever_is_shown(capsys: Capture, node: tu
     assert codes == [codes[0]] * 2
     half = len(messages) // 2
     assert messages[:half] == messages[half:]
+
+
+# Which containers
+
+
+@pytest.mark.parametrize("which", ["no-such", "-n"])
+def test_what_matches_nothing_is_refused(capsys: Capture, node: tuple[str, str], which: str) -> None:
+    words = ("-n", "no-such") if which == "-n" else (which,)
+    out, err = _run(capsys, *words, *node, code=2)
+    assert out == ""
+    assert err.startswith("numaudit: no container ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("gu-smal-numanode",), "no container matches 'gu-smal-numanode'; did you mean gu-small-numanode, "),
+        (("toobig",), "no container matches 'toobig'; gu-toobig-numanode, default/gu-toobig-numanode have it in the"),
+        (("-n", "defualt"), "no container is in namespace 'defualt'; did you mean default?"),
+        (("-n", "default", "nobody"), "no container matches 'nobody'; `numaudit report -o wide` lists all 30 of them"),
+    ],
+)
+def test_names_that_are_near_are_offered(
+    capsys: Capture, node: tuple[str, str], words: tuple[str, ...], message: str
+) -> None:
+    assert _run(capsys, *words, *node, code=2)[1].startswith(f"numaudit: {message}")
+
+
+def test_a_namespace_has_its_pods_and_its_refused_pods_only(capsys: Capture, node: tuple[str, str]) -> None:
+    found = _document(capsys, "-n", "default", *node)
+    assert {one["namespace"] for one in found["containers"]} == {"default"}
+    assert {one["pod"] for one in found["rejections"]} == {"gu-toobig-numanode", "gu-cross-numanode"}
+
+
+def test_refusals_and_findings_follow_the_filter(capsys: Capture, node: tuple[str, str]) -> None:
+    found = _document(capsys, "gu-two-numanode", *node)
+    assert {one["pod"] for one in found["containers"]} == {"gu-two-numanode"}
+    assert found["rejections"] == []
+    found = _document(capsys, "default/gu-t*", *node)
+    assert {one["pod"] for one in found["containers"]} == {"gu-two-numanode"}
+    assert {one["pod"] for one in found["rejections"]} == {"gu-toobig-numanode"}
+
+
+def test_a_finding_about_another_container_is_left_out_and_one_about_the_node_stays() -> None:
+    def finding(name: str, container: int | None, pod: str | None) -> Finding:
+        return Finding(name, "warning", "m", "r", container, pod, None, None)
+
+    db, web = container(7), container(8, pod="web-0", name="web")
+    findings = (
+        finding("of-the-node", None, None), finding("of-db", 7, db.pod_uid), finding("of-web", 8, web.pod_uid),
+        finding("of-web-that-does-not-run", None, web.pod_uid),
+    )  # fmt: skip
+    whole = replace(report(db, web), findings=findings)
+    assert [one.name for one in narrow(whole, "db-0").findings] == ["of-the-node", "of-db"]
+    assert [one.name for one in worst(whole, 1).findings] == ["of-the-node", "of-db"]
