@@ -82,6 +82,7 @@ Examples:
     metavar="N",
     help="Show the N worst containers only; --fail-below still compares all.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Say on standard error how long each source took.")
 @options.root
 def command(
     *,
@@ -94,6 +95,7 @@ def command(
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
+    verbose: bool,
     root: Path | None,
 ) -> int:
     """Report where the memory of every container on this host really is.
@@ -126,6 +128,8 @@ def command(
             report_tables.print_matrix(shown, out)
             report_tables.print_accesses(shown, out)
             report_tables.print_moved_pages(shown, out)
+    if verbose:
+        click.echo(f"Read in: {_timings(report)}", err=True)
     return EXIT_FINDINGS if fail_below is not None and _is_below(report, fail_below) else 0
 
 
@@ -153,6 +157,11 @@ def observe(
         snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
     return build(snapshot, judgements)
+
+
+def _timings(report: Report) -> str:
+    """How long each source took."""
+    return ", ".join(f"{one.source} {one.seconds * 1000:.0f} ms" for one in report.sources if one.seconds is not None)
 
 
 def _is_below(report: Report, ratio: float) -> bool:

@@ -158,8 +158,6 @@ def _print_notes(report: Report, shown: Iterable[ContainerReport], out: Console)
         print_note(f"not known: {printable(reason)} ({some})", out, "yellow")
     for why, sources in _sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
-    timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
-    print_note(f"Read in: {timings}", out, "dim")
 
 
 def _sources_by_trouble(report: Report) -> dict[str, list[str]]:

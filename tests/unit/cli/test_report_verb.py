@@ -117,3 +117,15 @@ def test_a_finding_about_another_container_is_left_out_and_one_about_the_node_st
     whole = replace(report(db, web), findings=findings)
     assert [one.name for one in narrow(whole, "db-0").findings] == ["of-the-node", "of-db"]
     assert [one.name for one in worst(whole, 1).findings] == ["of-the-node", "of-db"]
+
+
+# What goes where
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "json"])
+def test_timings_are_for_who_asks_and_never_in_the_result(capsys: Capture, node: tuple[str, str], output: str) -> None:
+    out, err = _run(capsys, *node, "-o", output)
+    assert ("Read in" in out, err) == (False, "")
+    out, err = _run(capsys, *node, "-o", output, "-v")
+    assert "Read in" not in out
+    assert err.startswith("Read in: cgroups ")
