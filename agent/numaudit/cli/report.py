@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
 
 from numaudit.cli import options, progress
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.progress import Duration
 from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import InputError
@@ -112,7 +113,9 @@ def command(
         raise InputError("--first-touch measures the running kernel: add --duration 10s")
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
-    report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which, namespace)
+    interrupted = Event()
+    whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
+    report = narrow(whole, which, namespace)
     shown = worst(report, top)
     left_out = len(report.containers) - len(shown.containers)
     if output == "json":
@@ -130,6 +133,8 @@ def command(
             report_tables.print_moved_pages(shown, out)
     if verbose:
         click.echo(f"Read in: {_timings(report)}", err=True)
+    if interrupted.is_set():
+        return EXIT_INTERRUPTED
     return EXIT_FINDINGS if fail_below is not None and _is_below(report, fail_below) else 0
 
 
@@ -138,15 +143,24 @@ def observe(
     numa_maps_budget: float | None,
     duration: float | None,
     kinds: Collection[Kind[Any]] | None = None,
+    interrupted: Event | None = None,
 ) -> Report:
-    """One tick, or one at either end of a measurement.
+    """One tick, or one at either end of a measurement. Raises Unavailable when there is nothing to measure with.
 
+    Ctrl-C ends a measurement early, where `interrupted` is there to say so.
     Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     """
     if duration is not None:
         with observer.open_probes(kinds) as session:
+            session.require_any()
             first = judge(observer.observe(readings=Readings(session)))
-            progress.wait(duration, "measuring")
+            try:
+                progress.wait(duration, "measuring")
+            except KeyboardInterrupt:
+                if interrupted is None:
+                    raise
+                interrupted.set()
+                click.echo("numaudit: interrupted; this is what was measured until now", err=True)
             last = observer.observe(numa_maps_budget, Readings(session))
         return build(last, judge(last, earlier=first))
     snapshot = observer.observe(numa_maps_budget)

@@ -16,7 +16,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.examination import decode, expected_on
 from numaudit.kubelet.examined_file import ExaminedFile
-from numaudit.kubelet.host_files import examine_files, read_given
+from numaudit.kubelet.host_files import examine_files, read_given, refuse_other_files
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
@@ -202,7 +202,9 @@ def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> A
 
 
 def _parse(path: Path) -> Checkpoint:
-    decoded = decode(None, read_given(path), name=path.name)
+    data = read_given(path)
+    refuse_other_files(path, data)
+    decoded = decode(None, data, name=path.name)
     if decoded.content is None:
         _refuse(path, decoded.error or "not a checkpoint")
     checkpoint, verification = decoded.content

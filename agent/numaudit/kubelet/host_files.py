@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
 from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
 from numaudit.kubelet import state_files
@@ -17,7 +17,8 @@ from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.machine_watch import read_whole_machine
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.starting import Asked, Starting, starting
-from numaudit.memorymanager.checkpoint.file import Kind
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 from numaudit.topology.machine import Machine
 
@@ -74,6 +75,19 @@ def read_given(file: Path) -> bytes:
     return data
 
 
+def refuse_other_files(file: Path, data: bytes) -> None:
+    """Raises InputError for what is no checkpoint: it is empty, or neither its name nor its keys are one's."""
+    why = "it is empty"
+    try:
+        if data.strip():
+            checkpoints.kind_of(file.name, data)
+            return
+    except ParseError as error:
+        why = str(error).removeprefix("not a checkpoint: ")
+    shown = "the standard input" if file == STANDARD_INPUT else str(file)
+    raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU} or {DEVICES}")
+
+
 def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine: bool) -> tuple[ExaminedFile, ...]:
     """The given file, or all that the host's kubelet has. A file that stands alone knows no kubelet but the one asked.
 
@@ -82,7 +96,10 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
     """
     if file is not None:
         data = read_given(file)
-        if not belongs_to(host, file):
+        is_here = belongs_to(host, file)
+        if data.strip() or not is_here:  # the kubelet's own file may be empty, and then the kubelet does not start
+            refuse_other_files(file, data)
+        if not is_here:
             alone = Against(starting(KubeletConfig(), None, asked), host.kubelet_root)
             return (_examine(file, None, data, alone),)
         return (_examine(file, None, data, _against(host, asked, needs_machine)),)

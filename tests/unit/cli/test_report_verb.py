@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.errors import Unavailable
 from numaudit.evaluation.findings import Finding
+from numaudit.kernel.host import Host
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
 from numaudit.report.selection import narrow, worst
 from reports import container, report
 
@@ -129,3 +134,65 @@ def test_timings_are_for_who_asks_and_never_in_the_result(capsys: Capture, node:
     out, err = _run(capsys, *node, "-o", output, "-v")
     assert "Read in" not in out
     assert err.startswith("Read in: cgroups ")
+
+
+# Measuring
+
+
+def _session(*refusals: Refusal) -> Session:
+    return Session({str(number): refusal for number, refusal in enumerate(refusals)})
+
+
+V1 = Refusal(Reason.CGROUP_V1, "cgroup hybrid")
+RIGHTS = Refusal(Reason.NO_PERMISSION, "bpf(2) is refused")
+
+
+@pytest.mark.parametrize(
+    ("user", "refusals", "order"),
+    [
+        (0, (V1, V1), ["cgroup hybrid"]),
+        (0, (V1, RIGHTS), ["bpf(2) is refused", "cgroup hybrid"]),
+        (1000, (V1,), ["user id 1000 is not root", "cgroup hybrid"]),
+        (1000, (V1, RIGHTS), ["bpf(2) is refused", "cgroup hybrid"]),
+    ],
+)
+def test_where_nothing_can_be_measured_rights_are_named_first_then_the_mode(
+    monkeypatch: pytest.MonkeyPatch, user: int, refusals: tuple[Refusal, ...], order: list[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with pytest.raises(Unavailable, match=r"^nothing can be measured here: ") as raised:
+        _session(*refusals).require_any()
+    message = str(raised.value)
+    places = [message.index(one) for one in order]
+    assert places == sorted(places)
+    assert message.count("cgroup hybrid") == ("cgroup hybrid" in order)
+
+
+def test_a_measurement_that_could_show_nothing_is_refused_before_it_begins(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, captured: Callable[[str], Host]
+) -> None:
+    tree = captured("eight-nodes")
+    monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.progress.wait", _never)
+    out, err = _run(capsys, "--duration", "1h", code=3)
+    assert out == ""
+    assert err.startswith("numaudit: nothing can be measured here: ")
+
+
+def _never(seconds: float, what: str) -> NoReturn:
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+def test_ctrl_c_ends_a_measurement_and_shows_what_there_is(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, captured: Callable[[str], Host]
+) -> None:
+    def interrupt(_seconds: float, _what: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    tree = captured("eight-nodes")
+    monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.progress.wait", interrupt)
+    monkeypatch.setattr(Session, "require_any", lambda _: None)
+    out, err = _run(capsys, "--duration", "1h", "-o", "json", code=130)
+    assert len(json.loads(out)["containers"]) == 10
+    assert err == "numaudit: interrupted; this is what was measured until now\n"
