@@ -1,5 +1,20 @@
 """The errors a user sees: each says what failed, where, why, and what to do."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_SEVERAL = 3
+
+
+def nearest(name: str, known: Iterable[str], but: str = "") -> str:
+    """The end of a message about a name that is not known: `; did you mean a, b or c?`, or `but` when none is near."""
+    by_lower = {one.casefold(): one for one in known}
+    close = [by_lower[one] for one in get_close_matches(name.casefold(), by_lower, n=_SEVERAL)]
+    if not close:
+        return but
+    *first, last = close
+    return f"; did you mean {', '.join(first)} or {last}?" if first else f"; did you mean {last}?"
+
 
 def printable(text: str) -> str:
     """The text on one line: control characters, line ends and broken UTF-8 as escapes."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from numaudit.capture import archive
 from numaudit.capture.archive import SUFFIX
+from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
@@ -148,6 +150,7 @@ def _into(host: Host, tree: Path) -> Summary:
         _copy_cgroups(host, tree, summary)
         for folder in _pod_log_folders(host, summary):
             _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
+        _copy_runtime_names(host, tree, summary)
         _record(host, tree, summary)
         lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
         (tree / NOT_READ).write_text("".join(lines), encoding="utf-8")
@@ -196,6 +199,15 @@ def _copy_cgroups(host: Host, tree: Path, summary: Summary) -> None:
     (tree / "cgroup-inodes.txt").write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
 
 
+def _copy_runtime_names(host: Host, tree: Path, summary: Summary) -> None:
+    """Docker's and Podman's names of their containers, without the environments in the same files."""
+    try:
+        for file in runtime_names.sources(host):
+            _copy(host, file, tree, summary, partial(runtime_names.names_only, file))
+    except OSError as error:
+        _note(host, Path(error.filename or host.root), error, summary)
+
+
 def _roots(hierarchies: Hierarchies) -> list[Path]:
     """With cgroup v1 each may be cut another way."""
     found = [hierarchies.memory, hierarchies.cpuset, hierarchies.hugetlb]
@@ -241,11 +253,16 @@ def _pod_log_folders(host: Host, summary: Summary) -> list[Path]:
         return []
 
 
-def _copy(host: Host, file: Path, tree: Path, summary: Summary) -> None:
+def _copy(
+    host: Host, file: Path, tree: Path, summary: Summary, filtered: Callable[[bytes], bytes] = lambda content: content
+) -> None:
     try:
-        content = read_bytes(file, limit=64 << 20)
+        content = filtered(read_bytes(file, limit=64 << 20))
     except OSError as error:
         _note(host, file, error, summary)
+        return
+    except ValueError as error:
+        summary.unread.append(Unread(host.name_of(file), f"not understood: {error}"))
         return
     _write(_at(host, file, tree), content, summary)
 

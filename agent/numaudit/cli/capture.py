@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +31,7 @@ Examples:
 def command(target: Path) -> None:
     """Copy what the readers read into a folder or an archive, for use with --root; - is standard output.
 
-    It holds figures, cgroup paths, process names and mounts, but no memory content, environment
+    It holds figures, cgroup paths, names of processes and containers, and mounts, but no memory content, environment
     or command line. Of a kubelet it holds the settings, and answers without the pods' commands
     and environments. Only its owner may read it.
     """
@@ -43,6 +45,8 @@ def command(target: Path) -> None:
             click.echo(f"  {printable(line)}", err=True)
         if len(lines) > _SHOWN:
             click.echo(f"  and {len(lines) - _SHOWN} more", err=True)
+        if os.geteuid() and any(one.reason == os.strerror(errno.EACCES) for one in summary.unread):
+            click.echo("run as root to capture those whose permission is denied", err=True)
 
 
 def _capture(target: Path) -> tuple[Summary, str]:

@@ -8,8 +8,12 @@ from pathlib import Path
 import click
 
 from numaudit.cli import options
-from numaudit.doctor.checks import examine
+from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS
+from numaudit.doctor import outcome
+from numaudit.doctor.checks import examine, names
 from numaudit.views import document
+
+_EXITS = {"all": 0, "some": EXIT_FINDINGS, "none": EXIT_CANNOT_ANSWER}
 
 
 @click.command(
@@ -17,16 +21,32 @@ from numaudit.views import document
 Examples:
   numaudit doctor
   numaudit doctor -o json
+  numaudit doctor --require residency,'access hint_faults'
 """
 )
 @options.output("table", "json")
+@click.option(
+    "--require",
+    metavar="SOURCE[,SOURCE]",
+    help="Exit with 0 when these sources work, whatever the others do, and with 1 when one of them does not.",
+)
 @options.root
-def command(output: str, root: Path | None) -> None:
-    """Say what this host can measure, and for what it cannot: why, and what to do."""
+def command(output: str, require: str | None, root: Path | None) -> int:
+    """Say what this host can measure, and for what it cannot: why, and what to do.
+
+    Exits with 0 when all sources work, with 1 when some do not, and with 3 when nothing can be measured here.
+    """
+    needed = None if require is None else outcome.required(require, names())
     checks = examine(options.host(root))
     if output == "json":
         sys.stdout.buffer.write(document.encode("Doctor", document.Doctor(checks)))
-        return
-    from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    else:
+        from numaudit.views import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
-    machine_tables.print_doctor(checks, terminal.console())
+        machine_tables.print_doctor(checks, terminal.console())
+    if needed is None:
+        return _EXITS[outcome.outcome(checks)]
+    lacking = outcome.lacking(checks, needed)
+    for name in lacking:
+        click.echo(f"numaudit: --require: {name} does not work here; its line says why", err=True)
+    return EXIT_FINDINGS if lacking else 0

@@ -10,13 +10,16 @@ from typing import Any, cast
 
 import click
 
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, is_pipe, may_be_there
 
 Function = Callable[..., Any]
 
 
 class FilePath(click.Path):
-    """A path. An empty one, such as of a variable that is not set, is not the current folder."""
+    """A path. An empty one, such as of a variable that is not set, is not the current folder.
+
+    One that may not be seen is not said to be missing: reading it says so.
+    """
 
     def __init__(self, **checks: bool) -> None:
         super().__init__(path_type=Path, **checks)
@@ -26,6 +29,8 @@ class FilePath(click.Path):
     ) -> object:
         if not value:
             self.fail("the path is empty", param, ctx)
+        if may_be_there(Path(value)) and not os.path.exists(value):  # noqa: PTH110 (Path.exists raises)
+            return Path(value)
         return super().convert(value, param, ctx)
 
 
@@ -74,7 +79,7 @@ def host(given: Path | None) -> Host:
     """
     if given is None:
         return Host()
-    if not os.path.isfile(given) and not _is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
+    if not os.path.isfile(given) and not is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
         return Host.under(given)
     from numaudit.capture.archive import unpacked  # noqa: PLC0415 (tarfile and lzma are for archives only)
     from numaudit.cli.signals import as_interrupts  # noqa: PLC0415
@@ -82,10 +87,3 @@ def host(given: Path | None) -> Host:
     context = click.get_current_context()
     context.with_resource(as_interrupts())
     return Host.under(context.with_resource(unpacked(given)))
-
-
-def _is_pipe(path: Path) -> bool:
-    try:
-        return path.is_fifo()
-    except OSError:
-        return False

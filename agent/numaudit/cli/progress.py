@@ -17,13 +17,15 @@ def wait(seconds: float, what: str) -> None:
     end = time.monotonic() + seconds
     stderr = terminal()
     shown = False
-    while (left := end - time.monotonic()) > 0:
-        if stderr.isatty():
-            print(f"\r{what}: {left:.0f} s left ", end="", file=stderr, flush=True)
-            shown = True
-        time.sleep(min(1.0, left))
-    if shown:
-        print("\r\033[K", end="", file=stderr, flush=True)
+    try:
+        while (left := end - time.monotonic()) > 0:
+            if stderr.isatty():
+                print(f"\r{what}: {left:.0f} s left ", end="", file=stderr, flush=True)
+                shown = True
+            time.sleep(min(1.0, left))
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=stderr, flush=True)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
 
 from numaudit.cli import options, progress
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.progress import Duration
 from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import InputError
@@ -22,7 +23,7 @@ from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.fail_below import Shortfalls, shortfalls
 from numaudit.report.fail_on import not_accepted, read_verdicts
-from numaudit.report.selection import narrow
+from numaudit.report.selection import narrow, worst
 from numaudit.report.values import Report
 from numaudit.views import document
 
@@ -35,13 +36,17 @@ _SECOND_TICK = 1.0
 Examples:
   numaudit report
   numaudit report --duration 10s --matrix
+  numaudit report --top 20
   numaudit report mysql-0 --fail-below 0.95
   numaudit report --fail-on drifted,spilled,cpu-remote
   numaudit report prod/mysql-0/db -o json
+  numaudit report -n prod 'web-*'
+  numaudit report system.slice
   numaudit report --root ./captured -o wide
 """
 )
-@click.argument("which", required=False, metavar="[POD[/CONTAINER]]")
+@click.argument("which", required=False, metavar="[NAME]")
+@click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this Kubernetes namespace.")
 @options.output("table", "wide", "json")
 @click.option(
     "--numa-maps-budget",
@@ -80,23 +85,34 @@ Examples:
     help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown, and with 3 when "
     "what was promised is not known.",
 )
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show the N worst containers only; --fail-below and --fail-on still judge all.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Say on standard error how long each source took.")
 @options.root
 def command(
     *,
     which: str | None,
+    namespace: str | None,
     output: str,
+    top: int | None,
     numa_maps_budget: float,
     duration: float | None,
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
     fail_on: str | None,
+    verbose: bool,
     root: Path | None,
 ) -> int:
     """Report where the memory of every container on this host really is.
 
-    Without Kubernetes, systemd units and plain cgroups take the containers' place. An argument
-    narrows the report to a pod, namespace/pod, pod/container, container id or cgroup path.
+    Without Kubernetes, systemd units and plain cgroups take the containers' place. NAME narrows the report to a pod,
+    namespace/pod, pod/container, container id (also its beginning), runtime, or cgroup with all below it. Where nothing
+    is called so, it may be a pattern ('web-*') or the beginning of a name.
     """
     if duration is not None and root is not None:
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
@@ -107,18 +123,28 @@ def command(
     refused_verdicts = frozenset() if fail_on is None else read_verdicts(fail_on)
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
-    report = narrow(observe(observer, numa_maps_budget or None, duration, kinds), which)
+    interrupted = Event()
+    whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
+    report = narrow(whole, which, namespace)
+    shown = worst(report, top)
+    left_out = len(report.containers) - len(shown.containers)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Report", report))
+        sys.stdout.buffer.write(document.encode("Report", shown))
+        if left_out:
+            click.echo(f"numaudit: --top {top} leaves out {left_out} of {len(report.containers)} containers", err=True)
     else:
         from numaudit.views import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         out = terminal.console(whole_lines=output == "wide")
-        report_tables.print_report(report, out, wide=output == "wide")
+        report_tables.print_report(shown, out, wide=output == "wide", left_out=left_out)
         if matrix:
-            report_tables.print_matrix(report, out)
-            report_tables.print_accesses(report, out)
-            report_tables.print_moved_pages(report, out)
+            report_tables.print_matrix(shown, out)
+            report_tables.print_accesses(shown, out)
+            report_tables.print_moved_pages(shown, out)
+    if verbose:
+        click.echo(f"Read in: {_timings(report)}", err=True)
+    if interrupted.is_set():
+        return EXIT_INTERRUPTED
     return EXIT_FINDINGS if _fails(report, refused_verdicts, fail_below) else 0
 
 
@@ -127,15 +153,24 @@ def observe(
     numa_maps_budget: float | None,
     duration: float | None,
     kinds: Collection[Kind[Any]] | None = None,
+    interrupted: Event | None = None,
 ) -> Report:
-    """One tick, or one at either end of a measurement.
+    """One tick, or one at either end of a measurement. Raises Unavailable when there is nothing to measure with.
 
+    Ctrl-C ends a measurement early, where `interrupted` is there to say so.
     Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     """
     if duration is not None:
         with observer.open_probes(kinds) as session:
+            session.require_any()
             first = judge(observer.observe(readings=Readings(session)))
-            progress.wait(duration, "measuring")
+            try:
+                progress.wait(duration, "measuring")
+            except KeyboardInterrupt:
+                if interrupted is None:
+                    raise
+                interrupted.set()
+                click.echo("numaudit: interrupted; this is what was measured until now", err=True)
             last = observer.observe(numa_maps_budget, Readings(session))
         return build(last, judge(last, earlier=first))
     snapshot = observer.observe(numa_maps_budget)
@@ -146,6 +181,11 @@ def observe(
         snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
     return build(snapshot, judgements)
+
+
+def _timings(report: Report) -> str:
+    """How long each source took."""
+    return ", ".join(f"{one.source} {one.seconds * 1000:.0f} ms" for one in report.sources if one.seconds is not None)
 
 
 def _fails(report: Report, verdicts: Collection[str], ratio: float | None) -> bool:

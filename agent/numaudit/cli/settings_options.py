@@ -8,10 +8,8 @@ from pathlib import Path
 import click
 
 from numaudit.cli.options import FilePath, Function, short
-from numaudit.config.loading import Loaded, load
+from numaudit.config.loading import CONFIG_VARIABLE, Loaded, load
 from numaudit.errors import InputError
-
-CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
 
 
 def settings_options(function: Function) -> Function:

@@ -16,7 +16,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.examination import decode, expected_on
 from numaudit.kubelet.examined_file import ExaminedFile
-from numaudit.kubelet.host_files import belongs_to, examine_files, pod_names_on, read_given
+from numaudit.kubelet.host_files import belongs_to, examine_files, pod_names_on, read_given, refuse_other_files
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
@@ -30,7 +30,7 @@ from numaudit.memorymanager.versions import (
 )
 from numaudit.views import document, state_document
 
-_FILE = click.Path(exists=True, dir_okay=False, readable=False, allow_dash=True, path_type=Path)
+_FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
 
 
 def _kubelet_options(function: options.Function) -> options.Function:
@@ -205,7 +205,9 @@ def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> A
 
 
 def _parse(path: Path) -> Checkpoint:
-    decoded = decode(None, read_given(path), name=path.name)
+    data = read_given(path)
+    refuse_other_files(path, data)
+    decoded = decode(None, data, name=path.name)
     if decoded.content is None:
         _refuse(path, decoded.error or "not a checkpoint")
     checkpoint, verification = decoded.content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from numaudit.collectors.base import Skipped, Tick
 from numaudit.containers.inventory import Census
@@ -19,10 +19,12 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNodes:
-    """Reads the effective cpuset of every container."""
+    """Reads the effective cpuset of every container, for one tick."""
 
     host: Host
     reader: Reader
+    _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
+    """What groups above such without a cpuset of their own answered in this tick."""
 
     def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Allowed]:
         found: dict[ContainerId, Allowed] = {}
@@ -51,11 +53,25 @@ class AllowedNodes:
         return Allowed(None, None)
 
     def _by_parent(self, path: str) -> Allowed:
-        """cgroup v2 without the cpuset controller that far down: the nearest group above that has it decides."""
-        while path:
-            path = path.rpartition("/")[0]
+        """cgroup v2 without the cpuset controller that far down: the nearest group above that has it decides.
+
+        Each group above is asked once, for a tenant may make thousands of groups, each below the last.
+        """
+        without: list[str] = []
+        above = path.rpartition("/")[0]
+        while above not in self._above:
             try:
-                return self.reader.allowed(path)
+                self._above[above] = self.reader.allowed(above)
             except FileNotFoundError:
-                continue
-        return Allowed(None, None)
+                if not above:
+                    self._above[above] = Allowed(None, None)
+                    break
+                without.append(above)
+                above = above.rpartition("/")[0]
+            except (OSError, ParseError) as error:
+                self._above[above] = error
+        answer = self._above[above]
+        self._above.update(dict.fromkeys(without, answer))
+        if isinstance(answer, Exception):
+            raise answer.with_traceback(None)
+        return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -15,6 +16,12 @@ from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError
 
 Section = TypeVar("Section")
+CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
+OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
+"""Those that are no setting."""
+
+_PREFIX = "NUMAUDIT_"
+_OF_A_SERVICE = re.compile(r"NUMAUDIT_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ def load(path: Path | None, environment: Mapping[str, str], flags: Sequence[tupl
         if key.variable in environment:
             where = f"environment {key.variable}"
             values[key.path], origins[key.path] = _parse(key.path, environment[key.variable], where), where
+    warnings += _unknown_variables(environment)
     for flag, key_path, given in flags:
         if key_path not in KEYS:
             raise InputError(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
@@ -56,6 +64,17 @@ def _parse(path: str, value: object, where: str) -> object:
         return kind.parse(value)
     except ValueError:
         raise InputError(f"{where}: {path} must be {kind.what}, not {_shown(value)}") from None
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """Kubernetes gives each pod variables of the services there are: those of one called numaudit are no mistake."""
+    known = {name.removeprefix(_PREFIX) for name in (*OTHER_VARIABLES, *(key.variable for key in KEYS.values()))}
+    for variable in sorted(environment):
+        name = variable.removeprefix(_PREFIX)
+        if name != variable and name not in known and not _OF_A_SERVICE.match(variable):
+            close = difflib.get_close_matches(name, known, n=1)
+            near = f"; did you mean {_PREFIX}{close[0]}?" if close else ""
+            yield f"there is no variable {variable}{near}; it is ignored"
 
 
 def _shown(value: object) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from numaudit.snapshot import Kind, Qos
 
@@ -46,35 +45,53 @@ class Place:
     container_id: str | None = None
 
 
-@lru_cache(maxsize=8192)
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A group's place, and what its name and those above it say of the groups below."""
+
+    place: Place = Place("group")
+    name: str = ""
+    in_kubepods: bool = False
+    """Is it, or one above it, called kubepods?"""
+    pod: Place | None = None
+    """The innermost pod: a pod inside a container (kind, minikube) is found as such."""
+    joined: bool = False
+    """Does one name say both the pod and the container?"""
+    below_pod: str = ""
+    """Name of the group right below the pod that it is, or is in."""
+
+
+ROOT = Lineage()
+
+
 def parse(path: str) -> Place:
-    """Sort a cgroup path by its last component, with the pod found among its parents.
-
-    The innermost pod counts, so a pod inside a container (kind, minikube) is still found.
-    """
-    parts = [part for part in path.split("/") if part]
-    if not parts:
-        return Place("group")
-    pod = _innermost_pod(parts)
-    if pod is None:
-        return _outside_pods(parts)
-    place, index, joined = pod
-    if joined is not None or index == len(parts) - 1:
-        return joined or place
-    return _inside_pod(parts[index + 1 :], place)
+    """Sort a cgroup path by its last component, with the pod found among its parents."""
+    lineage = ROOT
+    for name in path.split("/"):
+        if name:
+            lineage = descend(lineage, name)
+    return lineage.place
 
 
-def _innermost_pod(parts: list[str]) -> tuple[Place, int, Place | None] | None:
-    for index in range(len(parts) - 1, -1, -1):
-        match = _SYSTEMD_POD.fullmatch(parts[index])
-        if match is not None:
-            place = Place("pod", match[2].replace("_", "-"), _QOS[match[1]])
-            return place, index, _joined_leaf(place, match)
-        match = _CGROUPFS_POD.fullmatch(parts[index])
-        if match is not None and "kubepods" in parts[:index]:
-            tier = parts[index - 1] if parts[index - 1] in _QOS else None
-            return Place("pod", match[1].replace("_", "-"), _QOS[tier]), index, None
-    return None
+def descend(above: Lineage, name: str) -> Lineage:
+    """The group of this name in another: one step, however deep that is."""
+    in_kubepods = above.in_kubepods or name == "kubepods"
+    match = _SYSTEMD_POD.fullmatch(name)
+    if match is not None:
+        pod = Place("pod", match[2].replace("_", "-"), _QOS[match[1]])
+        joined = _joined_leaf(pod, match)
+        return Lineage(joined or pod, name, in_kubepods, pod, joined is not None)
+    match = _CGROUPFS_POD.fullmatch(name)
+    if match is not None and above.in_kubepods:
+        tier = above.name if above.name in _QOS else None
+        pod = Place("pod", match[1].replace("_", "-"), _QOS[tier])
+        return Lineage(pod, name, in_kubepods, pod)
+    if above.pod is None:
+        return Lineage(_outside_pods(name, above.name), name, in_kubepods)
+    if above.joined:
+        return Lineage(above.place, name, in_kubepods, above.pod, joined=True)
+    place = _inside_pod(above.below_pod or name, None if not above.below_pod else name, above.pod)
+    return Lineage(place, name, in_kubepods, above.pod, below_pod=above.below_pod or name)
 
 
 def _joined_leaf(place: Place, match: re.Match[str]) -> Place | None:
@@ -83,27 +100,26 @@ def _joined_leaf(place: Place, match: re.Match[str]) -> Place | None:
     return Place("container", place.pod_uid, place.qos, _RUNTIMES.get(match[3]), match[4])
 
 
-def _inside_pod(below: list[str], pod: Place) -> Place:
-    match = _LEAF.fullmatch(below[0])
+def _inside_pod(first: str, last: str | None, pod: Place) -> Place:
+    """A group below a pod: in the group `first`, or `first` itself where there is no `last`."""
+    match = _LEAF.fullmatch(first)
     if match is None or (match["prefix"] or "").endswith("conmon"):
         # The runtime's monitor or a group of the pod's own making: no container the pod names.
-        return Place(_unit_kind(below[-1]), pod.pod_uid, pod.qos)
-    if len(below) > 1:
-        return Place(_unit_kind(below[-1]), pod.pod_uid, pod.qos, container_id=match["id"])
+        return Place(_unit_kind(last or first), pod.pod_uid, pod.qos)
+    if last is not None:
+        return Place(_unit_kind(last), pod.pod_uid, pod.qos, container_id=match["id"])
     return Place("container", pod.pod_uid, pod.qos, _RUNTIMES.get(match["prefix"] or ""), match["id"])
 
 
-def _outside_pods(parts: list[str]) -> Place:
-    last = parts[-1]
-    match = _LEAF.fullmatch(last)
+def _outside_pods(name: str, parent: str) -> Place:
+    match = _LEAF.fullmatch(name)
     if match is not None and not (match["prefix"] or "").endswith("conmon"):
-        parent = parts[-2] if len(parts) > 1 else ""
         runtime = _RUNTIMES.get(match["prefix"] or "") or _BARE_PARENTS.get(parent)
         return Place("container", runtime=runtime, container_id=match["id"])
-    tier = _SYSTEMD_TIER.fullmatch(last)
+    tier = _SYSTEMD_TIER.fullmatch(name)
     if tier is not None:
         return Place("slice")
-    return Place(_unit_kind(last))
+    return Place(_unit_kind(name))
 
 
 def _unit_kind(name: str) -> Kind:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from numaudit.containers import cgroup_path, mountinfo
 from numaudit.containers.cgroup_path import Place
+from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, read_inodes, walk
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Container, ContainerId
@@ -69,7 +70,7 @@ class Inventory:
                 continue
             self._unnamed.pop(container.id, None)
             containers.append(container)
-            if container.pod_uid is not None:
+            if container.pod_uid is not None or container.runtime in NAMED_BY:
                 self._unnamed[container.id] = _Question(self._count)
         alive = census.groups.keys()
         self._unnamed = {id_: question for id_, question in self._unnamed.items() if id_ in alive}
@@ -85,12 +86,19 @@ class Inventory:
         for container in self._census.containers:
             if container.id in due:
                 container = facts.complete(container, self._census.groups[container.id])  # noqa: PLW2901
-                if container.pod and (container.name or container.kind != "container"):
+                if _has_names(container):
                     del self._unnamed[container.id]
                 else:
                     self._unnamed[container.id].put_off(self._count)
             containers.append(container)
         self._census = replace(self._census, containers=tuple(containers))
+
+
+def _has_names(container: Container) -> bool:
+    """All that it can have."""
+    if container.pod_uid is None:
+        return container.name is not None
+    return container.pod is not None and (container.name is not None or container.kind != "container")
 
 
 @dataclass(slots=True)
@@ -111,7 +119,7 @@ def divide(cgroups: Iterable[Cgroup]) -> Census:
     (a node in a container, a runtime inside a service); then it keeps only what is its own.
     """
     groups = list(cgroups)
-    places = {group.path: cgroup_path.parse(group.path) for group in groups}
+    places = _places(groups)
     holds_container = _paths_above_containers(groups, places)
     children: dict[str, list[str]] = {}
     owner: dict[str, Cgroup] = {}
@@ -141,6 +149,16 @@ def divide(cgroups: Iterable[Cgroup]) -> Census:
         {key: tuple(value) for key, value in members.items()},
         {key: tuple(value) for key, value in children.items()},
     )
+
+
+def _places(groups: Iterable[Cgroup]) -> dict[str, Place]:
+    """Each group's by that of the one above it, so that deep trees cost no more than wide ones."""
+    lineages = {"/": cgroup_path.ROOT}
+    for group in groups:
+        if group.path != "/":
+            above, _, name = group.path.rpartition("/")
+            lineages[group.path] = cgroup_path.descend(lineages[above or "/"], name)
+    return {path: lineage.place for path, lineage in lineages.items()}
 
 
 def _is_unit(path: str, place: Place) -> bool:
@@ -179,11 +197,15 @@ class _PodFacts:
     host: Host
     reader: Reader
     _pods: dict[str, tuple[str, str]] | None = None
+    _runtime_names: RuntimeNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._runtime_names = RuntimeNames(self.host)
 
     def complete(self, container: Container, groups: tuple[Cgroup, ...]) -> Container:
         pod_uid = container.pod_uid
         if pod_uid is None:
-            return container
+            return replace(container, name=self._runtime_names.name(container.runtime, container.container_id))
         namespace, pod = self._pod_names().get(pod_uid, (None, None))
         container = replace(container, namespace=namespace, pod=pod)
         if container.kind != "container" or container.name is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from time import time
 
 from numaudit.intent import StartOutlook
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import state_files
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
@@ -28,7 +28,7 @@ def checkpoint_checks(host: Host) -> Iterator[Check]:
             yield Check(kind, "missing", file.health.detail or "cannot be read")
         elif file.newest is not None:
             yield _check(kind, examine(file.newest, machine, kubelet).start)
-        elif host.kubelet.is_dir():
+        elif may_be_there(host.kubelet):
             found = examine_absent(kind, host.name_of(path), kubelet)
             if any(one.name == CHECKPOINT_ABSENT for one in found.findings):
                 yield _check(kind, found)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from numaudit.collectors.table import KINDS, kinds_by_default
 from numaudit.doctor.checkpoints import checkpoint_checks
-from numaudit.doctor.sources import Trial, check_sources
+from numaudit.doctor.outcome import NO_KUBERNETES
+from numaudit.doctor.sources import SOURCES, Trial, check_sources
 from numaudit.errors import NumauditError
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Refusal
@@ -38,6 +41,12 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
 def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
     basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
     return (*basic, *checkpoint_checks(host), *probe_checks(session), *check_sources(Trial(host, session, under_load)))
+
+
+def names() -> tuple[str, ...]:
+    """Of all checks that there are, in the order of `examine`; those of checkpoints only come where there are some."""
+    probes = (f"bpf {kind.name}" for kind in KINDS if kind is not FIRST_TOUCH)
+    return (*_CHECKS, MEMORY, CPU, DEVICES, *probes, *(f"access {one.source}" for one in SOURCES))
 
 
 def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:
@@ -135,9 +144,13 @@ def _balancing(name: str, host: Host) -> Check:
 
 
 def _kubelet(name: str, host: Host) -> Check:
-    found = [file for file in ("memory_manager_state", "cpu_manager_state") if (host.kubelet / file).exists()]
+    found = []
+    for file in ("memory_manager_state", "cpu_manager_state"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (host.kubelet / file).stat()
+            found.append(file)
     if not found:
-        return Check(name, "missing", f"no checkpoint in {host.kubelet}", "normal on a host without Kubernetes")
+        return Check(name, "missing", f"no checkpoint in {host.kubelet}", NO_KUBERNETES)
     return Check(name, "ok", ", ".join(found))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -99,11 +100,31 @@ def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
     return read_bytes(path, limit).decode("utf-8", "replace")
 
 
-def explain(error: Exception) -> str:
-    """An error in words: what, where, and what to do when it is a matter of rights."""
+def may_be_there(path: Path) -> bool:
+    """Is something there, or may it not be seen (as in a folder for root alone)? Then reading it says so."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def is_pipe(path: Path) -> bool:
+    """Is it a pipe, as far as it may be seen?"""
+    try:
+        return stat.S_ISFIFO(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def explain(error: Exception, name: str | None = None) -> str:
+    """An error in words: what, where, and what to do when it is a matter of rights. `name` is shown for the file's."""
     if not isinstance(error, OSError):
         return str(error)
-    where = f"cannot read {os.fsdecode(error.filename)}" if error.filename is not None else "cannot read"
+    name = os.fsdecode(error.filename) if name is None and error.filename is not None else name
+    where = "cannot read" if name is None else f"cannot read {name}"
     why = error.strerror or str(error)
     return f"{where}: {why}{_hint(error)}"
 

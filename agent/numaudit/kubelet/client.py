@@ -7,6 +7,7 @@ every container: it is not asked for.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from numaudit.errors import Unavailable
-from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
 from numaudit.kubelet.podresources import LARGEST_ANSWER, Answer, Client
 
 if TYPE_CHECKING:
@@ -124,13 +125,13 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
     port = config.get("port")
     url = f"https://{name}:{port if isinstance(port, int) and port > 0 else 10250}"
     token = host.at(f"{_ACCOUNT}/token")
-    if not token.exists():
+    if not may_be_there(token):
         raise Unavailable(
             "the kubelet's read-only port is closed and there is no token for its secure port; "
             "run as a pod with a service account that may get nodes/pods, nodes/configz and nodes/metrics"
         )
     own = host.kubelet / "pki/kubelet.crt"
-    if own.exists():
+    if os.access(own, os.R_OK):
         # A certificate the kubelet made for itself names the host as it was called then.
         return Endpoint(url, token, own, check_name=False)
     return Endpoint(url, token, host.at(f"{_ACCOUNT}/ca.crt"))

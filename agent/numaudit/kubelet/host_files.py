@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
-from numaudit.kernel.host import LARGEST_FILE, Host
+from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
 from numaudit.kubelet import state_files
 from numaudit.kubelet.client import Connection
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent, kubelet_says
@@ -20,7 +20,8 @@ from numaudit.kubelet.pod_names import pod_names
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked, Starting, starting
-from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.checkpoint import file as checkpoint_files
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 from numaudit.topology.machine import Machine
@@ -79,7 +80,7 @@ def read_given(file: Path) -> bytes:
 
     Raises Unavailable, and InputError when it is gone.
     """
-    if file != STANDARD_INPUT and not file.is_fifo():
+    if file != STANDARD_INPUT and not is_pipe(file):
         data = state_files.read(file)
         if data is None:
             raise InputError(f"{file} is gone")
@@ -96,6 +97,19 @@ def read_given(file: Path) -> bytes:
     return data
 
 
+def refuse_other_files(file: Path, data: bytes) -> None:
+    """Raises InputError for what is no checkpoint: it is empty, or neither its name nor its keys are one's."""
+    why = "it is empty"
+    try:
+        if data.strip():
+            checkpoint_files.kind_of(file.name, data)
+            return
+    except ParseError as error:
+        why = str(error).removeprefix("not a checkpoint: ")
+    shown = "the standard input" if file == STANDARD_INPUT else str(file)
+    raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU} or {DEVICES}")
+
+
 def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine: bool) -> tuple[ExaminedFile, ...]:
     """The given file, or all that the host's kubelet has. A file that stands alone knows no kubelet but the one asked.
 
@@ -104,7 +118,10 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
     """
     if file is not None:
         data = read_given(file)
-        if not belongs_to(host, file):
+        is_here = belongs_to(host, file)
+        if data.strip() or not is_here:  # the kubelet's own file may be empty, and then the kubelet does not start
+            refuse_other_files(file, data)
+        if not is_here:
             alone = Against(starting(KubeletConfig(), None, asked), host.kubelet_root)
             return (_examine(file, None, data, alone),)
         return (_examine(file, None, data, _against(host, asked, needs_machine)),)

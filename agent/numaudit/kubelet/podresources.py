@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices, PromisedMemory
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet.promises import devices_by_nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -155,7 +155,7 @@ class Client:
 
     def _call(self, method: str) -> bytes | None:
         """The answer as it came; None = unknown method."""
-        if not self.socket.exists():
+        if not may_be_there(self.socket):
             raise Unavailable(f"no socket {self.socket}: the kubelet is not running here, or its root is elsewhere")
         if not os.access(self.socket, os.R_OK | os.W_OK):
             raise Unavailable(f"cannot use {self.socket}: Permission denied; run as root")

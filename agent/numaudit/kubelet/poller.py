@@ -12,7 +12,7 @@ from time import monotonic, time
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
-from numaudit.kernel.host import Host, explain
+from numaudit.kernel.host import Host, explain, may_be_there
 from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet import klog, podresources, state_files
 from numaudit.kubelet import log as kubelet_log
@@ -110,7 +110,7 @@ class KubeletPoller:
     def _begin(self) -> dict[Kind, CheckpointReading]:
         """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         self._find_kubelet()
-        if self._pid is None and not self.host.kubelet.is_dir() and not self.host.answers.is_dir():
+        if self._pid is None and not may_be_there(self.host.kubelet) and not may_be_there(self.host.answers):
             raise Unavailable(
                 f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}"
             )

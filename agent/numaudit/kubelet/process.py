@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig
-from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kernel.host import Host, explain, may_be_there, read_bytes, read_text
 from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet.config import Document, Flags
 
@@ -71,7 +72,7 @@ def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
     try:
         return kubelet_config.read_flags(_arguments(host, pid)), None
     except OSError as error:
-        return Flags(), f"cannot read /proc/{pid}/cmdline: {error.strerror or error}"
+        return Flags(), explain(error, f"/proc/{pid}/cmdline")
     except ParseError as error:
         raise Unavailable(f"the kubelet's command line is not understood: {error}") from None
 
@@ -93,17 +94,33 @@ def _arguments(host: Host, pid: int) -> list[str]:
 def _config_files(host: Host, flags: Flags, unseen: str | None) -> list[Path]:
     """The file and the drop-in files that the flags name, else one in a usual place."""
     if unseen is not None:
-        return [path for path in map(host.at, _USUAL_FILES) if path.exists()][:1]
+        return [path for path in map(host.at, _USUAL_FILES) if may_be_there(path)][:1]
     paths = [host.at(flags.config)] if flags.config else []
     if flags.config_dir:
-        paths.extend(sorted(path for path in host.at(flags.config_dir).rglob("*.conf") if path.is_file()))
+        paths.extend(_drop_ins(host, flags.config_dir))
     return paths
+
+
+def _drop_ins(host: Host, folder: str) -> list[Path]:
+    """Raises Unavailable where one may be and may not be seen: without it the settings are others."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise Unavailable(explain(error, host.name_of(Path(error.filename or folder))))
+
+    found = [
+        Path(parent, name)
+        for parent, _, names in os.walk(host.at(folder), onerror=refuse)
+        for name in names
+        if name.endswith(".conf")
+    ]
+    return sorted(path for path in found if may_be_there(path))
 
 
 def _read(host: Host, path: Path) -> Document:
     try:
         return kubelet_config.parse_file(read_text(path))
     except OSError as error:
-        raise Unavailable(f"cannot read {host.name_of(path)}: {error.strerror or error}") from None
+        raise Unavailable(explain(error, host.name_of(path))) from None
     except ParseError as error:
         raise Unavailable(f"{host.name_of(path)}: {error}") from None

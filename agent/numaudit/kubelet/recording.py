@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.host import Host, may_be_there, read_bytes
 from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import podresources, pods
@@ -31,7 +31,7 @@ def record(host: Host) -> Iterator[Answer]:
         yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
         return
     pid = kubelet_process.find(host)
-    if pid is None and not host.kubelet.is_dir():
+    if pid is None and not may_be_there(host.kubelet):
         return
     live = LiveKubelet(host, podresources.Client(podresources.socket(host)), _settings(host, pid))
     try:

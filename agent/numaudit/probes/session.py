@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Reason, Refusal
 
 R = TypeVar("R", bound=Reading)
+_SOME = 3
 _NOT_ASKED_FOR = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
@@ -76,6 +78,17 @@ class Session:
     def running(self) -> dict[str, Probe[Reading]]:
         """By name, those that are paused included."""
         return {name: probe for name, probe in self.probes.items() if not isinstance(probe, Refusal)}
+
+    def require_any(self) -> None:
+        """Raises Unavailable, with the reasons, when no probe runs: rights come first, then the mode of the cgroups."""
+        if self.running():
+            return
+        refusals = {one.reason: one for one in self.probes.values() if isinstance(one, Refusal)}
+        order = {Reason.NO_PERMISSION: 0, Reason.FORBIDDEN: 1, Reason.CGROUP_V1: 2}
+        reasons_given = [str(one) for one in sorted(refusals.values(), key=lambda one: order.get(one.reason, 3))]
+        if os.geteuid() and Reason.NO_PERMISSION not in refusals:
+            reasons_given.insert(0, f"user id {os.geteuid()} is not root; {Reason.NO_PERMISSION.hint}")
+        raise Unavailable(f"nothing can be measured here: {'. '.join(reasons_given[:_SOME])}")
 
     def pause(self, kind: Kind[Any], paused: bool) -> None:
         """Take a probe off its hooks, or put it back. One that does not run is left as it is.

@@ -2,35 +2,138 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
-from numaudit.errors import InputError
+from numaudit.errors import InputError, nearest
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.report.values import ContainerReport, Report
 
+_SHORTEST_ID = 4
+"""Digits of a container id."""
+_SOME = 3
 
-def narrow(report: Report, which: str | None) -> Report:
-    """The report of some containers only, or of a pod that was refused. Raises InputError when there is neither."""
-    if which is None:
+
+def narrow(report: Report, which: str | None, namespace: str | None = None) -> Report:
+    """The report of some containers and refused pods, and of the findings about them and the node.
+
+    Raises InputError when there are none, with the names that are near.
+    """
+    containers, refused = report.containers, report.rejections
+    if namespace is not None:
+        containers = tuple(one for one in containers if one.namespace == namespace)
+        refused = tuple(one for one in refused if one.namespace == namespace)
+        if not containers and not refused:
+            known = {one.namespace for one in report.containers} | {one.namespace for one in report.rejections}
+            raise InputError(
+                f"no container is in namespace {namespace!r}{nearest(namespace, filter(None, known), _all(report))}"
+            )
+    if which is not None:
+        containers, refused = _matching(containers, refused, which)
+        if not containers and not refused:
+            raise InputError(f"no container matches {which!r}{_near(report, which)}")
+    if which is None and namespace is None:
         return report
-    found = tuple(one for one in report.containers if _matches(one, which))
-    refused = tuple(one for one in report.rejections if which in (one.pod, f"{one.namespace}/{one.pod}", one.pod_uid))
-    if refused and not found:
-        return replace(report, containers=(), rejections=refused)
-    if not found:
-        raise InputError(
-            f"no container matches {which!r}; `numaudit report -o wide` lists all {len(report.containers)} of them"
-        )
-    return replace(report, containers=found)
+    return replace(_of_containers(report, containers), rejections=refused)
 
 
-def _matches(container: ContainerReport, which: str) -> bool:
+def worst(report: Report, most: int | None) -> Report:
+    """The report with so many containers at most, the worst ones, and with the findings about them and the node."""
+    if most is None or len(report.containers) <= most:
+        return report
+    return _of_containers(report, report.containers[:most])
+
+
+def _of_containers(report: Report, containers: tuple[ContainerReport, ...]) -> Report:
+    """Findings about other containers and pods are left out; those about the node stay."""
+    ids = {one.id for one in containers if one.id is not None}
+    pods = {one.pod_uid for one in containers if one.pod_uid is not None}
+    findings = tuple(
+        one
+        for one in report.findings
+        if (one.container_id is None or one.container_id in ids) and (one.pod_uid is None or one.pod_uid in pods)
+    )
+    return replace(report, containers=containers, findings=findings)
+
+
+Matches = Callable[[str, Sequence[str], str], bool]
+"""Does a word match something of these names, with this container id?"""
+
+
+def _matching(
+    containers: tuple[ContainerReport, ...], refused: tuple[HintOutcome, ...], which: str
+) -> tuple[tuple[ContainerReport, ...], tuple[HintOutcome, ...]]:
+    """By whole names and subtrees, else by the beginning of an id, else by a glob, else by the beginning of a name."""
+    for matches in (_is_named, _has_id, _is_like, _begins):
+        found = tuple(one for one in containers if matches(which, _names(one), one.container_id or ""))
+        pods = tuple(one for one in refused if matches(which, _names_of_pod(one), ""))
+        if found or pods:
+            return found, pods
+    return (), ()
+
+
+def _is_named(which: str, names: Sequence[str], _id: str) -> bool:
+    """By a whole name, or as one of the groups in a cgroup (names[0]): with a slash first, from the root down."""
+    inner = which.strip("/")
+    is_below = f"{names[0]}/".startswith if which.startswith("/") else f"{names[0]}/".__contains__
+    return (bool(which) and which in names) or (bool(inner) and is_below(f"/{inner}/"))
+
+
+def _has_id(which: str, _names: Sequence[str], id_: str) -> bool:
+    return len(which) >= _SHORTEST_ID and id_.startswith(which)
+
+
+def _is_like(which: str, names: Sequence[str], _id: str) -> bool:
+    return any(char in which for char in "*?[") and any(fnmatchcase(name, which) for name in names)
+
+
+def _begins(which: str, names: Sequence[str], _id: str) -> bool:
+    return bool(which.strip("/")) and any(name.startswith(which) for name in names)
+
+
+def _names(container: ContainerReport) -> tuple[str, ...]:
+    """All that it may be called by: its cgroup path first, its runtime, its pod's UID, and what people call it."""
     path = container.path or ""
-    names = {container.path, path.lstrip("/") or None, path.rpartition("/")[2] or None, container.pod_uid}
-    if container.container_id and len(which) >= 12 and container.container_id.startswith(which):
-        return True
+    names = (path.lstrip("/"), container.runtime, container.pod_uid, *_called(container))
+    return (path, *filter(None, names))
+
+
+def _called(container: ContainerReport) -> list[str]:
+    last = (container.path or "").rpartition("/")[2]
     if container.pod is not None:
-        pod, full = container.pod, f"{container.namespace}/{container.pod}"
-        names |= {pod, full, f"{pod}/{container.container}", f"{full}/{container.container}"}
-    elif container.pod_uid is not None:
-        names.add(f"{container.pod_uid}/{container.container}")
-    return which in names
+        return [*_of_pod(container.namespace, container.pod, container.container), last]
+    if container.container is None:
+        return [last]
+    return [f"{container.pod_uid or container.runtime}/{container.container}", container.container, last]
+
+
+def _names_of_pod(refused: HintOutcome) -> tuple[str, ...]:
+    """As of a container that has no cgroup."""
+    return ("", *filter(None, (*_of_pod(refused.namespace, refused.pod or "", None), refused.pod_uid)))
+
+
+def _of_pod(namespace: str | None, pod: str, container: str | None) -> list[str]:
+    full = f"{namespace}/{pod}"
+    return [pod, full, f"{pod}/{container}", f"{full}/{container}"] if container else [pod, full]
+
+
+def _near(report: Report, which: str) -> str:
+    """Names that have the word in them, else those that look like it, else where all of them are."""
+    known = dict.fromkeys(_shown(report))
+    within = [name for name in known if which.strip("/") and which in name]
+    if within:
+        more = f" and {len(within) - _SOME} more" if len(within) > _SOME else ""
+        return f"; {', '.join(within[:_SOME])}{more} {'has' if len(within) == 1 else 'have'} it in the name"
+    return nearest(which, known, _all(report))
+
+
+def _shown(report: Report) -> Iterable[str]:
+    for one in report.containers:
+        yield from filter(None, _called(one))
+    for refused in report.rejections:
+        yield from _of_pod(refused.namespace, refused.pod or "", None)
+
+
+def _all(report: Report) -> str:
+    return f"; `numaudit report -o wide` lists all {len(report.containers)} of them"

@@ -153,7 +153,9 @@ def _percent(ratio: float | None) -> str:
 
 
 def display_name(container: ContainerReport) -> str:
-    """namespace/pod/container as far as known, else the pod's UID, else the cgroup path."""
+    """namespace/pod/container as far as known, else the pod's UID; docker/name; else the cgroup path."""
+    if container.pod_uid is None and container.container is not None:
+        return printable(f"{container.runtime}/{container.container}")
     if container.pod_uid is None:
         return printable(container.path or "")
     pod = f"{container.namespace}/{container.pod}" if container.pod else f"pod {container.pod_uid}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -53,7 +55,7 @@ def fit(columns: Sequence[Filled], width: int) -> tuple[list[Filled], bool]:
         kept.remove(leaving)
     left = _width_for_name(kept, width)
     names = kept[0]
-    shortened = [shorten(str(name), max(left, min(least_name, _SHORTEST_OF_ALL))) for name in names.cells]
+    shortened = shorten_apart([str(name) for name in names.cells], max(left, min(least_name, _SHORTEST_OF_ALL)))
     return [Filled(names.title, names.rank, shortened), *kept[1:]], left >= least_name
 
 
@@ -69,6 +71,47 @@ def left_out(columns: Sequence[Filled], kept: Sequence[Filled]) -> tuple[str, ..
     """The names of the columns that did not stay."""
     titles = {column.title for column in kept}
     return tuple(column.title.lstrip(">~") for column in columns if column.title not in titles)
+
+
+def shorten_apart(names: Sequence[str], width: int) -> list[str]:
+    """Each name in so many places, and no two of them in the same way."""
+    shown = {name: shorten(name, width) for name in names}
+    for apart in (_where_they_differ, _numbered):
+        count = Counter(shown.values())
+        alike = sorted(name for name, short in shown.items() if count[short] > 1)
+        shown |= apart(alike, width)
+    return [shown[name] for name in names]
+
+
+def _where_they_differ(names: Sequence[str], width: int) -> dict[str, str]:
+    """Each around the first letter that sets it apart from those before and after it. `names` are in order."""
+    between = [_common(*pair) for pair in pairwise(names)]
+    first = [max(pair) for pair in zip([0, *between], [*between, 0], strict=True)]
+    return {name: _around(name, at, width) for name, at in zip(names, first, strict=False)}
+
+
+def _numbered(names: Sequence[str], width: int) -> dict[str, str]:
+    """The last resort: `/a/b…c~17`."""
+    digits = len(str(len(names)))
+    return {
+        name: f"{shorten(name, width - digits - 1)}~{number:0{digits}}" for number, name in enumerate(names, start=1)
+    }
+
+
+def _common(a: str, b: str) -> int:
+    """How many letters both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def _around(name: str, at: int, width: int) -> str:
+    """Its start, what is around the letter `at`, and its end: `/kubepods…-5c63-a7…d1.scope`."""
+    part = (width - 2) // 4
+    while True:
+        begin = max(part, min(at - part // 2, len(name) - 3 * part))
+        shown = f"{name[:part]}…{name[begin : begin + 2 * part]}…{name[-part:]}"
+        if cell_len(shown) <= width or part == 1:
+            return shown
+        part -= 1
 
 
 def shorten(name: str, width: int) -> str:

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.report.values import ContainerReport, Report
+from numaudit.views import fit as fitting
 from numaudit.views.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
-from numaudit.views.fit import Filled, filled_table, fit, left_out
+from numaudit.views.fit import Filled, filled_table, fit
 from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
 
@@ -33,17 +34,20 @@ _SAMPLED = (
 )
 
 
-def print_report(report: Report, out: Console, *, wide: bool = False) -> None:
-    """The table of containers, the table of nodes, and what is not known."""
+def print_report(report: Report, out: Console, *, wide: bool = False, left_out: int = 0) -> None:
+    """The table of containers, the table of nodes, and what is not known. `left_out`: containers beyond --top."""
     shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
     table, columns = container_table(report, shown, wide, out.width)
     print_table(table, out)
+    if left_out:
+        others = "1 other container" if left_out == 1 else f"{left_out} other containers"
+        print_note(f"left out: {others}, none of them worse; without --top all are shown", out)
     _print_left_out(columns, len(report.containers) - len(shown), out)
     out.print()
     of_nodes = _node_columns(report)
     kept, _ = fit(of_nodes, out.width)
     print_table(filled_table(kept), out)
-    _print_left_out(left_out(of_nodes, kept), 0, out)
+    _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
     out.print()
     _print_notes(report, shown, out)
 
@@ -156,8 +160,6 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console)
         print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
     for why, sources in _sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
-    timings = ", ".join(f"{s.source} {s.seconds * 1000:.0f} ms" for s in report.sources if s.seconds is not None)
-    print_note(f"Read in: {timings}", out, "dim")
 
 
 def _sources_by_trouble(report: Report) -> dict[str, list[str]]:

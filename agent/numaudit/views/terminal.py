@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
-from rich.measure import Measurement
-from rich.segment import Segments
+from rich.console import Console, JustifyMethod, RenderableType
+from rich.segment import Segment, Segments
+from rich.style import Style
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -16,6 +18,9 @@ from numaudit.topology.sizes import in_units
 UNKNOWN = "?"
 _WIDER_THAN_ANY_PATH = 1 << 16
 _NARROWEST = 20
+_GAP = 2
+_AT_ONCE = 1000
+"""Rows."""
 _HANGING = 4
 _LONG_WORD = 16
 """A longer one, such as a path, may be broken."""
@@ -31,7 +36,7 @@ def console(*, whole_lines: bool = False) -> Console:
 
 def new_table(*columns: str) -> Table:
     """A plain table; `>` in front of a name aligns its column right, `~` lets its text go on in a second line."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_edge=False)
     for name in columns:
         justify: JustifyMethod = "right" if name.startswith(">") else "left"
         folds = name.startswith("~")
@@ -45,17 +50,57 @@ def print_table(table: Table, out: Console) -> None:
     Columns come closer in a narrow terminal. No figure is ever cut off, for what is left of it would be
     another figure: a terminal that is too narrow all the same breaks the lines itself.
     """
-    natural = Measurement.get(out, out.options.update(max_width=_WIDER_THAN_ANY_PATH), table).maximum
-    if natural > out.width and all(column.no_wrap for column in table.columns):
-        table.padding = (0, 1, 0, 0)
+    widths = [max(_length(cell) for cell in (column.header, *column.cells)) for column in table.columns]
+    fits = sum(widths) + _GAP * (len(widths) - 1) <= out.width
+    if fits or all(column.no_wrap for column in table.columns):
+        _print_rows(table, widths, _GAP if fits else 1, out)
+    else:
+        _print_folded(table, out)
+
+
+def _print_rows(table: Table, widths: Sequence[int], gap: int, out: Console) -> None:
+    """A line for each row: rich takes ten times as long, which counts where there are thousands."""
+    rows = zip(*((column.header, *column.cells) for column in table.columns), strict=True)
+    layout = [(width, column.justify == "right") for width, column in zip(widths, table.columns, strict=True)]
+    while some := list(islice(rows, _AT_ONCE)):
+        with out.capture() as captured:
+            out.print(Segments([one for row in some for one in _line(row, layout, gap)]), crop=False, end="")
+        _write_lines(captured.get(), out)
+
+
+def _line(row: Sequence[RenderableType], layout: Sequence[tuple[int, bool]], gap: int) -> Iterator[Segment]:
+    """Its cells with blanks between them; what is not styled comes in one piece."""
+    plain = ""
+    for cell, (width, right) in zip(row, layout, strict=True):
+        blanks = " " * (width - _length(cell))
+        plain += blanks if right else ""
+        if isinstance(cell, Text) and cell.style:
+            yield Segment(plain)
+            yield Segment(cell.plain, Style.parse(str(cell.style)))
+            plain = ""
+        else:
+            plain += str(cell)
+        plain += " " * gap if right else blanks + " " * gap
+    yield Segment(f"{plain}\n")
+
+
+def _print_folded(table: Table, out: Console) -> None:
+    """Texts of folding columns go on in a second line."""
     for column in table.columns:
         column.min_width = _least_width(column)
     least = sum((column.min_width or 0) + table.padding[1] for column in table.columns) - table.padding[1]
     options = out.options.update_width(max(out.width, least))
     with out.capture() as captured:
         out.print(Segments(out.render(table, options)), crop=False)
-    for line in captured.get().splitlines():
-        out.file.write(line.rstrip() + "\n")
+    _write_lines(captured.get(), out)
+
+
+def _write_lines(text: str, out: Console) -> None:
+    out.file.writelines(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def _length(cell: RenderableType) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(str(cell))
 
 
 def _least_width(column: Column) -> int:
@@ -71,6 +116,9 @@ def print_note(text: str, out: Console, style: str = "") -> None:
 
     Blanks at the beginning of the text set in all of them.
     """
+    if cell_len(text) <= out.width:
+        out.print(Segments([Segment(text, Style.parse(style)), Segment.line()]), crop=False)
+        return
     indent = " " * (len(text) - len(text.lstrip(" ")))
     lines = Text(text.lstrip(" "), style).wrap(out, max(out.width - len(indent) - _HANGING, _HANGING))
     for number, line in enumerate(lines):

@@ -60,7 +60,7 @@ def _pack(file: Path, *entries: Entry) -> Path:
 
 def _document(capsys: pytest.CaptureFixture[str], verb: str, root: Path) -> object:
     """Without the times, and without the folder: some messages name that."""
-    assert call([verb, "--root", str(root), "-o", "json"]) == 0
+    assert call([verb, "--root", str(root), "-o", "json"]) == (verb == "doctor")
     folder = re.escape(str(root)) if root.is_dir() else rf"{tempfile.tempdir}/numaudit-\w+/[\w-]+"
     return without_times(re.sub(folder, "ROOT", capsys.readouterr().out))
 

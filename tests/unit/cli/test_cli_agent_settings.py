@@ -73,3 +73,20 @@ def test_metrics_lists_the_catalogue(capfd: Captured) -> None:
         "labels": ["namespace", "pod", "container", "numa_node", "type"],
         "instrument": "numaudit.container.resident",
     }
+
+
+def test_a_variable_that_does_not_exist_is_warned_of_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, capfd: Captured
+) -> None:
+    for name in ("NUMAUDIT_GUEST", "NUMAUDIT_REQUIRE_GUEST", "NUMAUDIT_RESULTS"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("NUMAUDIT_INTERVALL", "NUMAUDIT_XYZZY", "NUMAUDIT_DEBUG", "NUMAUDIT_LISTEN"):
+        monkeypatch.setenv(name, "127.0.0.1:1")
+    for name in ("NUMAUDIT_SERVICE_HOST", "NUMAUDIT_SERVICE_PORT", "NUMAUDIT_PORT", "NUMAUDIT_PORT_9746_TCP_ADDR"):
+        monkeypatch.setenv(name, "10.0.0.1")  # as Kubernetes does where a Service is called numaudit
+    assert call(["config", "show"]) == 0
+    first, second = capfd.readouterr().err.splitlines()
+    assert first == (
+        "numaudit: there is no variable NUMAUDIT_INTERVALL; did you mean NUMAUDIT_INTERVAL?; it is ignored"
+    )
+    assert second == "numaudit: there is no variable NUMAUDIT_XYZZY; it is ignored"

@@ -198,7 +198,6 @@ def test_huge_pages_changed_under_the_kubelet_are_seen(capsys: Capture, tmp_path
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (b"", "not JSON: Expecting value at character 0 of 0"),
         (b'{"checksum":-1}', "checksum: expected a whole number from 0 to 18446744073709551615, found -1"),
         (b"\xff", "byte 0 is not UTF-8"),
         (b"[" * 100_000, "not a checkpoint: nested too deep"),
@@ -271,10 +270,35 @@ def test_a_file_of_another_name_is_known_by_its_keys(capsys: Capture, tmp_path: 
         copy = tmp_path / f"{name}.bak"
         shutil.copy(CROSS.parent / name, copy)
         assert document(capsys, "verify", copy)["checkpoint"] == name
-    other = tmp_path / "other"
-    other.write_text("{}")
-    found = document(capsys, "verify", other, code=1)
-    assert found["findings"][0]["message"].startswith("not a checkpoint: it has none of the keys")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("other", b"{}", "it has none of the keys machineState, defaultCpuSet and Data"),
+        ("other", b"hello", "not JSON: Expecting value at character 0 of 5"),
+        ("other", b"", "it is empty"),
+        ("memory_manager_state", b"\n", "it is empty"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["show", "verify", "diff"])
+def test_another_file_is_named_as_such_and_no_node_is_to_be_drained_for_it(
+    capsys: Capture, tmp_path: Path, verb: str, name: str, content: bytes, why: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert call(["state", verb, str(path)]) == 2
+    files = "memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint"
+    message = f"numaudit: {path}: this is not a checkpoint: {why}; give a {files}\n"
+    assert capsys.readouterr() == ("", message)
+
+
+def test_a_checkpoint_of_the_kubelet_itself_may_be_empty_and_stops_it(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path / "node")
+    file = root / "var/lib/kubelet/memory_manager_state"
+    file.write_bytes(b"")
+    found = document(capsys, "verify", file, "--root", root, code=1)
+    assert (found["starts_now"], found["findings"][0]["name"]) == ("no", "unreadable")
 
 
 def written_by_1_37(folder: Path) -> Path:

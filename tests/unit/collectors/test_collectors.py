@@ -16,9 +16,9 @@ from numaudit.collectors.mappings import ProcessMappings
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel.cgroup import Reader, find_hierarchies
+from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_bytes, read_text
-from numaudit.snapshot import Allowed, CollectorOutcome, ContainerId, Mappings, Resident
+from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Mappings, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
@@ -78,6 +78,32 @@ def test_without_the_controller_that_far_down_the_nearest_group_above_decides(fi
     for file in cgroups.rglob("cpuset.*"):
         file.unlink()
     assert set(_allowed(Host.under(tree)).values()) == {Allowed(None, None)}
+
+
+@pytest.mark.parametrize("problem", [None, errno.ENOENT, errno.EACCES])
+def test_a_deep_tree_without_the_controller_costs_one_question_for_each_group(
+    tmp_path: Path, problem: int | None
+) -> None:
+    """What the groups above answered is not asked for again, whatever it was."""
+    asked: list[str] = []
+
+    def read(path: str) -> bytes:
+        asked.append(path)
+        if path.startswith(f"{tmp_path}/cpuset") and problem is None:
+            return b"0-1\n"
+        raise OSError(errno.EACCES if problem == errno.EACCES and "/a/" not in path else errno.ENOENT, "", path)
+
+    paths = ["/a" * depth for depth in range(1, 1901)]
+    census = Census(tuple(Container(ContainerId(len(path)), path, "group") for path in paths), {}, {})
+    skipped = Skipped()
+    reader = Reader(Hierarchies("v2", tmp_path, tmp_path, None, tmp_path), read=read)
+    found = AllowedNodes(Host(), reader).collect(census, skipped)
+    assert len(asked) <= 2 * len(paths) + 2
+    if problem == errno.EACCES:
+        assert (len(found), skipped.failed) == (0, len(paths))
+    else:
+        expected = _set("0-1", "0-1") if problem is None else Allowed(None, None)
+        assert (len(found), set(found.values())) == (len(paths), {expected})
 
 
 def test_a_v1_group_that_the_cpuset_hierarchy_lacks_is_found_by_its_process(captured: CapturedHost) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from numaudit.collectors.base import Skipped
 from numaudit.collectors.residency import Residency
+from numaudit.containers import cgroup_path
+from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, find_hierarchies
@@ -214,3 +216,17 @@ def test_a_group_that_comes_again_under_another_path_is_another_container(tmp_pa
     after = {c.path: c.container_id for c in inventory.take().containers}
     assert f"/kubepods/pod{UID}/{ID}" in before
     assert after[f"/kubepods/pod{UID}/{'f' * 64}"] == "f" * 64
+
+
+def test_a_deep_tree_costs_one_step_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may make thousands of groups, each below the last."""
+    steps: list[str] = []
+    descend = cgroup_path.descend
+
+    def count(above: Lineage, name: str) -> Lineage:
+        steps.append(name)
+        return descend(above, name)
+
+    monkeypatch.setattr(cgroup_path, "descend", count)
+    _divided(*("/a" * depth for depth in range(1, 1901)))
+    assert len(steps) == 1900

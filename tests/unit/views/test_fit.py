@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from numaudit.views.fit import Filled, fit, shorten
+from numaudit.views.fit import Filled, fit, shorten, shorten_apart
 
 NAMES = Filled("CONTAINER", 0, ["/a", "default/a-pod-with-a-long-name/app"])
 VERDICT = Filled("VERDICT", 0, ["aligned", "unmanaged"])
@@ -50,3 +50,23 @@ def test_a_name_loses_its_middle_and_keeps_both_ends() -> None:
 @given(st.text("ab/é数", max_size=60), st.integers(12, 60))
 def test_any_name_is_short_enough(name: str, width: int) -> None:
     assert cell_len(shorten(name, width)) <= width
+
+
+def test_names_that_would_look_the_same_show_where_they_differ() -> None:
+    pods = [f"/kubepods/burstable/pod1190-{one}e6-eae3-3a104bafa759/0123456789ab" for one in ("aa", "ab", "bb")]
+    shown = shorten_apart([*pods, "/other", pods[0]], 30)
+    assert len(set(shown[:3])) == 3
+    assert (shown[3], shown[4]) == ("/other", shown[0])
+    assert all(cell_len(one) <= 30 for one in shown)
+
+
+@given(st.sets(st.text("ab/", min_size=30, max_size=60), max_size=40), st.integers(16, 30))
+def test_different_names_are_never_shown_as_the_same(names: set[str], width: int) -> None:
+    shown = shorten_apart(sorted(names), width)
+    assert len(set(shown)) == len(names)
+    assert all(cell_len(one) <= width for one in shown)
+
+
+def test_thousands_of_names_that_differ_anywhere_stay_apart() -> None:
+    names = [f"/{'a' * 20}{number % 100:02}{'b' * 30}{number:04}{'c' * 20}" for number in range(2000)]
+    assert len(set(shorten_apart(names, 24))) == 2000

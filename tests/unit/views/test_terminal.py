@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import pytest
@@ -30,6 +32,7 @@ from numaudit.views.report_tables import print_report
 from numaudit.views.state_document import verification
 from numaudit.views.state_tables import print_verification
 from numaudit.views.terminal import size
+from reports import container, report
 
 MIB = 1 << 20
 
@@ -258,3 +261,22 @@ def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
     assert "/a " not in _printed(parent)
     assert "/a " in _printed(parent, wide=True)
     assert "/a " in _printed(report)
+
+
+def test_a_row_costs_little_however_many_there_are() -> None:
+    """Counted in calls of functions: rich's own table makes some 5,000 for each row."""
+    some = report(*(container(number, pod=f"db-{number}") for number in range(10, 310)))
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        text = _printed(some, wide=True)
+    finally:
+        sys.setprofile(before)
+    assert text.count("prod/db-") >= 300
+    assert calls / 300 < 1500

@@ -1,0 +1,47 @@
+"""What the checks come to: do all sources work, some, or none? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from numaudit.errors import InputError, nearest
+from numaudit.snapshot import Check
+
+NO_KUBERNETES = "normal on a host without Kubernetes"
+"""The hint of a check that misses nothing."""
+
+Outcome = Literal["all", "some", "none"]
+
+_LISTED = "; `numaudit doctor` lists them"
+_WITHOUT_WHICH_NOTHING = ("numa nodes", "cgroup")
+_MEASURING = ("residency", "numa_maps", "bpf ", "access ")
+"""How the names of those begin that measure memory or its use; the others say what is to be expected of them."""
+
+
+def outcome(checks: Sequence[Check]) -> Outcome:
+    """How many of the sources work here. One that is reduced works."""
+    if any(one.name in _WITHOUT_WHICH_NOTHING and one.state == "missing" for one in checks):
+        return "none"
+    if all(one.state == "missing" for one in checks if one.name.startswith(_MEASURING)):
+        return "none"
+    return "some" if any(_is_failing(one) for one in checks) else "all"
+
+
+def required(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The names in `A,B`, as the doctor prints them. Raises InputError for one that no check has."""
+    names = tuple(" ".join(name.split()) for name in text.split(","))
+    for name in names:
+        if name not in known:
+            raise InputError(f"--require: there is no source {name!r}{nearest(name, known, _LISTED)}")
+    return names
+
+
+def lacking(checks: Sequence[Check], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the required sources that do not work; a checkpoint that is not there has no check."""
+    working = {one.name for one in checks if one.state != "missing"}
+    return tuple(name for name in names if name not in working)
+
+
+def _is_failing(check: Check) -> bool:
+    return check.state == "missing" and check.hint != NO_KUBERNETES

@@ -1,0 +1,198 @@
+"""`numaudit report`: which rows it shows, what it says on standard error, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from numaudit.cli.main import call
+from numaudit.errors import Unavailable
+from numaudit.evaluation.findings import Finding
+from numaudit.kernel.host import Host
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.report.selection import narrow, worst
+from reports import container, report
+
+Capture = pytest.CaptureFixture[str]
+
+
+def _run(capsys: Capture, *arguments: object, code: int = 0) -> tuple[str, str]:
+    assert call(["report", *map(str, arguments)]) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def _document(capsys: Capture, *arguments: object, code: int = 0) -> dict[str, Any]:
+    found = json.loads(_run(capsys, *arguments, "-o", "json", code=code)[0])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture
+def node(fixtures: Path) -> tuple[str, str]:
+    return ("--root", str(fixtures / "kubernetes-four-nodes"))
+
+
+# The worst rows
+
+
+def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture, node: tuple[str, str]) -> None:
+    everything = _document(capsys, *node)
+    out, err = _run(capsys, *node, "--top", 3, "-o", "json")
+    top = json.loads(out)
+    assert top["containers"] == everything["containers"][:3]
+    more = len(everything["containers"])
+    assert err == f"numaudit: --top 3 leaves out {more - 3} of {more} containers\n"
+    shown = {one["id"] for one in top["containers"]}
+    assert {one["container_id"] for one in top["findings"]} <= {*shown, None}
+    out, err = _run(capsys, *node, "--top", 3, "-o", "wide")
+    assert out.split("\n\n")[0].splitlines()[-1].startswith(f"left out: {more - 3} other containers")
+    assert len(out.split("\n\n")[0].splitlines()) == 5
+    assert err == ""
+
+
+def test_more_top_rows_than_there_are_leave_out_nothing(capsys: Capture, node: tuple[str, str]) -> None:
+    assert _run(capsys, *node, "--top", 9999, "-o", "wide")[0].count("left out") == 0
+
+
+def test_a_threshold_is_for_all_rows_whatever_is_shown(capsys: Capture, node: tuple[str, str]) -> None:
+    codes = [call(["report", *node, "--fail-below", "1", *top]) for top in ([], ["--top", "1"])]
+    messages = capsys.readouterr().err
+    assert codes == [codes[0]] * 2
+    half = len(messages) // 2
+    assert messages[:half] == messages[half:]
+
+
+# Which containers
+
+
+@pytest.mark.parametrize("which", ["no-such", "-n"])
+def test_what_matches_nothing_is_refused(capsys: Capture, node: tuple[str, str], which: str) -> None:
+    words = ("-n", "no-such") if which == "-n" else (which,)
+    out, err = _run(capsys, *words, *node, code=2)
+    assert out == ""
+    assert err.startswith("numaudit: no container ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("gu-smal-numanode",), "no container matches 'gu-smal-numanode'; did you mean gu-small-numanode, "),
+        (("toobig",), "no container matches 'toobig'; gu-toobig-numanode, default/gu-toobig-numanode have it in the"),
+        (("-n", "defualt"), "no container is in namespace 'defualt'; did you mean default?"),
+        (("-n", "default", "nobody"), "no container matches 'nobody'; `numaudit report -o wide` lists all 30 of them"),
+    ],
+)
+def test_names_that_are_near_are_offered(
+    capsys: Capture, node: tuple[str, str], words: tuple[str, ...], message: str
+) -> None:
+    assert _run(capsys, *words, *node, code=2)[1].startswith(f"numaudit: {message}")
+
+
+def test_a_namespace_has_its_pods_and_its_refused_pods_only(capsys: Capture, node: tuple[str, str]) -> None:
+    found = _document(capsys, "-n", "default", *node)
+    assert {one["namespace"] for one in found["containers"]} == {"default"}
+    assert {one["pod"] for one in found["rejections"]} == {"gu-toobig-numanode", "gu-cross-numanode"}
+
+
+def test_refusals_and_findings_follow_the_filter(capsys: Capture, node: tuple[str, str]) -> None:
+    found = _document(capsys, "gu-two-numanode", *node)
+    assert {one["pod"] for one in found["containers"]} == {"gu-two-numanode"}
+    assert found["rejections"] == []
+    found = _document(capsys, "default/gu-t*", *node)
+    assert {one["pod"] for one in found["containers"]} == {"gu-two-numanode"}
+    assert {one["pod"] for one in found["rejections"]} == {"gu-toobig-numanode"}
+
+
+def test_a_finding_about_another_container_is_left_out_and_one_about_the_node_stays() -> None:
+    def finding(name: str, container: int | None, pod: str | None) -> Finding:
+        return Finding(name, "warning", "m", "r", container, pod, None, None, None, None)
+
+    db, web = container(7), container(8, pod="web-0", name="web")
+    findings = (
+        finding("of-the-node", None, None), finding("of-db", 7, db.pod_uid), finding("of-web", 8, web.pod_uid),
+        finding("of-web-that-does-not-run", None, web.pod_uid),
+    )  # fmt: skip
+    whole = replace(report(db, web), findings=findings)
+    assert [one.name for one in narrow(whole, "db-0").findings] == ["of-the-node", "of-db"]
+    assert [one.name for one in worst(whole, 1).findings] == ["of-the-node", "of-db"]
+
+
+# What goes where
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "json"])
+def test_timings_are_for_who_asks_and_never_in_the_result(capsys: Capture, node: tuple[str, str], output: str) -> None:
+    out, err = _run(capsys, *node, "-o", output)
+    assert ("Read in" in out, err) == (False, "")
+    out, err = _run(capsys, *node, "-o", output, "-v")
+    assert "Read in" not in out
+    assert err.startswith("Read in: cgroups ")
+
+
+# Measuring
+
+
+def _session(*refusals: Refusal) -> Session:
+    return Session({str(number): refusal for number, refusal in enumerate(refusals)})
+
+
+V1 = Refusal(Reason.CGROUP_V1, "cgroup hybrid")
+RIGHTS = Refusal(Reason.NO_PERMISSION, "bpf(2) is refused")
+
+
+@pytest.mark.parametrize(
+    ("user", "refusals", "order"),
+    [
+        (0, (V1, V1), ["cgroup hybrid"]),
+        (0, (V1, RIGHTS), ["bpf(2) is refused", "cgroup hybrid"]),
+        (1000, (V1,), ["user id 1000 is not root", "cgroup hybrid"]),
+        (1000, (V1, RIGHTS), ["bpf(2) is refused", "cgroup hybrid"]),
+    ],
+)
+def test_where_nothing_can_be_measured_rights_are_named_first_then_the_mode(
+    monkeypatch: pytest.MonkeyPatch, user: int, refusals: tuple[Refusal, ...], order: list[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with pytest.raises(Unavailable, match=r"^nothing can be measured here: ") as raised:
+        _session(*refusals).require_any()
+    message = str(raised.value)
+    places = [message.index(one) for one in order]
+    assert places == sorted(places)
+    assert message.count("cgroup hybrid") == ("cgroup hybrid" in order)
+
+
+def test_a_measurement_that_could_show_nothing_is_refused_before_it_begins(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, captured: Callable[[str], Host]
+) -> None:
+    tree = captured("eight-nodes")
+    monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.progress.wait", _never)
+    out, err = _run(capsys, "--duration", "1h", code=3)
+    assert out == ""
+    assert err.startswith("numaudit: nothing can be measured here: ")
+
+
+def _never(seconds: float, what: str) -> NoReturn:
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+def test_ctrl_c_ends_a_measurement_and_shows_what_there_is(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, captured: Callable[[str], Host]
+) -> None:
+    def interrupt(_seconds: float, _what: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    tree = captured("eight-nodes")
+    monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.progress.wait", interrupt)
+    monkeypatch.setattr(Session, "require_any", lambda _: None)
+    out, err = _run(capsys, "--duration", "1h", "-o", "json", code=130)
+    assert len(json.loads(out)["containers"]) == 10
+    assert err == "numaudit: interrupted; this is what was measured until now\n"

@@ -1,0 +1,139 @@
+"""Every verb, run by an unprivileged user on a node whose kubelet keeps its folder to itself (0750)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_process import PATIENCE
+from fixture_trees import FIXTURES
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+
+LIVE = (
+    "import sys; from pathlib import Path; from numaudit.cli import {verb} as verb, main, options; "
+    "from numaudit.kernel.host import Host; "
+    "verb.Host = options.Host = lambda: Host(kubelet_root={kubelet!r}); "
+    "sys.exit(main.call(sys.argv[1:]))"
+)
+"""The verb on this very host, whose kubelet's folder is another one."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that everybody may enter and write to: those of pytest are root's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@pytest.fixture
+def tree(folder: Path) -> Path:
+    """A captured node that runs a kubelet, with the folder as the kubelet makes it."""
+    tree = shutil.copytree(FIXTURES / "kubernetes-four-nodes", folder / "tree", symlinks=True)
+    (tree / "var/lib/kubelet").chmod(0o750)
+    return tree
+
+
+def _run(folder: Path, *arguments: object, program: str = "") -> subprocess.CompletedProcess[str]:
+    program = program or "from numaudit.cli.main import run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True, text=True, user=65534, group=65534, check=False, timeout=PATIENCE, cwd=folder,
+    )  # fmt: skip
+
+
+def _source(report: dict[str, Any], name: str) -> dict[str, Any]:
+    found = next(one for one in report["sources"] if one["source"] == name)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("hidden", ["var/lib/kubelet", "var/lib", "numaudit"])
+@pytest.mark.parametrize("verb", ["report", "topology", "doctor"])
+def test_a_verb_answers_what_it_can(folder: Path, tree: Path, verb: str, hidden: str) -> None:
+    (tree / hidden).chmod(0o700)
+    done = _run(folder, verb, "--root", tree, "-o", "json")
+    assert "internal error" not in done.stdout + done.stderr
+    assert done.returncode in (0, 1)
+    assert json.loads(done.stdout)
+
+
+def test_the_report_says_what_root_would_add(folder: Path, tree: Path) -> None:
+    report = json.loads(_run(folder, "report", "--root", tree, "-o", "json").stdout)
+    files = {one["file"]: one["problem"] for one in report["checkpoints"]}
+    assert set(files.values()) == {"unreadable"}
+    assert all(one["reason"].endswith("run as root") for one in report["sources"] if one["source"] in files)
+
+
+def test_the_doctor_says_what_root_would_add(folder: Path, tree: Path) -> None:
+    checks = json.loads(_run(folder, "doctor", "--root", tree, "-o", "json").stdout)["checks"]
+    found = {one["name"]: one for one in checks}
+    for name in ("kubelet", "memory_manager_state", "cpu_manager_state"):
+        assert found[name]["state"] == "missing"
+        assert "Permission denied; run as root" in found[name]["detail"]
+
+
+@pytest.mark.parametrize("hidden", ["var/lib/kubelet", "var/lib", "var"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show",), ("verify",), ("show", "FILE"), ("verify", "FILE"), ("diff", "FILE"), ("diff", "FILE", "FILE"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_may_not_be_read_is_no_answer(
+    folder: Path, tree: Path, arguments: tuple[str, ...], hidden: str
+) -> None:
+    (tree / hidden).chmod(0o700)
+    file = tree / "var/lib/kubelet/memory_manager_state"
+    words = [str(file) if word == "FILE" else word for word in arguments]
+    done = _run(folder, "state", *words, "--root", tree)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"numaudit: cannot read {file}: the kubelet keeps it for root alone; run as root\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        (("--config=/var/lib/kubelet/config.yaml",), "config.yaml"),
+        (("--config-dir=/var/lib/kubelet/config.d",), "config.d"),
+    ],
+)
+def test_configuration_that_may_not_be_read_is_named(
+    folder: Path, tree: Path, flags: tuple[str, ...], what: str
+) -> None:
+    """Drop-in files, too: without them the settings are others."""
+    (tree / "proc/347/cmdline").write_text("\0".join(["kubelet", *flags, ""]))
+    report = json.loads(_run(folder, "report", "--root", tree, "-o", "json").stdout)
+    assert (
+        f"cannot read /var/lib/kubelet/{what}: Permission denied; run as root"
+        in (_source(report, "kubelet configuration")["reason"])
+    )
+
+
+@pytest.mark.parametrize("verb", ["report", "doctor", "capture", "agent", "topology", "selftest", "state"])
+def test_a_live_node_that_lets_nobody_in_is_no_internal_error(folder: Path, verb: str) -> None:
+    kubelet = folder / "lib/kubelet"
+    kubelet.mkdir(parents=True)
+    (kubelet / "memory_manager_state").write_text("{}")
+    kubelet.parent.chmod(0o750)
+    arguments = {
+        "capture": ("capture", "copy"),
+        "agent": ("agent", "--listen", "no-such-address.invalid:1"),
+        "state": ("state", "verify"),
+    }.get(verb, (verb,))
+    done = _run(folder, *arguments, program=LIVE.format(verb=verb, kubelet=str(kubelet)))
+    assert "internal error" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode != 4
+    if verb in ("capture", "state"):
+        assert "run as root" in done.stderr
