@@ -133,7 +133,9 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
         )
     against = _against(host, asked, needs_machine)
     found = [
-        _absent(path, kind, host, against) if data is None else _examine(path, kind, data, against)
+        _absent(host.name_of(path), kind, against)
+        if data is None
+        else _examine(path, kind, data, against, host.name_of(path))
         for kind, (path, data) in here.items()
     ]
     return tuple([one for one in found if one is not None])
@@ -151,21 +153,22 @@ def _against(host: Host, asked: Asked, needs_machine: bool) -> Against:
         return replace(against, machine_problem=str(problem))
 
 
-def _absent(path: Path, kind: Kind, host: Host, against: Against) -> ExaminedFile | None:
+def _absent(shown: str, kind: Kind, against: Against) -> ExaminedFile | None:
     """A file that is not there is of interest only where it should be."""
-    start = examine_absent(kind, host.name_of(path), against.starting.kubelet)
+    start = examine_absent(kind, shown, against.starting.kubelet)
     missing = any(one.name == CHECKPOINT_ABSENT for one in start.findings)
     examined = Examined(Decoded(kind), start)
-    return ExaminedFile(str(path), examined, against.starting, with_machine=False) if missing else None
+    return ExaminedFile(shown, examined, against.starting, with_machine=False) if missing else None
 
 
-def _examine(path: Path, kind: Kind | None, data: bytes, against: Against) -> ExaminedFile:
+def _examine(path: Path, kind: Kind | None, data: bytes, against: Against, shown: str | None = None) -> ExaminedFile:
+    """`shown` is what a captured host calls the file; None = as it was named."""
     kubelet = against.starting.kubelet
     found = examine(decode(kind, data, name=path.name), against.machine, kubelet)
     content = found.decoded.content
     names = {} if content is None or against.readings is None else pod_names(content[:1], against.readings)
     return ExaminedFile(
-        str(path),
+        shown or str(path),
         found,
         against.starting,
         with_machine=against.machine is not None,
