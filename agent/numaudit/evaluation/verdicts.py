@@ -37,7 +37,7 @@ class Verdict(Struct, frozen=True):
     reason: str
     """The evidence in words; for `unknown` what is missing."""
     since: float | None
-    """Seconds since the epoch of the first look that saw it; None when it was so at the very first."""
+    """Seconds since the epoch of the first tick that saw it; None when it was so at the very first."""
     causes: tuple[Cause, ...]
     """Why bytes are where they should not be; empty when they are where they should be."""
     remedy: str | None

@@ -39,7 +39,7 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
 
 
 def worst(report: Report, most: int | None) -> Report:
-    """The report with so many containers at most, the worst ones, and with the findings about them and the node."""
+    """The report with its worst containers, `most` of them, and the findings about them and the node."""
     if most is None or len(report.containers) <= most:
         return report
     return _of_containers(report, report.containers[:most])

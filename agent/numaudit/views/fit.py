@@ -74,7 +74,7 @@ def left_out(columns: Sequence[Filled], kept: Sequence[Filled]) -> tuple[str, ..
 
 
 def shorten_apart(names: Sequence[str], width: int) -> list[str]:
-    """Each name in so many places, and no two of them in the same way."""
+    """Each name in at most `width` places, and no two of them in the same way."""
     shown = {name: shorten(name, width) for name in names}
     for apart in (_where_they_differ, _numbered):
         count = Counter(shown.values())
