@@ -3,13 +3,21 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_SHORT = 2
+"""Characters that begin too many names to be near one."""
 _SEVERAL = 3
 
 
 def nearest(name: str, known: Iterable[str], but: str = "") -> str:
-    """The end of a message about a name that is not known: `; did you mean a, b or c?`, or `but` when none is near."""
-    by_lower = {one.casefold(): one for one in known}
-    close = [by_lower[one] for one in get_close_matches(name.casefold(), by_lower, n=_SEVERAL)]
+    """The end of a message about a name that is not known: `; did you mean a, b or c?`, or `but` when none is near.
+
+    A name is also near when it begins nearly as what was given.
+    """
+    names = tuple(known)
+    begun = {one.casefold()[: len(name)]: one for one in names if len(name) > _SHORT}
+    by_lower = begun | {one.casefold(): one for one in names}
+    near = get_close_matches(name.casefold(), by_lower, n=2 * _SEVERAL)
+    close = list(dict.fromkeys(by_lower[one] for one in near))[:_SEVERAL]
     if not close:
         return but
     *first, last = close

@@ -196,3 +196,8 @@ def test_ctrl_c_ends_a_measurement_and_shows_what_there_is(
     out, err = _run(capsys, "--duration", "1h", "-o", "json", code=130)
     assert len(json.loads(out)["containers"]) == 10
     assert err == "numaudit: interrupted; this is what was measured until now\n"
+
+
+def test_a_name_that_begins_nearly_as_the_given_one_is_near(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
+    assert call(["report", "gu-xmall", "--root", str(fixtures / "kubernetes-four-nodes")]) == 2
+    assert "did you mean gu-small-numanode" in capsys.readouterr().err
