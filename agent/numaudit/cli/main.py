@@ -106,7 +106,7 @@ def _drop_what_is_left(output: TextIO) -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Say what went wrong on stderr; the exit code for it. What was printed before is a result all the same."""
+    """Say what went wrong on stderr; the exit code for it. What was printed before is still a result."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

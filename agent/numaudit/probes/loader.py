@@ -51,7 +51,7 @@ class Program:
     btf_id: int | None = None
     """Its number in BTF, for a program of type TRACING, which is run whenever the function is entered (fentry)."""
     may_fail: bool = False
-    """When the kernel refuses it, the rest of the probe is loaded all the same."""
+    """When the kernel refuses it, the rest of the probe is still loaded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def print_table(table: Table, out: Console) -> None:
     """Print without the blanks that fill the last column.
 
     Columns come closer in a narrow terminal. No figure is ever cut off, for what is left of it would be
-    another figure: a terminal that is too narrow all the same breaks the lines itself.
+    another figure: a terminal that is still too narrow breaks the lines itself.
     """
     widths = [max(_length(cell) for cell in (column.header, *column.cells)) for column in table.columns]
     fits = sum(widths) + _GAP * (len(widths) - 1) <= out.width

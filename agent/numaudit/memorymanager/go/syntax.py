@@ -41,7 +41,7 @@ def syntax_error(data: bytes) -> str | None:
 
 
 def _is_plain_json(data: bytes) -> bool:
-    """The quick way to say yes; what a stricter reader refuses may be JSON to Go all the same."""
+    """The quick way to say yes; what a stricter reader refuses may still be JSON to Go."""
     try:
         msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
