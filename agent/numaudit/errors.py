@@ -25,8 +25,14 @@ def nearest(name: str, known: Iterable[str], but: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line: control characters, line ends and broken UTF-8 as escapes."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """The text on one line: control characters, line ends and bytes that are not UTF-8 as escapes."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    # How Python keeps a byte of a file's name that is not UTF-8 (PEP 383).
+    is_byte = 0xDC80 <= ord(char) <= 0xDCFF
+    return f"\\x{ord(char) - 0xDC00:02x}" if is_byte else char.encode("unicode_escape").decode()
 
 
 class NumauditError(Exception):

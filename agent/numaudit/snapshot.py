@@ -32,7 +32,7 @@ class Container:
 
     id: ContainerId
     path: str
-    """cgroup path inside the memory hierarchy."""
+    """cgroup path inside the memory hierarchy, for people: what cannot be printed stands in it as an escape."""
     kind: Kind
     whole: bool = True
     """True: everything below the cgroup belongs to it. False: only what its children do not hold, because

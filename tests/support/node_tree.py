@@ -79,6 +79,10 @@ class NodeTree:
         )
         return path
 
+    def group(self, path: str, anon: tuple[int, ...]) -> None:
+        """Make a cgroup of any name that holds these bytes on each node."""
+        self._write_group(path, "", "", anon)
+
     def containers(self) -> list[str]:
         """The cgroup paths of those that run."""
         return list(self._pids)

@@ -30,7 +30,7 @@ class AllowedNodes:
         found: dict[ContainerId, Allowed] = {}
         for container in census.containers:
             try:
-                found[container.id] = self._of(container.path, with_own=container.qos == "Guaranteed")
+                found[container.id] = self._of(census.folder(container.id), with_own=container.qos == "Guaranteed")
             except (OSError, ParseError) as error:
                 skipped.count(error)
         return found

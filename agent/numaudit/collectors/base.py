@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.containers.inventory import Census
-from numaudit.errors import NumauditError, Unavailable
+from numaudit.errors import NumauditError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.kubelet_intent import KubeletIntent
@@ -64,12 +64,12 @@ class Run:
         try:
             value = collect(skipped)
         except Unavailable as error:
-            problem = CollectorOutcome(source, "unavailable", str(error))
+            problem = CollectorOutcome(source, "unavailable", printable(str(error)))
         except (NumauditError, OSError, ValueError) as error:
-            problem = CollectorOutcome(source, "failed", explain(error))
+            problem = CollectorOutcome(source, "failed", printable(explain(error)))
         except Exception as error:
             # A bug in one collector is no reason to lose what the others found.
-            problem = CollectorOutcome(source, "failed", f"internal error: {type(error).__name__}: {error}")
+            problem = CollectorOutcome(source, "failed", printable(f"internal error: {type(error).__name__}: {error}"))
             _log.exception("internal error in the collector %s", source)
         seconds = perf_counter() - start
         self.outcomes.append(problem or _outcome(source, skipped, seconds))
@@ -80,7 +80,7 @@ def _outcome(source: str, skipped: Skipped, seconds: float) -> CollectorOutcome:
     return CollectorOutcome(
         source,
         "partial" if skipped.failed else "ok",
-        skipped.reason,
+        None if skipped.reason is None else printable(skipped.reason),
         seconds,
         skipped.gone + skipped.failed,
     )

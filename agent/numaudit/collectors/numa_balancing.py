@@ -26,7 +26,7 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         for container in tick.census.containers:
             if container.whole:
                 try:
-                    by_container[container.id] = _read(tick.reader, container.path)
+                    by_container[container.id] = _read(tick.reader, tick.census.folder(container.id))
                 except (OSError, ValueError) as error:
                     skipped.count(error)
     return replace(snapshot, numa_balancing=Balancing(read_vmstat(tick.host), by_container))

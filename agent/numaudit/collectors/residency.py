@@ -35,17 +35,19 @@ class Residency:
         by_path = self._read_all(census, skipped)
         own: dict[ContainerId, Resident] = {}
         for container in census.containers:
-            whole = by_path.get(container.path)
+            path = census.folder(container.id)
+            whole = by_path.get(path)
             if whole is not None:
-                own[container.id] = whole if container.whole else self._own(by_path, census, container.path)
+                own[container.id] = whole if container.whole else self._own(by_path, census, path)
         return own, self._unattributed(by_path, census, skipped)
 
     def _read_all(self, census: Census, skipped: Skipped) -> dict[str, Resident]:
         """By path, descendants included."""
         found: dict[str, Resident] = {}
         for container in census.containers:
+            path = census.folder(container.id)
             try:
-                found[container.path] = self.reader.resident(container.path)
+                found[path] = self.reader.resident(path)
             except (OSError, ParseError) as error:
                 skipped.count(error)
         return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from numaudit.containers import cgroup_path, mountinfo
 from numaudit.containers.cgroup_path import Place
 from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
+from numaudit.errors import printable
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, read_inodes, walk
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Container, ContainerId
@@ -28,6 +29,10 @@ class Census:
     """All cgroups of a container, its own first. One that is not `whole` has its own only."""
     children: Mapping[str, tuple[str, ...]]
     """Path of a cgroup whose children are containers of their own -> those; the root is `/`."""
+
+    def folder(self, container: ContainerId) -> str:
+        """The container's cgroup path as files have it; Container.path is this, made printable."""
+        return self.groups[container][0].path
 
     def owner_of(self) -> dict[int, ContainerId]:
         """cgroup id -> the container it belongs to."""
@@ -180,7 +185,7 @@ def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, Place]) -
 def _container(group: Cgroup, place: Place, whole: bool) -> Container:
     return Container(
         id=ContainerId(group.id),
-        path=group.path,
+        path=printable(group.path),
         kind=place.kind,
         whole=whole,
         qos=place.qos,
@@ -205,7 +210,8 @@ class _PodFacts:
     def complete(self, container: Container, groups: tuple[Cgroup, ...]) -> Container:
         pod_uid = container.pod_uid
         if pod_uid is None:
-            return replace(container, name=self._runtime_names.name(container.runtime, container.container_id))
+            name = self._runtime_names.name(container.runtime, container.container_id)
+            return replace(container, name=None if name is None else printable(name))
         namespace, pod = self._pod_names().get(pod_uid, (None, None))
         container = replace(container, namespace=namespace, pod=pod)
         if container.kind != "container" or container.name is not None:

@@ -62,7 +62,8 @@ def render(exposition: Exposition, format_: Format, created: bool = True, before
         counts = created and format_ == "openmetrics" and family.metric.is_counter
         since = partial(exposition.created_at, family.metric) if counts else None
         now[family.metric.name] = _render_family(family, format_, since, known.get(family.metric.name))
-    return "".join([one.text for one in now.values()]).encode()
+    # Names are printable already where they are read; one that is not must not cost the others their values.
+    return "".join([one.text for one in now.values()]).encode("utf-8", "backslashreplace")
 
 
 def end_of(format_: Format) -> bytes:

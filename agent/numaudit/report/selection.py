@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from numaudit.errors import InputError, nearest
+from numaudit.errors import InputError, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.report.values import ContainerReport, Report
 
@@ -20,6 +20,7 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
 
     Raises InputError when there are none, with the names that are near.
     """
+    which = None if which is None else printable(which)  # as the report's names are
     containers, refused = report.containers, report.rejections
     if namespace is not None:
         containers = tuple(one for one in containers if one.namespace == namespace)

@@ -16,7 +16,7 @@ from numaudit.collectors.mappings import ProcessMappings
 from numaudit.collectors.residency import Residency
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
+from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_bytes, read_text
 from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Mappings, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -94,7 +94,9 @@ def test_a_deep_tree_without_the_controller_costs_one_question_for_each_group(
         raise OSError(errno.EACCES if problem == errno.EACCES and "/a/" not in path else errno.ENOENT, "", path)
 
     paths = ["/a" * depth for depth in range(1, 1901)]
-    census = Census(tuple(Container(ContainerId(len(path)), path, "group") for path in paths), {}, {})
+    groups = [Cgroup(len(path), path) for path in paths]
+    containers = tuple(Container(ContainerId(group.id), group.path, "group") for group in groups)
+    census = Census(containers, {ContainerId(group.id): (group,) for group in groups}, {})
     skipped = Skipped()
     reader = Reader(Hierarchies("v2", tmp_path, tmp_path, None, tmp_path), read=read)
     found = AllowedNodes(Host(), reader).collect(census, skipped)

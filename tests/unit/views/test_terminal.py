@@ -104,7 +104,8 @@ def test_any_size_is_within_five_percent_and_short(value: int) -> None:
         ("\x1b[31mred", "\\x1b[31mred"),
         ("\x7f\x9b\u2028\u202e", "\\x7f\\x9b\\u2028\\u202e"),
         ("über/数", "über/数"),
-        ("\udcff", "\\udcff"),
+        ("x\udcff", "x\\xff"),
+        ("\ud800", "\\ud800"),
         ("\xa0", "\\xa0"),
     ],
 )

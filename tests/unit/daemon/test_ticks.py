@@ -1,0 +1,77 @@
+"""Whole ticks of the agent on a made-up node: what they publish, and what they must survive."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from node_tree import MIB, NodeTree
+from numaudit.config.settings import Settings
+from numaudit.daemon.logs import RateLimit
+from numaudit.daemon.loop import Daemon
+from numaudit.exporters.prometheus import Form
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.web.pages import Request
+
+HOSTILE_NAMES = [
+    b"x\xff",
+    b"new\nline",
+    b"\x1b]0;title\x07",
+    b"50%s",
+    b'quo"te\\',
+    b"\xed\xa0\x80",
+    "bidi\u202e".encode(),
+]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> NodeTree:
+    return NodeTree(tmp_path / "node")
+
+
+@contextmanager
+def daemon_on(tree: NodeTree, settings: Settings | None = None) -> Iterator[Daemon]:
+    settings = settings or Settings(listen=("127.0.0.1", 0))
+    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), None, (), RateLimit())
+    with closing(daemon.server.socket):
+        yield daemon
+
+
+def samples(daemon: Daemon, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    """What a scraper gets of one metric."""
+    body = daemon.pages.get(Form("text", gzip=False))
+    assert body is not None
+    found = {}
+    for family in text_string_to_metric_families(body.decode()):
+        for sample in family.samples:
+            if sample.name == name:
+                found[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def test_a_cgroup_of_any_name_is_exported_and_stops_no_tick(tree: NodeTree) -> None:
+    for number, name in enumerate(HOSTILE_NAMES, 1):
+        tree.group(f"/{os.fsdecode(name)}", anon=(number * MIB, 0))
+    with daemon_on(tree) as daemon:
+        daemon.tick()
+        daemon.tick()
+        assert (daemon.ticks, daemon.failed_ticks) == (2, 0)
+        resident = samples(daemon, "numaudit_container_resident_bytes")
+        anon = {
+            dict(labels)["container"]: value
+            for labels, value in resident.items()
+            if ("numa_node", "0") in labels and ("type", "anon") in labels
+        }
+        assert anon["/x\\xff"] == MIB
+        assert anon["/new\\nline"] == 2 * MIB
+        assert sorted(value for value in anon.values() if value) == [n * MIB for n in range(1, len(HOSTILE_NAMES) + 1)]
+        answer = daemon.site.answer(Request("/report.json", {}))
+        paths = {one["path"] for one in json.loads(answer.body)["containers"]}
+        assert {"/x\\xff", "/50%s", "/\\xed\\xa0\\x80", "/bidi\\u202e"} <= paths
