@@ -123,7 +123,7 @@ def _ticks_here(tree: NodeTree, with_probes: bool) -> tuple[list[float], int]:
             daemon.tick()
             spent.append((time.thread_time() - begin) * 1000)
             daemon.pages.get(form)  # from the first scrape on, a tick renders that form
-        assert daemon.published is not None and not daemon.failed_ticks
+        assert daemon.published is not None and not daemon.pulse.failed
         return spent[2:], daemon.published.exposition.series
 
 

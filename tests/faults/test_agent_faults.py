@@ -230,7 +230,7 @@ def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
         assert 0 <= (daemon.live().snapshot_age or 0) < 60
         daemon.tick()
         assert 0 <= (daemon.live().snapshot_age or 0) < 60
-        assert (daemon.ticks, daemon.failed_ticks, daemon._beat.missed) == (2, 0, 0)
+        assert (daemon.pulse.succeeded, daemon.pulse.failed, daemon._beat.missed) == (2, 0, 0)
         # A counter that began at 0 again would pass for a restart to Prometheus.
         assert _created(daemon) == before
         (pushed,) = metrics_data(daemon.numbers(), Resource({}), time.time()).resource_metrics[0].scope_metrics

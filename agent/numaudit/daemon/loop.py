@@ -17,6 +17,7 @@ from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.notify import Notifier
 from numaudit.daemon.publisher import Published, Publisher
+from numaudit.daemon.pulse import Pulse
 from numaudit.daemon.push import Push
 from numaudit.daemon.ticks import Beat
 from numaudit.exporters.exposition import Exposition, evaluate_live
@@ -27,12 +28,10 @@ from numaudit.overhead.limiter import Limiter
 from numaudit.probes.session import Session
 from numaudit.views import document
 from numaudit.web.auth import Access
-from numaudit.web.pages import AgentSite, Health
+from numaudit.web.pages import AgentSite
 from numaudit.web.server import Server
 
 _log = logging.getLogger(__name__)
-_SILENT_TICKS = 3
-"""So many intervals without a finished tick mean that something hangs."""
 _LONGEST_SLEEP = 2.0
 _MOST_TO_STOP = 2.5
 _LAST_PUSH = 1.5
@@ -55,11 +54,10 @@ class Daemon:
     notifier: Notifier = field(default_factory=Notifier)
     started_at: float = field(default_factory=time.time)
     published: Published | None = None
-    ticks: int = 0
-    failed_ticks: int = 0
     tick_seconds: float | None = None
     tick_cpu_seconds: float | None = None
     limiter: Limiter | None = None
+    pulse: Pulse = field(init=False)
     pages: Pages = field(init=False)
     server: Server = field(init=False)
     site: AgentSite = field(init=False)
@@ -67,8 +65,6 @@ class Daemon:
     publisher: Publisher = field(init=False)
     _beat: Beat = field(init=False)
     _process: psutil.Process = field(default_factory=psutil.Process)
-    _last_end: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
-    """Ticks so far, and when the newest ended: one value, so that other threads never see half of it."""
     _signal: signal.Signals | None = None
     _document: tuple[Published, bytes] | None = None
     """The newest requested report, as a document."""
@@ -77,8 +73,9 @@ class Daemon:
         """Bind the address. Raises InputError when it or the web-config file is wrong."""
         settings = self.settings
         access = Access.by(settings.web.config_file)
-        self.pages = Pages(self.live_numbers, settings.metrics.created)
-        self.site = AgentSite(self.pages, self._report, self._healthy, self._ready, access)
+        self.pulse = Pulse(settings.interval)
+        self.pages = Pages(self.live_numbers, settings.metrics.created, self.pulse.is_current)
+        self.site = AgentSite(self.pages, self._report, self.pulse.health, self.pulse.readiness, access)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
         self.push = Push(settings, self.numbers, f"{os.uname().nodename}/{int(self.started_at)}")
         self.publisher = Publisher(settings, self.observer, self.session, self.features, self.started_at, self.limiter)
@@ -111,9 +108,9 @@ class Daemon:
         self._beat = Beat(self.settings.interval, time.monotonic())
         while True:
             self.tick()
-            if self.ticks == 1:
+            if self.pulse.succeeded == 1:
                 self.notifier.ready(f"one tick every {self.settings.interval:g} s")
-            self.push.start_once(self.ticks > 0)
+            self.push.start_once(self.published is not None)
             self._wait_until(self._beat.next_due(time.monotonic()))
 
     def tick(self) -> None:
@@ -124,12 +121,11 @@ class Daemon:
             published = self.publisher.next_tick(self.published, fetches)
             self.pages.publish(published.exposition)
             self.published = published
-            self.ticks += 1
+            self.pulse.success(published.observed_at)
         except Exception:
-            self.failed_ticks += 1
-            _log.exception("internal error in a tick; what was published before stays")
-        self._last_end = self.ticks, time.monotonic()
-        self.tick_seconds = self._last_end[1] - begun
+            self.pulse.failure()
+            _log.exception("internal error in a tick")
+        self.tick_seconds = time.monotonic() - begun
         self.tick_cpu_seconds = time.thread_time() - cpu_begun
         self.notifier.alive()
 
@@ -149,7 +145,7 @@ class Daemon:
         self.server.stop()
         if self.session is not None:
             self.session.close()
-        _log.info("stopped after %d ticks", self.ticks)
+        _log.info("stopped after %d ticks", self.pulse.succeeded)
 
     def live_numbers(self) -> Exposition:
         """What is true at this moment, as metrics."""
@@ -158,18 +154,18 @@ class Daemon:
     def numbers(self) -> list[Exposition]:
         """The newest tick and what is true at this moment."""
         newest = self.published
-        return [*([] if newest is None else [newest.exposition]), self.live_numbers()]
+        current = [newest.exposition] if newest is not None and self.pulse.is_current() else []
+        return [*current, self.live_numbers()]
 
     def live(self) -> Live:
         """What is true at this moment."""
-        newest = self.published
         with self._process.oneshot():
             cpu = self._process.cpu_times()
             memory = self._process.memory_info()
         return Live(
-            snapshot_age=None if newest is None else time.monotonic() - newest.observed_at,
-            ticks=self.ticks,
-            failed_ticks=self.failed_ticks,
+            snapshot_age=self.pulse.age,
+            ticks=self.pulse.succeeded,
+            failed_ticks=self.pulse.failed,
             missed_ticks=self._beat.missed,
             tick_seconds=self.tick_seconds,
             tick_cpu_seconds=self.tick_cpu_seconds,
@@ -187,21 +183,11 @@ class Daemon:
 
     def _report(self) -> bytes | None:
         newest, cached = self.published, self._document
-        if newest is None:
+        if newest is None or not self.pulse.is_current():
             return None
         if cached is None or cached[0] is not newest:
             cached = self._document = (newest, document.encode("Report", newest.report))
         return cached[1]
-
-    def _healthy(self) -> Health:
-        ticks, ended = self._last_end
-        silent = time.monotonic() - ended
-        limit = max(30.0, _SILENT_TICKS * self.settings.interval)
-        newest = f"ok: {ticks} ticks, the newest ended {silent:.2f} s ago"
-        return Health(silent < limit, newest if silent < limit else f"no tick has ended for {silent:.0f} s")
-
-    def _ready(self) -> Health:
-        return Health(self.published is not None, "ready" if self.published is not None else "no snapshot yet")
 
 
 def _leave() -> None:

@@ -183,6 +183,8 @@ class Pages:
     live: Callable[[], Exposition]
     """The values of the very moment, added to each answer."""
     created: bool = True
+    is_current: Callable[[], bool] = lambda: True
+    """Whether the newest tick may still be served; else its series end, and only the values of the moment are given."""
     now: Callable[[], float] = time.monotonic
     scrapes: int = 0
     _exposition: Exposition | None = None
@@ -208,10 +210,13 @@ class Pages:
             self._asked[form] = self.now()
             if self._exposition is None:
                 return None
-            self.scrapes += 1
-            if form not in self._rendered:
-                self._rendered.update(self._render(self._exposition, [form]))
-            page = self._rendered[form]
+            if not self.is_current():
+                page = _Page.of(b"", form.gzip)
+            else:
+                self.scrapes += 1
+                if form not in self._rendered:
+                    self._rendered.update(self._render(self._exposition, [form]))
+                page = self._rendered[form]
         tail = render(self.live(), form.format, self.created) + end_of(form.format)
         return page.with_tail(tail)
 

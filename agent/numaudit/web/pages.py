@@ -112,7 +112,7 @@ def _plain(status: HTTPStatus, text: str) -> Response:
     return Response(status, PLAIN, text.encode())
 
 
-_NO_TICK = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot yet; see /-/ready\n")
+_NO_TICK = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot to serve; see /-/ready\n")
 _PAGES = {
     "/metrics": "Prometheus metrics",
     "/report.json": "the newest report",

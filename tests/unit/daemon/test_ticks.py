@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_a_cgroup_of_any_name_is_exported_and_stops_no_tick(tree: NodeTree) -> N
     with daemon_on(tree) as daemon:
         daemon.tick()
         daemon.tick()
-        assert (daemon.ticks, daemon.failed_ticks) == (2, 0)
+        assert (daemon.pulse.succeeded, daemon.pulse.failed) == (2, 0)
         resident = samples(daemon, "numaudit_container_resident_bytes")
         anon = {
             dict(labels)["container"]: value
@@ -75,3 +76,47 @@ def test_a_cgroup_of_any_name_is_exported_and_stops_no_tick(tree: NodeTree) -> N
         answer = daemon.site.answer(Request("/report.json", {}))
         paths = {one["path"] for one in json.loads(answer.body)["containers"]}
         assert {"/x\\xff", "/50%s", "/\\xed\\xa0\\x80", "/bidi\\u202e"} <= paths
+
+
+def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
+    tree: NodeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.fill(4)
+    with daemon_on(tree) as daemon:
+        daemon.tick()
+        monkeypatch.setattr(Observer, "observe", _broken)
+        for _ in range(2):
+            daemon.tick()
+        assert daemon.site.answer(Request("/-/healthy", {})).status == 200
+        assert samples(daemon, "numaudit_container_info")
+        daemon.tick()
+        answer = daemon.site.answer(Request("/-/healthy", {}))
+        assert (answer.status, answer.body) == (503, b"the newest 3 ticks failed; the log says why\n")
+        assert not samples(daemon, "numaudit_container_info")
+        assert not samples(daemon, "numaudit_node_memory_bytes")
+        assert set(samples(daemon, "numaudit_failed_ticks_total").values()) == {3}
+        assert daemon.site.answer(Request("/report.json", {})).status == 503
+        monkeypatch.undo()
+        daemon.tick()
+        assert daemon.site.answer(Request("/-/healthy", {})).status == 200
+        assert samples(daemon, "numaudit_container_info")
+
+
+def test_an_old_snapshot_is_served_no_longer_and_health_says_so(tree: NodeTree) -> None:
+    tree.fill(4)
+    with daemon_on(tree, Settings(listen=("127.0.0.1", 0), interval=15)) as daemon:
+        daemon.tick()
+        later = [0.0]
+        daemon.pulse.now = lambda: time.monotonic() + later[0]
+        later[0] = 44
+        assert daemon.site.answer(Request("/-/healthy", {})).status == 200
+        assert samples(daemon, "numaudit_container_info")
+        later[0] = 46
+        assert daemon.site.answer(Request("/-/healthy", {})).status == 503
+        assert not samples(daemon, "numaudit_container_info")
+        assert min(samples(daemon, "numaudit_snapshot_age_seconds").values()) >= 46
+        assert len(daemon.numbers()) == 1
+
+
+def _broken(*_: object, **__: object) -> None:
+    raise RuntimeError("made to fail")
