@@ -233,6 +233,12 @@ class KubeletConfig:
     origins: Mapping[str, str] = field(default_factory=dict)
     """Field of this class -> `flag`, `file`, `configz`, `default`, `log`, `checkpoint` or `metrics`."""
 
+    @property
+    def topology_manager_options(self) -> Mapping[str, str] | None:
+        """topologyManagerPolicyOptions; None = none are set, or it is not known."""
+        found = (self.document or {}).get("topologyManagerPolicyOptions")
+        return {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else None
+
 
 class KubeletSeries(NamedTuple):
     """One series of the kubelet's own metrics; its labels as names and values, in the kubelet's order."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from numaudit.exporters import selection
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -100,6 +102,19 @@ def choices(*allowed: str) -> KindOf:
         return tuple(words)
 
     return KindOf(f"a list of {', '.join(allowed)}", parse, ", ".join)
+
+
+def selectors() -> KindOf:
+    """Which containers, one selector an entry; on one line with commas between them."""
+
+    def parse(value: object) -> tuple[selection.Selector, ...]:
+        texts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError
+        return tuple(map(selection.parse, texts))
+
+    what = "a list of selectors, such as `namespace=prod`, `kind=slice` or `kind=service cgroup=/system.slice/*`"
+    return KindOf(what, parse, lambda value: ", ".join(map(selection.show, value)))
 
 
 def duration(least: float, most: float) -> KindOf:

@@ -23,10 +23,13 @@ from numaudit.config.kinds import (
     mapping,
     number,
     percent,
+    selectors,
     url,
 )
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.exporters import selection
 from numaudit.exporters.metric import IDENTITY
+from numaudit.exporters.selection import Selector
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
 Value = TypeVar("Value")
@@ -68,17 +71,26 @@ class MetricsSettings:
         "Labels that container series carry. Series that are the same without the others are added up; "
         "families that cannot be added up (info, ratios) are left out then.",
     )
+    exclude: tuple[Selector, ...] = _setting(
+        tuple(map(selection.parse, ("kind=sandbox", "kind=pod", "kind=slice", "kind=parent"))),
+        selectors(),
+        "Containers without series. Conditions: namespace, pod, kind "
+        f"({', '.join(selection.KINDS)}) and cgroup, as patterns of a shell; `*` is every container.",
+    )
+    include: tuple[Selector, ...] = _setting(
+        (), selectors(), "Containers that have series although `metrics.exclude` names them."
+    )
     max_series: int = _setting(
-        50_000,
+        100_000,
         number(100, 10_000_000),
-        "Container series at most. Over it, whole containers are left out, those with the least remote bytes first, "
-        "and `numaudit_dropped_series_total` counts them.",
+        "Container series at most. Over it, whole containers are left out, at first those with the best verdicts and "
+        "the least remote bytes, and `numaudit_omitted_series` says how many series are missing.",
     )
     max_ended: int = _setting(
         1000, number(0, 1_000_000), "Ended containers at most that are kept for the next two scrapes."
     )
     created: bool = _setting(
-        True,
+        False,
         boolean(),
         "OpenMetrics: a `_created` series with each counter. Prometheus stores it as one more series "
         "unless it runs with `--enable-feature=created-timestamp-zero-ingestion`.",

@@ -16,7 +16,9 @@ from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Feature, Tick
+from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
+from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import Host, read_text
 from numaudit.observer import Observer
@@ -54,12 +56,17 @@ class Publisher:
     limiter: Limiter | None = None
     _booted_at: float | None = None
     _ledger: Ledger = field(init=False)
+    _selection: Selection = field(init=False)
+    _limit: SeriesLimit = field(init=False)
     _rejections: Rejections = field(default_factory=Rejections)
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
 
     def __post_init__(self) -> None:
-        self._ledger = Ledger(most_ended=self.settings.metrics.max_ended)
+        limits = self.settings.metrics
+        self._ledger = Ledger(most_ended=limits.max_ended)
+        self._selection = Selection(limits.include, limits.exclude)
+        self._limit = SeriesLimit(limits.max_series)
         self._booted_at = _booted_at(self.observer.host)
 
     def next_tick(self, before: Published | None, fetches: Sequence[int]) -> Published:
@@ -87,12 +94,13 @@ class Publisher:
 
     def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
         limits = self.settings.metrics
-        series = self._ledger.update(report.containers, report.taken_at, fetches, ended)
-        containers = evaluate_containers(series, limits.labels, limits.max_series)
-        self._dropped["max_series"] += containers.dropped
+        series = self._ledger.update(self._selection.of(report.containers), report.taken_at, fetches, ended)
+        containers = evaluate_containers(series, limits.labels, self._limit)
+        omitted = containers.omitted
+        self._dropped["max_series"] += omitted.series
         self._dropped["max_ended"] = self._ledger.forgotten
-        if self._changes.is_news("max_series", containers.dropped > 0, usual=False):
-            _log.warning("max_series = %d: %d series are left out", limits.max_series, containers.dropped)
+        if self._changes.is_news("max_series", omitted.series > 0, usual=False):
+            _log.warning("max_series = %d: %d series are left out", limits.max_series, omitted.series)
         tick = Tick(
             report=report,
             version=__version__,
@@ -102,6 +110,7 @@ class Publisher:
             features=self.features,
             ended_containers=sum(one.ended for one in series),
             dropped_series=dict(self._dropped),
+            omitted=omitted,
             rejections=self._rejections.update(report.rejections),
         )
         return evaluate_tick(tick, containers)

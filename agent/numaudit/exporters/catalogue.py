@@ -26,16 +26,18 @@ LABELS = {
     "qos": Label("numaudit.qos", "Guaranteed, Burstable or BestEffort"),
     "runtime": Label("container.runtime.name", "containerd, cri-o, docker or podman"),
     "numa_node": Label("numaudit.numa.node.id", "NUMA node", integer=True),
-    "cpu_numa_node": Label("numaudit.numa.cpu_node.id", "NUMA node of the CPU", integer=True),
+    "cpu_numa_node": Label(
+        "numaudit.numa.cpu_node.id", "NUMA node of the CPU; `other`: pairs added up beside the largest", integer=True
+    ),
     "from_numa_node": Label("numaudit.numa.from_node.id", "NUMA node", integer=True),
     "to_numa_node": Label("numaudit.numa.to_node.id", "NUMA node", integer=True),
     "resource": Label("numaudit.resource", "memory, cpu or device"),
     "type": Label(
         "numaudit.memory.type",
-        f"One of {', '.join(RESIDENT_TYPES)}; for nodes also total and free; for promises memory, hugepages-2Mi, ...",
+        f"One of {', '.join(RESIDENT_TYPES)}; for nodes also free; for promises memory, hugepages-2Mi, ...",
     ),
-    "source": Label("numaudit.source", "`expected`: residence x CPU time"),
-    "locality": Label("numaudit.locality", "local or remote"),
+    "source": Label("numaudit.source", "hint_faults: of sampled pages; expected: residence x CPU time; first_touch"),
+    "locality": Label("numaudit.locality", "local or remote; unknown where the page's node is"),
     "verdict": Label("numaudit.verdict", "aligned, split, spilled, drifted, cpu-remote, ..."),
     "outcome": Label("numaudit.outcome", "Of hints: aligned-single, ..., rejected-affinity. Of OTLP: delivered, ..."),
     "finding": Label("numaudit.finding", "Name of the finding"),
@@ -44,6 +46,9 @@ LABELS = {
     "cpu_manager": Label("numaudit.kubelet.cpu_manager", "Policy; empty when it is not known"),
     "topology_manager": Label("numaudit.kubelet.topology_manager", "Policy; empty when it is not known"),
     "scope": Label("numaudit.kubelet.scope", "container or pod; empty when it is not known"),
+    "topology_manager_options": Label("numaudit.kubelet.topology_manager_options", "name=value,... as a flag has them"),
+    "feature_gates": Label("numaudit.kubelet.feature_gates", "Those set that bear on resources; name=value,..."),
+    "kubernetes_version": Label("numaudit.kubelet.version", "v1.36.2; empty when it is not known"),
     "event": Label("numaudit.kernel.event", "The kernel's word: numa_hit, numa_hint_faults, ..."),
     "step": Label("numaudit.overhead.step", "Step taken: page_alloc off, watch list, first_touch off, hint_faults off"),
     "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, hint_faults, migrations, first_touch"),
@@ -52,7 +57,7 @@ LABELS = {
     "reason": Label(
         "numaudit.reason", "Why. Of lost events: map-full, busy (another BPF program ran), ring-full, no-address"
     ),
-    "state": Label("numaudit.memory.state", "total, system_reserved, allocatable, reserved or free"),
+    "state": Label("numaudit.memory.state", "reserved (for containers) or free"),
     "group": Label("numaudit.numa.group", "Nodes of an assignment, such as 0-1"),
     "width": Label("numaudit.numa.width", "Number of nodes", integer=True),
     "version": Label("numaudit.version", "numaudit's version"),
@@ -61,6 +66,9 @@ LABELS = {
     "code": Label("http.response.status_code", "HTTP status", integer=True),
 }
 
+
+_LARGEST_PAIRS = 4
+"""All pairs of a machine with two nodes."""
 
 CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
@@ -80,8 +88,12 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("numa_node", "resource"), values.allowed_nodes, merged="max",
     ),
     Metric(
-        "container_resident_bytes", "bytes", "Where the bytes are, each in one type.",
-        ("numa_node", "type"), lambda container: values.by_type(container.resident or ()),
+        "container_resident_bytes", "bytes", "Where the bytes are, each in one type; absent = none there.",
+        ("numa_node", "type"), values.resident,
+    ),
+    Metric(
+        "container_misplaced_bytes", "bytes", "Judged bytes on nodes that were not promised.",
+        ("numa_node",), values.misplaced,
     ),
     Metric(
         "container_judged_bytes", "bytes", "Bytes that judge alignment, on all nodes: anon, shmem and hugetlb.",
@@ -103,11 +115,11 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_allocated_bytes_total", "bytes", "Pages given by the kernel: asked for from where, given where.",
-        ("cpu_numa_node", "numa_node"), values.allocated, since="container",
+        ("cpu_numa_node", "numa_node", "locality"), values.allocated, since="container", largest=_LARGEST_PAIRS,
     ),
     Metric(
         "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
-        ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container",
+        ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container", largest=_LARGEST_PAIRS,
     ),
     Metric(
         "container_memory_access_samples_total", "", "Sampled accesses, by how they were sampled.",
@@ -121,6 +133,15 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
         "container_remote_ratio", "ratio", "Share of memory accesses that go to another node, by how it is known.",
         ("source",), values.remote_ratios, merged=None,
+    ),
+    Metric(
+        "container_remote_ratio_lower", "",
+        "Lower end of the 95 % confidence interval of the remote share, by the best source that measures one.",
+        ("source",), values.remote_lower, merged=None,
+    ),
+    Metric(
+        "container_remote_samples", "", "Samples that this share rests on.",
+        ("source",), values.remote_samples, merged=None,
     ),
     Metric(
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",
@@ -142,8 +163,12 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("reason", "outcome"), lambda tick: tick.rejections.items(), since="agent",
     ),
     Metric(
-        "node_policy_info", "", "The kubelet's policies; always 1.",
-        ("memory_manager", "cpu_manager", "topology_manager", "scope"), values.policies,
+        "node_policy_info", "", "The kubelet's version and policies; always 1.",
+        (
+            "memory_manager", "cpu_manager", "topology_manager", "scope", "topology_manager_options", "feature_gates",
+            "kubernetes_version",
+        ),
+        values.policies,
     ),
     Metric(
         "state_valid", "", "1 when nothing is wrong with the kubelet's checkpoint, 0 when something is.", ("file",),
@@ -158,8 +183,24 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         values.state_problems,
     ),
     Metric(
-        "memory_manager_bytes", "bytes", "The Memory Manager's memory map, as its checkpoint has it.",
+        "memory_manager_bytes", "bytes", "The Memory Manager's memory map: the two parts of what is allocatable.",
         ("numa_node", "type", "state"), own_values.manager_bytes,
+    ),
+    Metric(
+        "memory_manager_total_bytes", "bytes", "All of a node's, as the kubelet's checkpoint has it.",
+        ("numa_node", "type"), own_values.manager_whole("total"),
+    ),
+    Metric(
+        "memory_manager_system_reserved_bytes", "bytes", "What the kubelet's settings reserve of it.",
+        ("numa_node", "type"), own_values.manager_whole("system_reserved"),
+    ),
+    Metric(
+        "memory_manager_allocatable_bytes", "bytes", "What is left for containers.",
+        ("numa_node", "type"), own_values.manager_whole("allocatable"),
+    ),
+    Metric(
+        "memory_manager_assignments", "", "Assignments on a node, one for each container and resource.",
+        ("numa_node",), own_values.manager_assignments,
     ),
     Metric(
         "memory_manager_group", "", "1 for the nodes of the assignments that are on a node; absent = there are none.",
@@ -176,8 +217,11 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("numa_node",), own_values.stranded,
     ),
     Metric(
-        "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup.",
+        "node_memory_bytes", "bytes", "The node's own count, independent of any cgroup; what is free is a type.",
         ("numa_node", "type"), values.node_memory,
+    ),
+    Metric(
+        "node_memory_total_bytes", "bytes", "All memory of a node.", ("numa_node",), values.node_total,
     ),
     Metric(
         "node_unattributed_bytes", "bytes", "What no container holds: the root cgroup's own memory.",
@@ -188,12 +232,32 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("numa_node",), lambda tick: [((str(on.numa_node),), on.residual_bytes) for on in tick.report.residual],
     ),
     Metric(
-        "node_numastat_bytes_total", "bytes", "Allocations by the kernel's numastat events.",
-        ("numa_node", "event"), values.numastat, since="boot",
+        "node_numastat_bytes_total", "bytes",
+        "Pages given on a node: numa_hit = this node was wanted, numa_miss = another was.",
+        ("numa_node", "event"), values.numastat("numa_hit", "numa_miss"), since="boot",
+    ),
+    Metric(
+        "node_numastat_locality_bytes_total", "bytes",
+        "The same pages by who asked: local_node = a CPU of this node, other_node = one of another.",
+        ("numa_node", "event"), values.numastat("local_node", "other_node"), since="boot",
+    ),
+    Metric(
+        "node_numastat_foreign_bytes_total", "bytes",
+        "Pages wanted on a node and given on another (numa_foreign); there they are numa_miss.",
+        ("numa_node",), values.numastat("numa_foreign"), since="boot",
+    ),
+    Metric(
+        "node_numastat_interleaved_bytes_total", "bytes",
+        "Pages that an interleaving policy wanted on a node, and that were given there (interleave_hit).",
+        ("numa_node",), values.numastat("interleave_hit"), since="boot",
     ),
     Metric(
         "node_hint_faults_total", "", "NUMA balancing's hint faults on the whole host.",
-        ("event",), values.hint_fault_events, since="boot",
+        (), one(values.vmstat("numa_hint_faults")), since="boot",
+    ),
+    Metric(
+        "node_hint_faults_local_total", "", "Those that found the page on the CPU's node.",
+        (), one(values.vmstat("numa_hint_faults_local")), since="boot",
     ),
     Metric(
         "node_distance", "", "Relative memory distance by the firmware (SLIT); 10 is local.",
@@ -259,6 +323,14 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "dropped_series_total", "", "Series left out, counted in each tick: over max_series.",
         ("reason",), lambda tick: [((reason,), count) for reason, count in tick.dropped_series.items()], since="agent",
+    ),
+    Metric(
+        "omitted_series", "", "Container series that max_series leaves out now.",
+        (), one(lambda tick: tick.omitted.series),
+    ),
+    Metric(
+        "omitted_containers", "", "Containers that max_series leaves out now.",
+        (), one(lambda tick: tick.omitted.containers),
     ),
     Metric(
         "build_info", "", "numaudit's version; always 1.",

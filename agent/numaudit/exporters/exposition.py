@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any, NamedTuple
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.facts import Live, Tick
+from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.metric import IDENTITY, Columns, Metric, Number, Since
 from numaudit.exporters.series import Key, Labels, Series
 
@@ -48,8 +50,8 @@ class Exposition:
     families: tuple[Family, ...] = ()
     since: Mapping[Since, float | None] = field(default_factory=dict)
     created: Mapping[Key, float] = field(default_factory=dict)
-    dropped: int = 0
-    """Series left out of this one by `max_series`."""
+    omitted: Omitted = Omitted()
+    """What `max_series` left out."""
 
     def created_at(self, metric: Metric[Any], key: Key | None) -> float | None:
         """Since when this counter counts, in seconds since the epoch; None = not known."""
@@ -63,19 +65,19 @@ class Exposition:
 
 
 def evaluate_containers(
-    series: Sequence[Series], kept_labels: Sequence[str] = IDENTITY, max_series: int | None = None
+    series: Sequence[Series], kept_labels: Sequence[str] = IDENTITY, limit: SeriesLimit | None = None
 ) -> Exposition:
-    """The container families. Over `max_series`, the last containers of the given order are left out whole."""
+    """The container families. What is over the limit is left out; the series come in order of importance."""
     families = [_container_family(metric, series) for metric in CONTAINER_METRICS]
     created = {one.key: one.created for one in series}
     if set(kept_labels) != set(IDENTITY):
         shorten = _shortener(kept_labels)
         families = [_merge(family, shorten) for family in families if family.metric.merged is not None]
         created = _earliest(created, shorten)
-    dropped = 0
-    if max_series is not None and sum(map(len, families)) > max_series:
-        families, dropped = _cut(families, list(created), max_series)
-    return Exposition(tuple(families), {}, created, dropped)
+    omitted = Omitted()
+    if limit is not None:
+        families, omitted = _limited(families, list(created), limit)
+    return Exposition(tuple(families), {}, created, omitted)
 
 
 def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
@@ -83,7 +85,7 @@ def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
     own = [_own_family(metric, tick) for metric in TICK_METRICS]
     since: dict[Since, float | None] = {"agent": tick.started_at, "boot": tick.booted_at}
     families = tuple(family for family in (*containers.families, *own) if family.blocks)
-    return Exposition(families, since, containers.created, containers.dropped)
+    return Exposition(families, since, containers.created, containers.omitted)
 
 
 def evaluate_live(live: Live, started_at: float) -> Exposition:
@@ -143,18 +145,13 @@ def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> di
     return found
 
 
-def _cut(families: Iterable[Family], order: Sequence[Key], max_series: int) -> tuple[list[Family], int]:
-    families = list(families)
-    counts: dict[Key | None, int] = {}
+def _limited(families: list[Family], order: Sequence[Key], limit: SeriesLimit) -> tuple[list[Family], Omitted]:
+    counts: Counter[Key] = Counter()
     for family in families:
         for key, _, numbers in family.blocks:
-            counts[key] = counts.get(key, 0) + len(numbers)
-    kept: set[Key | None] = set()
-    left = max_series
-    for key in order:
-        left -= counts.get(key, 0)
-        if left < 0:
-            break
-        kept.add(key)
-    dropped = sum(count for key, count in counts.items() if key not in kept)
-    return [Family(family.metric, [one for one in family.blocks if one.key in kept]) for family in families], dropped
+            if key is not None:
+                counts[key] += len(numbers)
+    chosen, omitted = limit.choose(order, counts)
+    if not omitted.containers:
+        return families, omitted
+    return [Family(one.metric, [block for block in one.blocks if block.key in chosen]) for one in families], omitted

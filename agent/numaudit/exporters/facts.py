@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from numaudit.exporters.limit import Omitted
 from numaudit.report.values import Report
 
 
@@ -34,6 +35,8 @@ class Tick:
     """Exported although they have ended, so that the next scrapes see their last values."""
     dropped_series: Mapping[str, int] = field(default_factory=dict)
     """Reason -> series left out since start, one count for each tick."""
+    omitted: Omitted = Omitted()
+    """What `max_series` left out of this tick."""
     rejections: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Reason and outcome -> pods that the kubelet refused since start."""
 

@@ -9,6 +9,8 @@ from typing import Generic, Literal, TypeVar
 from msgspec import Struct
 
 PREFIX = "numaudit_"
+OTHER = "other"
+"""Label value of what is added up beside the largest."""
 IDENTITY = ("namespace", "pod", "container")
 """The labels that every container series begins with."""
 
@@ -46,10 +48,16 @@ class Metric(Generic[Subject]):
     """What a counter counts from. None = a gauge."""
     merged: Literal["sum", "max"] | None = "sum"
     """How series become one when labels are filtered out. None = they cannot, and the family is left out."""
+    largest: int | None = None
+    """How many series a container has at most: the largest; the others are added up (`rest`). None = all there are."""
 
     @property
     def is_counter(self) -> bool:
         return self.since is not None
+
+    def rest(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """The labels of the series that a point is added to when it is none of the largest."""
+        return tuple(value if name == "locality" else OTHER for name, value in zip(self.labels, labels, strict=True))
 
     @property
     def family(self) -> str:

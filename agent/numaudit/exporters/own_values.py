@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Values
 
-_STATES = ("total", "system_reserved", "allocatable", "reserved", "free")
-
 
 def manager_bytes(tick: Tick) -> Values:
+    """The two parts of what is allocatable."""
     manager = tick.report.memory_manager
     for table in () if manager is None else manager.tables:
-        for state in _STATES:
-            yield (str(table.numa_node), table.type, state), getattr(table, state)
+        yield (str(table.numa_node), table.type, "reserved"), table.reserved
+        yield (str(table.numa_node), table.type, "free"), table.free
+
+
+def manager_whole(column: Literal["total", "system_reserved", "allocatable"]) -> Callable[[Tick], Values]:
+    def values(tick: Tick) -> Values:
+        manager = tick.report.memory_manager
+        for table in () if manager is None else manager.tables:
+            yield (str(table.numa_node), table.type), getattr(table, column)
+
+    return values
+
+
+def manager_assignments(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    return [] if manager is None else [((str(node.numa_node),), node.assignments) for node in manager.nodes]
 
 
 def manager_groups(tick: Tick) -> Values:

@@ -25,6 +25,9 @@ Instance = tuple[int, str]
 SANDBOX = "POD"
 """The container name of a pod's sandbox, as in cAdvisor. No real container may be called so."""
 
+REST = "(rest)"
+"""The container name of what a pod's own cgroup holds: no total of the pod, which cAdvisor gives an empty name."""
+
 ENDED_FOR_FETCHES = 2
 """By each output: two scrapers of a pair must both see it."""
 ENDED_FOR_TICKS = 20
@@ -52,6 +55,8 @@ class _Entry:
     """The last counts of each instance that lives."""
     carried: dict[str, dict[Labels, Number]] = field(default_factory=dict)
     """The last counts of those that ended."""
+    largest: dict[str, frozenset[Labels]] = field(default_factory=dict)
+    """Counter -> the label values that have a series of their own. They keep it, since no counter may fall."""
     ended_at: tuple[Sequence[int], int] | None = None
     """Fetches and ticks so far when the last instance ended."""
 
@@ -64,7 +69,7 @@ def key_of(one: ContainerReport) -> Key:
         if one.kind == "sandbox":
             return (one.namespace or "", one.pod, SANDBOX)
         if one.kind == "pod":
-            return (one.namespace or "", one.pod, "")
+            return (one.namespace or "", one.pod, REST)
     return ("", "", one.path or "")
 
 
@@ -82,6 +87,10 @@ class Ledger:
     """Ended containers that gave way before every output had them, since start."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _ticks: int = 0
+    _bounded: Sequence[tuple[Metric[ContainerReport], int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bounded = [(row, row.largest) for row in self.counters if row.largest is not None]
 
     def update(
         self,
@@ -109,9 +118,28 @@ class Ledger:
             living.update(instances)
             self._take_in(entry, instances)
         self._end(alive, living, fetches)
-        return [_series(key, self._entries[key]) for key in alive] + [
-            _series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
+        return [self._series(key, self._entries[key]) for key in alive] + [
+            self._series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
         ]
+
+    def _series(self, key: Key, entry: _Entry) -> Series:
+        if len(entry.instances) == 1 and not entry.carried:
+            (totals,) = entry.instances.values()
+            totals = dict(totals)
+        else:
+            totals = {}
+            _carry(totals, entry.carried)
+            for counts in entry.instances.values():
+                _carry(totals, counts)
+        for row, most in self._bounded:
+            counted = totals.get(row.name)
+            if counted is None:
+                continue
+            if len(counted) > most:
+                totals[row.name] = _largest(row, most, counted, entry.largest)
+            elif len(counted) != len(entry.largest.get(row.name, ())):
+                entry.largest[row.name] = frozenset(counted)
+        return Series(key, entry.report, totals, entry.created, entry.ended_at is not None)
 
     def _take_in(self, entry: _Entry, now: Mapping[Instance, ContainerReport]) -> None:
         entry.ended_at = None
@@ -182,13 +210,20 @@ def _carry(carried: dict[str, dict[Labels, Number]], counts: Mapping[str, Totals
             sums[labels] = sums.get(labels, 0) + count
 
 
-def _series(key: Key, entry: _Entry) -> Series:
-    ended = entry.ended_at is not None
-    if len(entry.instances) == 1 and not entry.carried:
-        (totals,) = entry.instances.values()
-        return Series(key, entry.report, dict(totals), entry.created, ended)
-    sums: dict[str, dict[Labels, Number]] = {}
-    _carry(sums, entry.carried)
-    for counts in entry.instances.values():
-        _carry(sums, counts)
-    return Series(key, entry.report, sums, entry.created, ended)
+def _largest(
+    row: Metric[ContainerReport], most: int, counts: Mapping[Labels, Number], kept: dict[str, frozenset[Labels]]
+) -> dict[Labels, Number]:
+    """The largest counts under their own labels, the others added up.
+
+    Who has a series keeps it, and the others' sum stays one of the same points: otherwise either would fall.
+    """
+    own = kept.get(row.name, frozenset())
+    if len(own) < most:
+        others = sorted((labels for labels in counts if labels not in own), key=lambda labels: -counts[labels])
+        own = kept[row.name] = own | set(others[: most - len(own)])
+    found: dict[Labels, Number] = {labels: count for labels, count in counts.items() if labels in own}
+    for labels, count in counts.items():
+        if labels not in own:
+            rest = row.rest(labels)
+            found[rest] = found.get(rest, 0) + count
+    return found

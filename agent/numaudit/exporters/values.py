@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import compress
-from operator import attrgetter, not_
+from operator import attrgetter
 from typing import Literal
 
+from numaudit.evaluation.access import Access
 from numaudit.exporters.facts import Live, Tick
-from numaudit.exporters.metric import Columns, Values
+from numaudit.exporters.metric import Columns, Number, Values
+from numaudit.memorymanager.versions import KNOWN_GATES
 from numaudit.report.values import ContainerReport, NodeBytes
-from numaudit.snapshot import RESIDENT_TYPES, OverheadOfProbe
+from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES, OverheadOfProbe
 from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)
@@ -57,36 +59,80 @@ def verdict(container: ContainerReport) -> Values:
 
 
 def by_type(nodes: Iterable[NodeBytes]) -> Columns:
+    """Every size that is known, 0 as well."""
     nodes = tuple(nodes)
     sizes = [size for node in nodes for size in _all_types(node)]
-    labels = _type_labels(tuple([node.numa_node for node in nodes]), tuple([size is None for size in sizes]))
-    return Columns(labels, tuple([size for size in sizes if size is not None]))
+    return _columns(nodes, sizes, tuple([size is not None for size in sizes]))
+
+
+def resident(container: ContainerReport) -> Columns:
+    """Without what is 0: a container has most of its bytes on one node, and a host many containers."""
+    nodes = container.resident or ()
+    sizes = [size for node in nodes for size in _all_types(node)]
+    return _columns(nodes, sizes, tuple(map(bool, sizes)))
+
+
+def _columns(nodes: tuple[NodeBytes, ...], sizes: list[int], shown: tuple[bool, ...]) -> Columns:
+    return Columns(_type_labels(tuple([node.numa_node for node in nodes]), shown), tuple(compress(sizes, shown)))
 
 
 _all_types = attrgetter(*RESIDENT_TYPES)
 
 
-@lru_cache(maxsize=1024)
-def _type_labels(nodes: tuple[int, ...], unknown: tuple[bool, ...]) -> tuple[tuple[str, str], ...]:
-    """Node and type, without those that are not known. Most containers have the same."""
-    labels = [(str(node), kind) for node in nodes for kind in RESIDENT_TYPES]
-    return tuple(compress(labels, map(not_, unknown)))
+@lru_cache(maxsize=4096)
+def _type_labels(nodes: tuple[int, ...], shown: tuple[bool, ...]) -> tuple[tuple[str, str], ...]:
+    """Node and type of those that are shown. Most containers have the same."""
+    return tuple(compress([(str(node), kind) for node in nodes for kind in RESIDENT_TYPES], shown))
+
+
+def misplaced(container: ContainerReport) -> Values:
+    promise = container.intended
+    if container.aligned_bytes is None or promise is None:
+        return ()
+    nodes = promise.memory_nodes or ()
+    outside = [(node.numa_node, sum(filter(None, _judged_types(node)))) for node in container.resident or ()]
+    return [((str(node),), size) for node, size in outside if size and node not in nodes]
+
+
+_judged_types = attrgetter(*JUDGED_TYPES)
 
 
 def allocated(container: ContainerReport) -> Values:
     for pair in container.allocated or ():
         if pair.bytes:
-            node = "unknown" if pair.numa_node is None else str(pair.numa_node)
-            yield (str(pair.cpu_numa_node), node), pair.bytes
+            yield _pair_labels(pair.cpu_numa_node, pair.numa_node), pair.bytes
+
+
+@lru_cache(maxsize=4096)
+def _pair_labels(cpu_node: int, node: int | None) -> tuple[str, str, str]:
+    if node is None:
+        return str(cpu_node), "unknown", "unknown"
+    return str(cpu_node), str(node), "local" if cpu_node == node else "remote"
 
 
 def remote_ratios(container: ContainerReport) -> Values:
-    # Hint faults see only what NUMA balancing scans, and first touches one use of each page: no share of all accesses.
+    # Where a page is first used says nothing about later uses.
     return [
         ((access.source,), access.remote_ratio)
         for access in container.accesses
-        if access.remote_ratio is not None and access.source not in ("hint_faults", "first_touch")
+        if access.remote_ratio is not None and access.source != "first_touch"
     ]
+
+
+def remote_lower(container: ContainerReport) -> Values:
+    best = _best_measured(container)
+    return () if best is None or best.lower is None else [((best.source,), best.lower)]
+
+
+def remote_samples(container: ContainerReport) -> Values:
+    best = _best_measured(container)
+    return () if best is None or best.samples is None else [((best.source,), best.samples)]
+
+
+def _best_measured(container: ContainerReport) -> Access | None:
+    """The share of the best source that measures one; sources come in fallback order."""
+    shares = (one for one in container.accesses if one.lower is not None and one.source != "first_touch")
+    return next(shares, None)
 
 
 def access_samples(container: ContainerReport) -> Values:
@@ -111,16 +157,25 @@ def hint_outcome(container: ContainerReport) -> Values:
 
 def node_memory(tick: Tick) -> Values:
     for node in tick.report.nodes:
-        for name, size in (("total", node.total_bytes), ("free", node.free_bytes)):
-            if size is not None:
-                yield (str(node.numa_node), name), size
+        if node.free_bytes is not None:
+            yield (str(node.numa_node), "free"), node.free_bytes
         yield from by_type([node.resident])
 
 
-def numastat(tick: Tick) -> Values:
-    for node in tick.report.nodes:
-        for event, size in (node.numastat_bytes or {}).items():
-            yield (str(node.numa_node), event), size
+def node_total(tick: Tick) -> Values:
+    return [((str(node.numa_node),), node.total_bytes) for node in tick.report.nodes if node.total_bytes is not None]
+
+
+def numastat(*events: str) -> Callable[[Tick], Values]:
+    """Some of the kernel's events, by node and event; of one event, by node."""
+
+    def values(tick: Tick) -> Values:
+        for node in tick.report.nodes:
+            for event, size in (node.numastat_bytes or {}).items():
+                if event in events:
+                    yield (str(node.numa_node), event) if len(events) > 1 else (str(node.numa_node),), size
+
+    return values
 
 
 def distances(tick: Tick) -> Values:
@@ -134,7 +189,15 @@ def policies(tick: Tick) -> Values:
     if kubelet is None:
         return ()
     managers = (kubelet.memory_manager_policy, kubelet.cpu_manager_policy, kubelet.topology_manager_policy)
-    return ((tuple(policy or "" for policy in (*managers, kubelet.topology_manager_scope)), 1),)
+    gates = {name: on for name, on in (kubelet.feature_gates or {}).items() if name in KNOWN_GATES}
+    settings = (kubelet.topology_manager_options, gates)
+    texts = (*managers, kubelet.topology_manager_scope, *map(_settings_text, settings), kubelet.version)
+    return ((tuple(text or "" for text in texts), 1),)
+
+
+def _settings_text(settings: Mapping[str, object] | None) -> str:
+    """As a flag of the kubelet has them, sorted: `name=true,other=false`."""
+    return ",".join(f"{name}={str(value).lower()}" for name, value in sorted((settings or {}).items()))
 
 
 def restart_safe(tick: Tick) -> Values:
@@ -151,9 +214,9 @@ def state_problems(tick: Tick) -> Values:
             yield (file.file, name), 1
 
 
-def hint_fault_events(tick: Tick) -> Values:
-    counters = tick.report.numa_balancing or {}
-    return [((event,), count) for event, count in counters.items() if event.startswith("numa_hint_faults")]
+def vmstat(event: str) -> Callable[[Tick], Number | None]:
+    """One of the kernel's counters of NUMA balancing on the whole host."""
+    return lambda tick: (tick.report.numa_balancing or {}).get(event)
 
 
 def overheads(tick: Tick) -> tuple[OverheadOfProbe, ...]:

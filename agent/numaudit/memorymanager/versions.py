@@ -37,7 +37,7 @@ DRIFT_GATE = "MemoryManagerDriftTolerance"
 """Proposed by KEP-6232: the kubelet would start although a node's memory differs a little. No release has it yet,
 so what it accepts is not known."""
 
-_KNOWN_GATES = (
+KNOWN_GATES = (
     *_GATES,
     DRIFT_GATE,
     "AllAlpha",
@@ -146,9 +146,9 @@ def read_feature_gates(text: str) -> dict[str, bool]:
             is_on = parse_bool(value)
         except GoSyntaxError:
             raise InputError(f"--feature-gates {pair[:60]!r}: write it as {POD_LEVEL_GATE}=true") from None
-        if name not in _KNOWN_GATES:
-            begin_alike = [one for one in _KNOWN_GATES if name and one.startswith(name)]
-            nearest = begin_alike or get_close_matches(name, _KNOWN_GATES, 1, cutoff=0.0)
+        if name not in KNOWN_GATES:
+            begin_alike = [one for one in KNOWN_GATES if name and one.startswith(name)]
+            nearest = begin_alike or get_close_matches(name, KNOWN_GATES, 1, cutoff=0.0)
             raise InputError(
                 f"--feature-gates: unknown gate {name[:60]!r}; of the resource managers' gates {nearest[0]} is the "
                 "nearest: correct it, or leave it out"

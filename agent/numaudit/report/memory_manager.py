@@ -32,6 +32,8 @@ class MemoryNodeReport:
     numa_node: int
     group: NodeSet | None
     """The nodes of the assignments on it; null = it has none."""
+    assignments: int
+    """Containers that hold memory or huge pages there, each resource counted."""
     stranded_bytes: int
     """Memory that is free, but for no container of one node, since the node is in a group of several."""
 
@@ -68,6 +70,7 @@ def memory_manager_report(intent: Intent | None) -> MemoryManagerReport | None:
         MemoryNodeReport(
             id_,
             NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else None,
+            node.number_of_assignments,
             headroom.stranded[id_],
         )
         for id_, node in machine.items()

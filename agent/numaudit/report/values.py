@@ -125,6 +125,10 @@ class KubeletReport:
     cpu_manager_policy: str | None
     topology_manager_policy: str | None
     topology_manager_scope: str | None
+    topology_manager_options: Mapping[str, str] | None
+    """topologyManagerPolicyOptions; null = none are set, or it is not known."""
+    feature_gates: Mapping[str, bool] | None
+    """Those that are set."""
 
 
 class ContainerReport(Counters, frozen=True):

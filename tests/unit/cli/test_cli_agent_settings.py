@@ -69,7 +69,7 @@ def test_metrics_lists_the_catalogue(capfd: Captured) -> None:
         "name": "numaudit_container_resident_bytes",
         "type": "gauge",
         "unit": "bytes",
-        "help": "Where the bytes are, each in one type.",
+        "help": "Where the bytes are, each in one type; absent = none there.",
         "labels": ["namespace", "pod", "container", "numa_node", "type"],
         "instrument": "numaudit.container.resident",
     }

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
+
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
+from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.series import Ledger, Series
 from numaudit.snapshot import Container
 from reports import container, exposition, report
@@ -20,8 +25,19 @@ def _values(found: Exposition, name: str) -> dict[tuple[object, ...], float]:
 
 def test_what_is_not_known_has_no_series() -> None:
     resident = _values(exposition(report(container())), "container_resident_bytes")
-    assert {kind for *_, kind in resident} == {"anon", "shmem", "file"}
-    assert resident["prod", "db-0", "db", "0", "shmem"] == 0
+    assert {kind for *_, kind in resident} == {"anon", "file"}
+    node = _values(exposition(report(container())), "node_unattributed_bytes")
+    assert {kind for *_, kind in node} == {"anon"}
+
+
+def test_a_container_has_no_series_of_0_bytes_and_a_node_has() -> None:
+    of = report(container())
+    found = exposition(of)
+    assert all(_values(found, "container_resident_bytes").values())
+    zeros = dict.fromkeys(("shmem", "file", "hugetlb", "kernel", "unevictable"), 0)
+    empty = msgspec.structs.replace(of.nodes[0].resident, **zeros)
+    node = exposition(replace(of, nodes=(replace(of.nodes[0], resident=empty),)))
+    assert _values(node, "node_memory_bytes")["0", "hugetlb"] == 0
 
 
 def test_series_that_a_label_filter_makes_one_are_added_up() -> None:
@@ -37,9 +53,9 @@ def test_over_the_limit_the_least_interesting_containers_are_left_out_whole_and_
     series = _series(*(container(number, pod=f"p-{number}") for number in range(10)))
     whole = evaluate_containers(series)
     each = whole.series // 10
-    cut = evaluate_containers(series, max_series=4 * each + 1)
+    cut = evaluate_containers(series, limit=SeriesLimit(int(4 * each / 0.98) + 1))
     assert set(_values(cut, "container_judged_bytes")) == {one.key for one in series[:4]}
-    assert (cut.series, cut.dropped) == (4 * each, 6 * each)
+    assert (cut.series, cut.omitted) == (4 * each, Omitted(6 * each, 6))
 
 
 def test_a_container_on_two_nodes_has_no_more_series_than_budgeted() -> None:

@@ -165,3 +165,43 @@ def test_nothing_is_remembered_of_containers_that_were_scraped_after_their_end(l
     for number in range(300):
         series = _update(ledger, container(number, pod=f"job-{number}"), scrapes=number)
         assert len(series) <= 3
+
+
+@pytest.fixture
+def bounded(source: Source) -> Ledger:
+    row: Metric[ContainerReport] = Metric(
+        "container_test_total", "", "A test's counter.", ("cpu_numa_node", "numa_node", "locality"),
+        lambda one: [
+            (tuple(labels.split()), count) for labels, count in source.counts.get(one.id or 0, {}).items()
+        ],
+        since="container", largest=2,
+    )  # fmt: skip
+    return Ledger((row,))
+
+
+def _pairs(series: list[Series]) -> dict[str, float]:
+    return {" ".join(labels): count for labels, count in series[0].totals["container_test_total"].items()}
+
+
+def test_of_many_pairs_the_largest_have_series_and_the_others_are_added_up(bounded: Ledger, source: Source) -> None:
+    source.counts[1] = {"0 0 local": 1, "0 1 remote": 50, "1 0 remote": 2, "1 1 local": 40, "2 0 remote": 3}
+    found = _pairs(_update(bounded, container(1)))
+    assert found == {
+        "0 1 remote": 50,
+        "1 1 local": 40,
+        "other other local": 1,
+        "other other remote": 5,
+    }
+
+
+def test_a_pair_that_has_a_series_keeps_it_and_no_sum_falls(bounded: Ledger, source: Source) -> None:
+    source.counts[1] = {"0 0 local": 1, "0 1 remote": 2}
+    first = _pairs(_update(bounded, container(1)))
+    source.counts[1] = {"0 0 local": 1, "0 1 remote": 2, "1 0 remote": 90, "1 1 local": 80}
+    second = _pairs(_update(bounded, container(1)))
+    source.counts[1] = {"0 0 local": 5, "0 1 remote": 2, "1 0 remote": 95, "1 1 local": 81}
+    third = _pairs(_update(bounded, container(1)))
+    assert second == first | {"other other remote": 90, "other other local": 80}
+    assert third == {"0 0 local": 5, "0 1 remote": 2, "other other remote": 95, "other other local": 81}
+    restarted = _pairs(_update(bounded, container(2)))
+    assert restarted == third

@@ -65,7 +65,7 @@ def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> No
         for _ in range(3):  # it stays until it was scraped twice
             node.daemon.tick()
             assert node.values("container_allocated_bytes_total") == {
-                ("job", "0", "0"): 3 * MIB, ("job", "0", "1"): MIB,
+                ("job", "0", "0", "local"): 3 * MIB, ("job", "0", "1", "remote"): MIB,
             }  # fmt: skip
             assert node.values("container_cpu_seconds_total") == {("job", "1"): 2.5}
             assert node.values("container_hint_faults_total") == {("job", "0", "1", "remote"): 9}

@@ -1,0 +1,93 @@
+"""Which containers are exported: those that `metrics.exclude` does not name, and those that `metrics.include` names.
+
+A selector is one or more conditions with blanks between them, all of which must hold: `namespace=prod`, `kind=service`,
+`cgroup=/system.slice/*`. Patterns are those of a shell; `*` alone is every container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from numaudit.report.values import ContainerReport
+
+KINDS = ("container", "sandbox", "pod", "service", "scope", "slice", "group", "parent")
+"""Those of the report; `parent` is a group of which only what its children do not hold is shown."""
+
+
+def kind_of(one: ContainerReport) -> str:
+    """The kind that selectors go by."""
+    return "parent" if one.kind == "group" and not one.whole else one.kind
+
+
+_SUBJECTS: dict[str, Callable[[ContainerReport], str]] = {
+    "namespace": lambda one: one.namespace or "",
+    "pod": lambda one: one.pod or "",
+    "kind": kind_of,
+    "cgroup": lambda one: one.path or "",
+}
+
+
+class Condition(NamedTuple):
+    """One part of a selector."""
+
+    subject: str
+    pattern: str
+
+
+Selector = tuple[Condition, ...]
+"""All of these must hold; none = every container."""
+
+
+def parse(text: str) -> Selector:
+    """Raises ValueError when it is no selector."""
+    if text.strip() == "*":
+        return ()
+    conditions = []
+    for part in text.split():
+        subject, equals, pattern = part.partition("=")
+        if not equals or not pattern or subject not in _SUBJECTS:
+            raise ValueError
+        if subject == "kind" and not any(fnmatchcase(kind, pattern) for kind in KINDS):
+            raise ValueError
+        conditions.append(Condition(subject, pattern))
+    if not conditions:
+        raise ValueError
+    return tuple(conditions)
+
+
+def show(selector: Selector) -> str:
+    """As `parse` reads it."""
+    return " ".join(f"{one.subject}={one.pattern}" for one in selector) or "*"
+
+
+@dataclass(slots=True)
+class Selection:
+    """The containers to export. What was decided about one is remembered as long as nothing of it changes."""
+
+    include: tuple[Selector, ...] = ()
+    exclude: tuple[Selector, ...] = ()
+    _decided: dict[tuple[str, ...], bool] = field(default_factory=dict)
+
+    def of(self, containers: Iterable[ContainerReport]) -> list[ContainerReport]:
+        """Those that are to be exported, in their order."""
+        before, self._decided = self._decided, {}
+        chosen = []
+        for one in containers:
+            facts = (one.path or "", one.namespace or "", one.pod or "", kind_of(one))
+            takes = before.get(facts)
+            self._decided[facts] = takes = self._takes(one) if takes is None else takes
+            if takes:
+                chosen.append(one)
+        return chosen
+
+    def _takes(self, one: ContainerReport) -> bool:
+        return not _is_any(one, self.exclude) or _is_any(one, self.include)
+
+
+def _is_any(one: ContainerReport, selectors: Iterable[Selector]) -> bool:
+    return any(
+        all(fnmatchcase(_SUBJECTS[subject](one), pattern) for subject, pattern in selector) for selector in selectors
+    )
