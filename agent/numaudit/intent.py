@@ -174,6 +174,8 @@ class PodFacts:
     spec: Pod | None = None
     """The requests and limits; None when they could not be read."""
     rejection: Rejection | None = None
+    workload: str | None = None
+    """Name of the Deployment, StatefulSet, Job, ... that made it; None = none did, or that is not known."""
 
     @property
     def has_pod_level_resources(self) -> bool | None:

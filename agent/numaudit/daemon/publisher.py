@@ -58,7 +58,7 @@ class Publisher:
     _ledger: Ledger = field(init=False)
     _selection: Selection = field(init=False)
     _limit: SeriesLimit = field(init=False)
-    _rejections: Rejections = field(default_factory=Rejections)
+    _rejections: Rejections = field(init=False)
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
 
@@ -66,6 +66,7 @@ class Publisher:
         limits = self.settings.metrics
         self._ledger = Ledger(most_ended=limits.max_ended)
         self._selection = Selection(limits.include, limits.exclude)
+        self._rejections = Rejections(self.started_at)
         self._limit = SeriesLimit(limits.max_series)
         self._booted_at = _booted_at(self.observer.host)
 

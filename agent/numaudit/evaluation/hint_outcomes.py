@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from numaudit.errors import InputError
+from numaudit.evaluation.workloads import workload_of
 from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.memory.candidates import fewest_nodes
@@ -40,6 +41,10 @@ class HintOutcome(Struct, frozen=True):
     asked: Mapping[str, int] | None = None
     """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that one admission asked for, which is that of
     the whole pod in pod scope, and else of its largest container; null = not known."""
+    at: float | None = None
+    """When a pod was refused, in seconds since the epoch; null = not known."""
+    workload: str | None = None
+    """Of a refused pod: the Deployment, StatefulSet, Job, ... that made it, else its own name."""
 
 
 def outcomes(intent: Intent) -> tuple[HintOutcome, ...]:
@@ -119,6 +124,7 @@ def _fewest_nodes(machine: MachineState, promise: Promise) -> int | None:
 
 def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
     record = next((one for one in reversed(intent.hints) if one.denial == rejection), None)
+    listed = (intent.pods or {}).get(rejection.pod_uid)
     return HintOutcome(
         pod_uid=rejection.pod_uid,
         namespace=rejection.namespace,
@@ -130,6 +136,8 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
         reason=rejection.reason,
         message=rejection.message,
         asked=_asked(rejection, intent),
+        at=rejection.at,
+        workload=(listed.workload or listed.name) if listed is not None else workload_of(rejection.pod),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from numaudit.exporters import own_values, values
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import IDENTITY, Label, Metric, one
+from numaudit.exporters.rejections import MOST_WORKLOADS
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import RESIDENT_TYPES
 
@@ -21,6 +22,7 @@ LABELS = {
     "container": Label(
         "k8s.container.name", "Container name; `POD` for a pod's sandbox; the cgroup path for a plain cgroup"
     ),
+    "workload": Label("numaudit.workload", "Deployment, StatefulSet, Job, ...; a pod of none by its own name"),
     "pod_uid": Label("k8s.pod.uid", "Pod UID"),
     "container_id": Label("container.id", "The runtime's container id"),
     "qos": Label("numaudit.qos", "Guaranteed, Burstable or BestEffort"),
@@ -159,8 +161,12 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
 
 TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
-        "admission_rejections_total", "", "Pods the kubelet refused, each counted once.",
-        ("reason", "outcome"), lambda tick: tick.rejections.items(), since="agent",
+        "admission_rejections_total", "", "Pods the kubelet refused since the agent began, each counted once.",
+        ("reason", "outcome"), lambda tick: tick.rejections.by_reason.items(), since="agent",
+    ),
+    Metric(
+        "admission_workload_rejections_total", "", f"The same by workload, of the {MOST_WORKLOADS} most refused.",
+        ("namespace", "workload"), lambda tick: tick.rejections.by_workload.items(), since="agent",
     ),
     Metric(
         "node_policy_info", "", "The kubelet's version and policies; always 1.",

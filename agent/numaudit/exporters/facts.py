@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaudit.exporters.limit import Omitted
+from numaudit.exporters.rejections import RejectionCounts
 from numaudit.report.values import Report
 
 
@@ -37,8 +38,8 @@ class Tick:
     """Reason -> series left out since start, one count for each tick."""
     omitted: Omitted = Omitted()
     """What `max_series` left out of this tick."""
-    rejections: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Reason and outcome -> pods that the kubelet refused since start."""
+    rejections: RejectionCounts = RejectionCounts()
+    """Pods that the kubelet refused since start."""
 
 
 @dataclass(frozen=True, slots=True)

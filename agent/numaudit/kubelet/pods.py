@@ -6,6 +6,7 @@ pkg/kubelet/kubelet.go (rejectPod).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,9 @@ MOST_PODS = 5000
 _SOURCE = "kubernetes.io/config.source"
 _SEEN = "kubernetes.io/config.seen"
 _MIRROR = "kubernetes.io/config.mirror"
+_TEMPLATE_HASH = "pod-template-hash"
+_SCHEDULED = re.compile(r"-\d{8,10}\Z", re.ASCII)
+"""What a CronJob adds to its name: minutes (once seconds) since 1970."""
 _REJECTED = "Pod was rejected: "
 _RUN_STATES: tuple[RunState, ...] = ("waiting", "running", "terminated")
 _LISTS: tuple[tuple[str, str, ContainerKind], ...] = (
@@ -123,7 +127,21 @@ def parse_pod(value: object) -> PodFacts:
         containers=tuple(_containers(spec, status)),
         spec=_spec(value),
         rejection=_rejection(uid, namespace, name, status),
+        workload=_workload(metadata),
     )
+
+
+def _workload(metadata: Fields) -> str | None:
+    """The controller's name: of a ReplicaSet that of its Deployment, of a scheduled Job that of its CronJob."""
+    owners = _objects(metadata, "ownerReferences", "metadata")
+    owner = next((one for one in owners if one.get("controller") is True), None)
+    if owner is None:
+        return None
+    name = _text(owner, "name", "metadata.ownerReferences")
+    if owner.get("kind") == "Job":
+        return _SCHEDULED.sub("", name)
+    hash_ = _mapping(metadata.get("labels") or {}, "metadata.labels").get(_TEMPLATE_HASH)
+    return name.removesuffix(f"-{hash_}") if owner.get("kind") == "ReplicaSet" else name
 
 
 def _spec(value: object) -> Pod | None:
@@ -234,6 +252,8 @@ _READ: dict[str, object] = {
             "uid": None,
             "creationTimestamp": None,
             "annotations": {_SOURCE: None, _SEEN: None, _MIRROR: None},
+            "labels": {_TEMPLATE_HASH: None},
+            "ownerReferences": {"kind": None, "name": None, "controller": None},
         },
         "spec": {"resources": _RESOURCES, **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS}},
         "status": {

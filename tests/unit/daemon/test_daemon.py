@@ -1,4 +1,4 @@
-"""The parts of the daemon that need no host: the beat, logs, notifications, rejections."""
+"""The parts of the daemon that need no host: the beat, logs, notifications."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from hypothesis import strategies as st
 from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up
 from numaudit.daemon.notify import Notifier
 from numaudit.daemon.ticks import Beat
-from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.exporters.rejections import PAIRS, Rejections
-from numaudit.memorymanager.outcome import AdmissionOutcome
 
 
 @pytest.fixture(autouse=True)
@@ -122,23 +119,3 @@ def test_without_a_watchdog_of_ours_there_is_no_sign_of_life(environment: dict[s
 
 def test_a_systemd_that_has_gone_is_no_error(tmp_path: Path) -> None:
     Notifier(str(tmp_path / "none"), 1.0).alive()
-
-
-def _rejected(uid: str, reason: str = "TopologyAffinityError", outcome: str = "rejected-affinity") -> HintOutcome:
-    return HintOutcome("prod", f"pod-{uid}", uid, None, AdmissionOutcome(outcome), "status", None, reason, None)
-
-
-def test_a_refused_pod_is_counted_once_however_long_it_is_listed() -> None:
-    rejections = Rejections()
-    assert set(rejections.update([]).values()) == {0}
-    rejections.update([_rejected("a")])
-    counts = rejections.update([_rejected("a"), _rejected("b")])
-    assert counts["TopologyAffinityError", "rejected-affinity"] == 2
-    assert set(PAIRS) <= set(counts)
-
-
-def test_reasons_beyond_number_are_counted_under_one_name() -> None:
-    rejections = Rejections()
-    counts = rejections.update([_rejected(str(n), f"Reason{n}", "rejected-other") for n in range(200)])
-    assert len(counts) <= 51
-    assert sum(counts.values()) == 200

@@ -115,6 +115,33 @@ def test_a_pod_that_was_evicted_while_it_ran_was_not_rejected() -> None:
     assert rejection.message == "Resources cannot be x"
 
 
+@pytest.mark.parametrize(
+    ("owner", "labels", "workload"),
+    [
+        (
+            {"kind": "ReplicaSet", "name": "web-7d4b9", "controller": True},
+            {"pod-template-hash": "7d4b9"},
+            "web",
+        ),
+        ({"kind": "ReplicaSet", "name": "web", "controller": True}, {}, "web"),
+        ({"kind": "StatefulSet", "name": "db", "controller": True}, {}, "db"),
+        ({"kind": "Job", "name": "backup-29384756", "controller": True}, {}, "backup"),
+        ({"kind": "Job", "name": "migrate-1", "controller": True}, {}, "migrate-1"),
+        ({"kind": "ConfigMap", "name": "no-controller"}, {}, None),
+    ],
+)
+def test_a_pod_belongs_to_the_workload_that_made_it(
+    owner: dict[str, object], labels: dict[str, str], workload: str | None
+) -> None:
+    made = pod()
+    metadata = made["metadata"]
+    assert isinstance(metadata, dict)
+    made["metadata"] = metadata | {"ownerReferences": [owner], "labels": labels}
+    assert parse_pod(made).workload == workload
+    kept = PodReader().read(without_secrets(json.dumps({"kind": "PodList", "items": [made]}).encode()))
+    assert [one.workload for one in kept.pods.values()] == [workload]
+
+
 def test_a_mirror_pod_has_the_uid_of_the_static_pod_it_mirrors() -> None:
     mirror = pod(
         metadata={
