@@ -9,7 +9,7 @@ import click
 
 from numaudit.cli import options
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
-from numaudit.exporters.metric import PREFIX, Metric
+from numaudit.exporters.metric import Metric
 from numaudit.views import document
 
 
@@ -37,7 +37,11 @@ def command(output: str) -> None:
 
 def _row(metric: Metric[Any]) -> document.MetricRow:
     labels = tuple(labels_of(metric))
-    return document.MetricRow(PREFIX + metric.name, _type(metric), metric.unit, metric.help, labels, metric.instrument)
+    return document.MetricRow(metric.full_name, _type(metric), metric.unit, metric.help, labels, _instrument(metric))
+
+
+def _instrument(metric: Metric[Any]) -> str | None:
+    return None if metric.is_standard else metric.instrument
 
 
 def _type(metric: Metric[Any]) -> str:
@@ -75,4 +79,5 @@ until the next two scrapes (or 20 ticks), so that short-lived ones are seen; the
 
 def _markdown(metric: Metric[Any]) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{PREFIX}{metric.name}` | `{metric.instrument}` | {_type(metric)} | {labels} | {metric.help} |"
+    instrument = "" if metric.is_standard else f"`{metric.instrument}`"
+    return f"| `{metric.full_name}` | {instrument} | {_type(metric)} | {labels} | {metric.help} |"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import threading
 import time
@@ -171,7 +172,10 @@ class Daemon:
             tick_cpu_seconds=self.tick_cpu_seconds,
             cpu_seconds=cpu.user + cpu.system,
             resident_bytes=memory.rss,
+            virtual_bytes=memory.vms,
             open_files=_open_files(),
+            most_files=_most_files(),
+            process_started_at=self._process.create_time(),
             threads=threading.active_count(),
             requests=dict(self.site.requests),
             connections=len(self.server.connections),
@@ -199,3 +203,8 @@ def _leave() -> None:
 def _open_files() -> int:
     """Linux 6.2 and later give the number without a list of thousands."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208
+
+
+def _most_files() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft

@@ -378,6 +378,30 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     Metric("process_open_files", "", "Open descriptors of the agent.", (), one(lambda live: live.open_files)),
     Metric("process_threads", "", "Threads of the agent.", (), one(lambda live: live.threads)),
     Metric(
+        "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
+        (), one(lambda live: live.cpu_seconds), since="agent", is_standard=True,
+    ),
+    Metric(
+        "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
+        (), one(lambda live: live.resident_bytes), is_standard=True,
+    ),
+    Metric(
+        "process_virtual_memory_bytes", "bytes", "Virtual memory of the agent.",
+        (), one(lambda live: live.virtual_bytes), is_standard=True,
+    ),
+    Metric(
+        "process_open_fds", "", "Open descriptors of the agent.",
+        (), one(lambda live: live.open_files), is_standard=True,
+    ),
+    Metric(
+        "process_max_fds", "", "Open descriptors that the agent may have.",
+        (), one(lambda live: live.most_files), is_standard=True,
+    ),
+    Metric(
+        "process_start_time_seconds", "seconds", "When the agent's process began, in seconds since the epoch.",
+        (), one(lambda live: live.process_started_at), is_standard=True,
+    ),
+    Metric(
         "web_requests_total", "", "HTTP requests answered.",
         ("path", "code"), lambda live: live.requests.items(), since="agent",
     ),

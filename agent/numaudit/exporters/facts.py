@@ -67,7 +67,12 @@ class Live:
     """CPU time of the newest tick, rendering included, without other threads."""
     cpu_seconds: float
     resident_bytes: int
+    virtual_bytes: int
     open_files: int
+    most_files: int | None
+    """None = there is no limit."""
+    process_started_at: float
+    """In seconds since the epoch."""
     threads: int
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Path and status code -> HTTP requests answered."""

@@ -51,6 +51,14 @@ class Metric(Generic[Subject]):
     largest: int | None = None
     """How many series a container has at most: the largest; the others are added up (`rest`). None = all there are."""
 
+    is_standard: bool = False
+    """A name that every exporter of Prometheus gives the same thing, without our prefix: not for OpenTelemetry."""
+
+    @property
+    def full_name(self) -> str:
+        """What Prometheus calls it."""
+        return self.name if self.is_standard else PREFIX + self.name
+
     @property
     def is_counter(self) -> bool:
         return self.since is not None
@@ -62,7 +70,7 @@ class Metric(Generic[Subject]):
     @property
     def family(self) -> str:
         """The name that OpenMetrics gives the family: without a counter's `_total`."""
-        return PREFIX + self.name.removesuffix("_total")
+        return self.full_name.removesuffix("_total")
 
     @property
     def instrument(self) -> str:

@@ -74,6 +74,7 @@ def metrics_data(expositions: Sequence[Exposition], of: Resource, now: float) ->
         _metric(family, exposition, identities, int(now * 1e9))
         for exposition in expositions
         for family in exposition.families
+        if not family.metric.is_standard
     ]
     scope = ScopeMetrics(InstrumentationScope("numaudit", __version__), metrics, "")
     return MetricsData([ResourceMetrics(of, [scope], "")])

@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from numaudit.exporters.exposition import Block, Exposition, Family
-from numaudit.exporters.metric import IDENTITY, PREFIX, Metric
+from numaudit.exporters.metric import IDENTITY, Metric
 from numaudit.exporters.series import Key, Labels
 
 Format = Literal["text", "openmetrics"]
@@ -61,7 +61,8 @@ def render(exposition: Exposition, format_: Format, created: bool = True, before
     for family in exposition.families:
         counts = created and format_ == "openmetrics" and family.metric.is_counter
         since = partial(exposition.created_at, family.metric) if counts else None
-        now[family.metric.name] = _render_family(family, format_, since, known.get(family.metric.name))
+        name = family.metric.full_name
+        now[name] = _render_family(family, format_, since, known.get(name))
     # Names are printable already where they are read; one that is not must not cost the others their values.
     return "".join([one.text for one in now.values()]).encode("utf-8", "backslashreplace")
 
@@ -122,7 +123,7 @@ def _lines(metric: Metric[Any], key: Key | None, labels: Sequence[Labels], creat
         own = _own_labels_text(metric.labels, values)
         inside = f"{identity},{own}" if identity and own else identity or own
         braces = f"{{{inside}}}" if inside else ""
-        lines.append(f"{PREFIX}{metric.name}{braces} %s\n")
+        lines.append(f"{metric.full_name}{braces} %s\n")
         if end:
             lines.append(f"{metric.family}_created{braces}{end}")
     return "".join(lines)
@@ -132,7 +133,7 @@ def _head(family: Family, format_: Format) -> str:
     metric = family.metric
     kind = "counter" if metric.is_counter else "gauge"
     if format_ == "text":
-        return f"# HELP {PREFIX}{metric.name} {metric.help}\n# TYPE {PREFIX}{metric.name} {kind}\n"
+        return f"# HELP {metric.full_name} {metric.help}\n# TYPE {metric.full_name} {kind}\n"
     unit = f"# UNIT {metric.family} {metric.unit}\n" if metric.unit else ""
     return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {kind}\n{unit}"
 

@@ -65,7 +65,8 @@ class MetricRow:
     unit: str
     help: str
     labels: tuple[str, ...]
-    instrument: str
+    instrument: str | None
+    """Its name in OpenTelemetry; null = that has a name of its own for the same."""
     """Its name in OpenTelemetry."""
 
 

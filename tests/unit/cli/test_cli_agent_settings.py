@@ -54,7 +54,7 @@ def test_the_table_of_metrics_has_a_line_for_each(capfd: Captured) -> None:
     assert call(["metrics"]) == 0
     header, *rows = capfd.readouterr().out.splitlines()
     assert header.split() == ["METRIC", "WHAT"]
-    assert [row.split(maxsplit=1) for row in rows] == [[f"numaudit_{one.name}", one.help] for one in METRICS]
+    assert [row.split(maxsplit=1) for row in rows] == [[one.full_name, one.help] for one in METRICS]
 
 
 def test_a_wrong_setting_is_a_usage_error(capfd: Captured) -> None:

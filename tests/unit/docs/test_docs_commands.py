@@ -102,7 +102,7 @@ def test_every_target_of_make_that_a_page_names_is_in_the_makefile(page: Path) -
 @pages
 def test_every_metric_that_a_page_names_is_exported(page: Path) -> None:
     named = {name for span in _code(page) for name in re.findall(rf"\b{PREFIX}[a-z_]+\b", span)}
-    families = {PREFIX + metric.name for metric in METRICS}
+    families = {metric.full_name for metric in METRICS}
     assert {name for name in named if name not in families and name.removesuffix("_total") not in families} == set()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+from prometheus_client import ProcessCollector
 
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
@@ -63,8 +64,15 @@ def test_a_container_on_two_nodes_has_no_more_series_than_budgeted() -> None:
 
 
 def test_every_row_of_the_catalogue_has_a_name_and_instrument_of_its_own() -> None:
-    assert len({metric.name for metric in METRICS}) == len(METRICS)
-    assert len({metric.instrument for metric in METRICS}) == len(METRICS)
+    assert len({metric.full_name for metric in METRICS}) == len(METRICS)
+    ours = [metric.instrument for metric in METRICS if not metric.is_standard]
+    assert len(set(ours)) == len(ours)
+
+
+def test_the_agents_process_has_the_names_that_stock_alerts_use() -> None:
+    standard = {metric.full_name for metric in METRICS if metric.is_standard}
+    theirs = {family.name for family in ProcessCollector(registry=None).collect()}  # a counter's without `_total`
+    assert {name.removesuffix("_total") for name in standard} == theirs
 
 
 def test_names_end_with_their_unit_and_counters_with_total() -> None:

@@ -14,7 +14,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from agent_process import PATIENCE
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_live
-from numaudit.exporters.metric import PREFIX
 from numaudit.exporters.otel import Push, Receiver, attributes, endpoint_of, metrics_data, resource
 from numaudit.exporters.prometheus import end_of, render
 from otlp_receiver import Answer, OtlpReceiver
@@ -43,7 +42,7 @@ def _of_otel(data: MetricsData) -> set[Point]:
 
 
 def _of_prometheus(numbers: list[Exposition]) -> set[Point]:
-    instruments = {PREFIX + metric.name: metric.instrument for metric in METRICS}
+    instruments = {metric.full_name: metric.instrument for metric in METRICS if not metric.is_standard}
     text = b"".join(render(one, "openmetrics") for one in numbers) + end_of("openmetrics")
     samples = [one for family in text_string_to_metric_families(text.decode()) for one in family.samples]
     created = {
@@ -59,14 +58,19 @@ def _of_prometheus(numbers: list[Exposition]) -> set[Point]:
             created.get((one.name.removesuffix("_total"), frozenset(one.labels.items()))),
         )
         for one in samples
-        if not one.name.endswith("_created")
+        if one.name in instruments
     }
+
+
+def _to_be_sent(numbers: list[Exposition]) -> int:
+    families = [family for one in numbers for family in one.families if not family.metric.is_standard]
+    return sum(map(len, families))
 
 
 def test_both_exports_of_one_snapshot_agree_number_for_number(numbers: list[Exposition]) -> None:
     ours = _of_otel(metrics_data(numbers, resource({}, {}, "i"), NOW))
     assert ours == _of_prometheus(numbers)
-    assert len(ours) == sum(one.series for one in numbers)
+    assert len(ours) == _to_be_sent(numbers)
 
 
 def test_counters_are_cumulative_sums_and_units_are_ucum(numbers: list[Exposition]) -> None:
@@ -122,7 +126,7 @@ def test_what_arrives_is_what_was_sent(collector: OtlpReceiver, numbers: list[Ex
     push = _push(collector, numbers)
     assert push.push()
     points = collector.points()
-    assert len(points) == sum(one.series for one in numbers)
+    assert len(points) == _to_be_sent(numbers)
     assert points["numaudit.snapshot.age", frozenset()] == 3.5
     assert collector.headers[0]["x-token"] == "secret"
     assert push.counts().points == {"delivered": len(points), "rejected": 0, "failed": 0}
@@ -172,7 +176,7 @@ def test_rejected_points_of_a_partial_success_are_counted(collector: OtlpReceive
     collector.answers = [Answer(rejected=7)]
     push = _push(collector, numbers)
     assert push.push()
-    total = sum(one.series for one in numbers)
+    total = _to_be_sent(numbers)
     assert push.counts().points == {"delivered": total - 7, "rejected": 7, "failed": 0}
 
 

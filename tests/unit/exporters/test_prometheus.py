@@ -137,8 +137,8 @@ def test_a_family_that_is_as_before_keeps_its_text_and_a_changed_one_does_not() 
     assert render(exposition(TWO), "text", before=before) == first
     more = exposition(report(container(1), container(2, pod=None), anon={0: 1, 1: 2}))
     assert render(more, "text", before=before) == render(more, "text")
-    assert before["container_info"][1] is kept["container_info"][1]
-    assert before["container_judged_bytes"][1] != kept["container_judged_bytes"][1]
+    assert before["numaudit_container_info"][1] is kept["numaudit_container_info"][1]
+    assert before["numaudit_container_judged_bytes"][1] != kept["numaudit_container_judged_bytes"][1]
 
 
 def test_before_the_first_tick_there_is_no_page() -> None:
