@@ -112,7 +112,7 @@ class Daemon:
             if self.pulse.succeeded == 1:
                 self.notifier.ready(f"one tick every {self.settings.interval:g} s")
             self.push.start_once(self.published is not None)
-            self._wait_until(self._beat.next_due(time.monotonic()))
+            self._wait_until(self._beat.next_due(time.monotonic(), tuple(self.pages.scraped_at)))
 
     def tick(self) -> None:
         """One tick. Whatever goes wrong in it, the next one comes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -23,6 +24,7 @@ from numaudit.exporters.series import Key, Labels
 
 Format = Literal["text", "openmetrics"]
 
+_SCRAPES = 64
 REMEMBERED_FOR = 300.0
 """Seconds that a form is rendered ahead of scrapes after the last one asked for it."""
 
@@ -188,6 +190,8 @@ class Pages:
     """Whether the newest tick may still be served; else its series end, and only the values of the moment are given."""
     now: Callable[[], float] = time.monotonic
     scrapes: int = 0
+    scraped_at: deque[float] = field(default_factory=lambda: deque(maxlen=_SCRAPES))
+    """When the newest scrapes came, by the clock `now`."""
     _exposition: Exposition | None = None
     _rendered: dict[Form, _Page] = field(default_factory=dict)
     _asked: dict[Form, float] = field(default_factory=dict)
@@ -215,6 +219,7 @@ class Pages:
                 page = _Page.of(b"", form.gzip)
             else:
                 self.scrapes += 1
+                self.scraped_at.append(self.now())
                 if form not in self._rendered:
                     self._rendered.update(self._render(self._exposition, [form]))
                 page = self._rendered[form]

@@ -1,4 +1,4 @@
-"""The parts of the daemon that need no host: the beat, logs, notifications."""
+"""The parts of the daemon that need no host: logs, notifications."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up
 from numaudit.daemon.notify import Notifier
-from numaudit.daemon.ticks import Beat
 
 
 @pytest.fixture(autouse=True)
@@ -29,29 +26,6 @@ def logging_as_before() -> Iterator[None]:
     logging.raiseExceptions = complaining
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
         logger.handlers[:], logger.propagate, logger.level = handlers, propagate, level
-
-
-def test_ticks_are_due_on_the_beat_however_long_each_takes() -> None:
-    beat = Beat(interval=10, begun=100)
-    assert [beat.next_due(now) for now in (100.5, 119.9, 121)] == [110, 120, 130]
-    assert beat.missed == 0
-
-
-def test_a_tick_that_takes_longer_than_the_interval_is_followed_at_once_and_the_missed_ones_are_counted() -> None:
-    beat = Beat(interval=10, begun=100)
-    assert beat.next_due(135) == 130
-    assert beat.missed == 2
-    assert beat.next_due(136) == 140
-
-
-@given(st.lists(st.floats(0.001, 100), min_size=1, max_size=50))
-def test_any_ticks_stay_on_the_beat_and_every_beat_is_a_tick_or_missed(durations: list[float]) -> None:
-    beat, now = Beat(10, 0.0), 0.0
-    for number, duration in enumerate(durations, 1):
-        due = beat.next_due(now + duration)
-        assert due % 10 == 0
-        assert due == (number + beat.missed) * 10
-        now = max(due, now + duration)
 
 
 def test_the_same_message_is_written_a_few_times_and_the_rest_is_counted() -> None:
