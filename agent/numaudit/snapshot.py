@@ -315,3 +315,5 @@ class Check:
     detail: str
     hint: str | None = None
     """What to do about it. None when nothing is to be done."""
+    reason: str | None = None
+    """Why it is not ok, as one word of a fixed vocabulary; None = `detail` alone says it."""

@@ -31,10 +31,7 @@ def run(loaded: Loaded, host: Host) -> None:
     log_limit = logs.set_up(settings.log.level, settings.log.format)
     for warning in loaded.warnings:
         logs.log.warning("%s", warning)
-    features = tuple(
-        Feature(check.name.replace(" ", "_"), check.state != "missing", None if check.state == "ok" else check.detail)
-        for check in examine(observer.host, session)
-    )
+    features = tuple(map(Feature.of, examine(observer.host, session)))
     limiter = Limiter(session, settings.overhead.max_cpu_percent / 100, calibrate(session), observer.inventory)
     memory.search_cycles_rarely()
     with closing(limiter):

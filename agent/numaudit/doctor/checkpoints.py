@@ -25,7 +25,7 @@ def checkpoint_checks(host: Host) -> Iterator[Check]:
     for kind, path in state_files.paths(host).items():
         file = WatchedCheckpoint(kind, path, host.name_of(path)).poll(time())
         if file.health.problem == "unreadable":
-            yield Check(kind, "missing", file.health.detail or "cannot be read")
+            yield Check(kind, "missing", file.health.detail or "cannot be read", reason="not-readable")
         elif file.newest is not None:
             yield _check(kind, examine(file.newest, machine, kubelet).start)
         elif may_be_there(host.kubelet):
@@ -48,4 +48,4 @@ def _check(name: str, found: StartOutlook) -> Check:
     if gravest is None:
         return Check(name, "ok", detail)
     detail = f"{detail}; {gravest.name}: {gravest.message}"
-    return Check(name, "missing" if stopping or errors else "reduced", detail, gravest.remedy)
+    return Check(name, "missing" if stopping or errors else "reduced", detail, gravest.remedy, gravest.name)

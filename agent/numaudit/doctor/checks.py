@@ -9,6 +9,7 @@ from typing import Any
 
 from numaudit.collectors.table import KINDS, kinds_by_default
 from numaudit.doctor.checkpoints import checkpoint_checks
+from numaudit.doctor.failed import failed
 from numaudit.doctor.outcome import NO_KUBERNETES
 from numaudit.doctor.sources import SOURCES, Trial, check_sources
 from numaudit.errors import NumauditError
@@ -53,7 +54,7 @@ def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Chec
     try:
         return check(name, host)
     except (NumauditError, OSError, ValueError) as error:
-        return Check(name, "missing", explain(error))
+        return failed(name, error)
 
 
 def probe_checks(session: Session) -> tuple[Check, ...]:
@@ -65,7 +66,7 @@ def probe_checks(session: Session) -> tuple[Check, ...]:
 def _probe_check(kind: Kind[Any], session: Session) -> Check:
     probe = session.probe(kind)
     if isinstance(probe, Refusal):
-        return Check(f"bpf {kind.name}", "missing", probe.text, probe.hint)
+        return failed(f"bpf {kind.name}", probe)
     return Check(f"bpf {kind.name}", "ok", f"runs, {probe.how}" if probe.how else "runs")
 
 

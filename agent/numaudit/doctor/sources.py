@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from numaudit.collectors.base import require_v2
 from numaudit.collectors.hint_faults import require_sampling
+from numaudit.doctor.failed import failed
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import Source
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.host import Host, explain, read_text
+from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.kernel.numa_balancing import read_vmstat
 from numaudit.probes.cpu_time import CPU_TIME
@@ -65,10 +66,8 @@ def _try(one: SourceCheck, trial: Trial) -> Check:
         if not trial.host.is_live:
             raise Refusal(Reason.NOT_LIVE, f"{trial.host.root} is a captured tree")
         return Check(name, "ok", one.check(trial))
-    except Refusal as refusal:
-        return Check(name, "missing", refusal.text, refusal.hint)
     except (NumauditError, OSError, ValueError) as error:
-        return Check(name, "missing", explain(error))
+        return failed(name, error)
 
 
 def _check_hint_faults(trial: Trial) -> str:

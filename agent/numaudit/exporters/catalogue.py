@@ -319,7 +319,8 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("feature",), lambda tick: [((feature.name,), int(feature.enabled)) for feature in tick.features],
     ),
     Metric(
-        "feature_problem_info", "", "Why a feature is off or reduced; 1 while it is.", ("feature", "reason"),
+        "feature_problem_info", "", "Why a feature is off or reduced, in a word; `numaudit doctor` says more.",
+        ("feature", "reason"),
         lambda tick: [((feature.name, feature.reason), 1) for feature in tick.features if feature.reason],
     ),
     Metric(

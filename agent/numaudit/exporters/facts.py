@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
 from numaudit.report.values import Report
+from numaudit.snapshot import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,13 @@ class Feature:
     name: str
     enabled: bool
     reason: str | None = None
-    """Why it is off, or reduced."""
+    """Why it is off, or reduced: one word of a fixed vocabulary."""
+
+    @classmethod
+    def of(cls, check: Check) -> Feature:
+        """As the doctor found it."""
+        reason = None if check.state == "ok" else check.reason or check.state
+        return cls(check.name.replace(" ", "_"), check.state != "missing", reason)
 
 
 @dataclass(frozen=True, slots=True)

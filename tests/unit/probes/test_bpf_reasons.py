@@ -104,6 +104,6 @@ def test_every_kind_of_probe_has_a_check_that_says_what_it_hangs_on_or_why_it_do
     checks = {check.name: check for check in probe_checks(Session(cast("Any", probes)))}
     assert checks["bpf page_alloc"] == Check("bpf page_alloc", "ok", "runs")
     assert checks["bpf hint_faults"].detail == "runs, fentry on task_numa_fault"
-    refused = Check("bpf cpu_time", "missing", "this Python has no module bcc", Reason.NO_BCC.hint)
+    refused = Check("bpf cpu_time", "missing", "this Python has no module bcc", Reason.NO_BCC.hint, "no-bcc")
     assert checks["bpf cpu_time"] == refused
     assert checks["bpf migrations"].detail == "it was not asked for"
