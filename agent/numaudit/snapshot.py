@@ -54,7 +54,7 @@ class Allowed:
     nodes: NodeSet | None
     cpus: CpuSet | None
     own_nodes: NodeSet | None = None
-    """cpuset.mems of the group itself; empty = it inherits, None = not read, as for all but Guaranteed pods."""
+    """cpuset.mems of the group itself; empty = it inherits, None = not read, as it is where the promise holds."""
 
 
 class Resident(Struct, frozen=True, dict=True):

@@ -298,11 +298,11 @@ def odd_names(tree: Path) -> Iterator[dict[str, str]]:
     """Name on disk -> as a document shows it."""
     names = {
         "with space": "with space",
-        "line\nend": "line\nend",
-        "\x1b[31mred\x07": "\x1b[31mred\x07",
-        "tab\tand\\slash": "tab\tand\\slash",
+        "line\nend": "line\\nend",
+        "\x1b[31mred\x07": "\\x1b[31mred\\x07",
+        "tab\tand\\slash": "tab\\tand\\slash",
         "größe 数据": "größe 数据",
-        "broken \udcff utf-8": "broken \\udcff utf-8",
+        "broken \udcff utf-8": "broken \\xff utf-8",
         "[b]markup[/nothing]": "[b]markup[/nothing]",
         "-o": "-o",
         "x" * 200: "x" * 200,
@@ -322,7 +322,7 @@ def test_groups_with_odd_names_are_reported_in_every_format(
         assert "/line\\nend " in out
         assert "/\\x1b[31mred\\x07 " in out
         assert "/größe 数据" in out
-        assert "/broken \\udcff utf-8 " in out
+        assert "/broken \\xff utf-8 " in out
         assert "/[b]markup[/nothing] " in out
         assert "\x1b" not in out
 

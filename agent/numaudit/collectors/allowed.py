@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.collectors.base import Skipped, Tick
@@ -10,11 +11,14 @@ from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.topology.nodeset import NodeSet
 
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """The effective cpuset of every container."""
-    return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader).collect(tick.census, skipped))
+    """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
+    intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
+    promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
+    return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader, promised).collect(tick.census, skipped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +27,27 @@ class AllowedNodes:
 
     host: Host
     reader: Reader
+    promised: Mapping[int, NodeSet] = field(default_factory=dict)
+    """The nodes that containers were promised."""
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
     """What groups above such without a cpuset of their own answered in this tick."""
 
     def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Allowed]:
         found: dict[ContainerId, Allowed] = {}
         for container in census.containers:
+            path = census.folder(container.id)
             try:
-                found[container.id] = self._of(census.folder(container.id), with_own=container.qos == "Guaranteed")
+                one = self._of(path)
+                if self.promised.get(container.id, one.nodes) != one.nodes:
+                    one = replace(one, own_nodes=self.reader.own_nodes(path))
+                found[container.id] = one
             except (OSError, ParseError) as error:
                 skipped.count(error)
         return found
 
-    def _of(self, path: str, *, with_own: bool) -> Allowed:
+    def _of(self, path: str) -> Allowed:
         try:
-            return self.reader.allowed(path, with_own=with_own)
+            return self.reader.allowed(path)
         except FileNotFoundError:
             return self._by_process(path) if self.reader.hierarchies.is_v2 is False else self._by_parent(path)
 

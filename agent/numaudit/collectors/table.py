@@ -37,10 +37,10 @@ def _with_a_budget(tick: Tick) -> bool:
 
 
 COLLECTORS = (
-    Collector("allowed", allowed.collect),
     Collector("node", node.collect),
     Collector("residency", residency.collect),
     Collector("intent", intent.collect),
+    Collector("allowed", allowed.collect),
     Collector("numa_balancing", numa_balancing.collect),
     Collector("page_alloc", page_alloc.collect, probe=PAGE_ALLOC),
     Collector("cpu_time", cpu_time.collect, probe=CPU_TIME),

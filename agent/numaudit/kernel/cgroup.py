@@ -162,11 +162,8 @@ class Reader:
                 sums[node] = sums.get(node, 0) + value
         return sums
 
-    def allowed(self, path: str, *, with_own: bool = False) -> Allowed:
-        """The effective cpuset, or None for what the group's hierarchy does not show.
-
-        `with_own`: also the group's own cpuset.mems, which says whether the nodes are set there.
-        """
+    def allowed(self, path: str) -> Allowed:
+        """The effective cpuset, or None for what the group's hierarchy does not show."""
         if self.hierarchies.cpuset is None:
             return Allowed(None, None)
         if self.hierarchies.is_v2:
@@ -175,18 +172,22 @@ class Reader:
             mems, cpus = "cpuset.effective_mems", "cpuset.effective_cpus"
         base = f"{self.hierarchies.cpuset}{path}"
         texts = self.read(f"{base}/{mems}"), self.read(f"{base}/{cpus}")
-        own = self._own_mems(base) if with_own else None
         try:
-            return _allowed(*texts, own)
+            return _allowed(*texts)
         except ParseError as error:
             raise _in(f"{base}/{mems} or {cpus}", error) from None
 
-    def _own_mems(self, base: str) -> bytes | None:
-        """cpuset.mems; None where it is not there, as in an older captured tree."""
+    def own_nodes(self, path: str) -> NodeSet | None:
+        """cpuset.mems, which says whether the nodes are set in this very group. None = that is not shown here."""
+        if self.hierarchies.cpuset is None:
+            return None
+        file = f"{self.hierarchies.cpuset}{path}/cpuset.mems"
         try:
-            return self.read(f"{base}/cpuset.mems")
+            return NodeSet.parse(read_text(file))
         except FileNotFoundError:
             return None
+        except ParseError as error:
+            raise _in(file, error) from None
 
     def current(self, path: str) -> int | None:
         """All memory charged to the group in bytes; None where the file is not there (the v2 root)."""
@@ -279,9 +280,6 @@ def _in(file: str, error: ParseError) -> ParseError:
 
 
 @lru_cache(maxsize=1024)
-def _allowed(mems: bytes, cpus: bytes, own: bytes | None) -> Allowed:
+def _allowed(mems: bytes, cpus: bytes) -> Allowed:
     """Few sets are in use, and each by many groups."""
-    nodes, own_nodes = (
-        None if text is None else NodeSet.parse(text.decode("ascii", "replace")) for text in (mems, own)
-    )
-    return Allowed(nodes, CpuSet.parse(cpus.decode("ascii", "replace")), own_nodes)
+    return Allowed(NodeSet.parse(mems.decode("ascii", "replace")), CpuSet.parse(cpus.decode("ascii", "replace")))

@@ -10,6 +10,8 @@ from numaudit.kernel.host import read_bytes
 
 _SIZE = 16384
 _ENOUGH = 65536
+_FOR_OTHERS = 512
+"""Descriptors that connections, maps and everything else may take, or a tenth of all if that is more."""
 
 
 @dataclass(slots=True)
@@ -21,7 +23,7 @@ class KeptFiles:
     this object goes.
     """
 
-    most: int = field(default_factory=lambda: open_files_allowed() // 2)
+    most: int = field(default_factory=lambda: _worth_keeping(open_files_allowed()))
     """Open files at the same time; what is beyond is opened and closed at each read."""
     _before: dict[str, int] = field(default_factory=dict)
     _now: dict[str, int] = field(default_factory=dict)
@@ -67,6 +69,10 @@ class KeptFiles:
             os.close(self._now.pop(path))
             raise
         return content if len(content) < _SIZE else read_bytes(path)
+
+
+def _worth_keeping(allowed: int) -> int:
+    return max(0, allowed - max(_FOR_OTHERS, allowed // 10))
 
 
 def open_files_allowed() -> int:

@@ -50,19 +50,23 @@ def test_a_containers_own_cpuset_decides_and_else_that_of_its_parents(captured: 
     assert allowed[KVM] == _set("0-1", "4-7")
 
 
-def test_of_guaranteed_pods_the_groups_own_nodes_are_read(fixtures: Path, tmp_path: Path) -> None:
+def test_of_a_container_elsewhere_than_promised_the_groups_own_nodes_are_read(fixtures: Path, tmp_path: Path) -> None:
     tree = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "tree")
     host = Host.under(tree)
-    _, census = _census_of(host)
-    guaranteed = [one.path for one in census.containers if one.kind == "container" and one.qos == "Guaranteed"]
-    before = _allowed(host)
-    assert all(before[path].own_nodes == before[path].nodes for path in guaranteed)
-    (tree / f"sys/fs/cgroup{guaranteed[0]}/cpuset.mems").write_text("\n")
-    (tree / f"sys/fs/cgroup{guaranteed[1]}/cpuset.mems").unlink()
-    after = _allowed(host)
-    assert after[guaranteed[0]].own_nodes == NodeSet()
-    assert after[guaranteed[1]].own_nodes is None
-    assert {one.own_nodes for path, one in after.items() if "burstable" in path} == {None}
+    reader, census = _census_of(host)
+    guaranteed = [one for one in census.containers if one.kind == "container" and one.qos == "Guaranteed"]
+    elsewhere, as_promised, bare, empty = guaranteed[:4]
+    folders = {one.id: tree / f"sys/fs/cgroup{one.path}" for one in guaranteed}
+    (folders[bare.id] / "cpuset.mems").unlink()
+    (folders[empty.id] / "cpuset.mems").write_text("\n")
+    promised: dict[int, NodeSet] = dict.fromkeys((elsewhere.id, bare.id, empty.id), NodeSet.parse("0-3"))
+    before = AllowedNodes(host, reader).collect(census, Skipped())
+    nodes = before[as_promised.id].nodes
+    assert nodes is not None
+    found = AllowedNodes(host, reader, promised | {as_promised.id: nodes}).collect(census, Skipped())
+    assert found[elsewhere.id].own_nodes == found[elsewhere.id].nodes is not None
+    assert found[empty.id].own_nodes == NodeSet()
+    assert {found[one.id].own_nodes for one in (as_promised, bare)} == {None}
 
 
 def test_without_the_controller_that_far_down_the_nearest_group_above_decides(fixtures: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _values(name: str, of: Tick) -> dict[tuple[str, ...], Number]:
 def test_the_memory_map_of_the_checkpoint_is_exported(captured: CapturedHost) -> None:
     of = tick(build(Observer.of(captured("kubernetes-four-nodes")).observe()))
     sizes = _values("memory_manager_bytes", of)
-    assert sizes["0", "memory", "total"] == 1055182848
+    assert _values("memory_manager_total_bytes", of)["0", "memory"] == 1055182848
     assert sizes["0", "memory", "free"] == 535089152
     assert sizes["2", "hugepages-2Mi", "reserved"] == 33554432
     assert _values("memory_manager_group", of) == {(node, node): 1 for node in "0123"}
