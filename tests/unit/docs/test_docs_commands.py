@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from numaudit.cli.main import main
 from numaudit.config.settings import KEYS
@@ -121,3 +122,10 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     assert {link for link in links if link and not (page.parent / link).exists()} == set()
     named = {span for span in _code(page) if re.fullmatch(r"(?:agent|bpf|deploy|docs|tests)/[\w./-]+", span)}
     assert {name for name in named if not (TOP / name).exists() and "/x." not in name} == set()
+
+
+def test_the_pod_monitor_keeps_the_labels_of_the_measured_containers() -> None:
+    monitor = yaml.safe_load((TOP / "deploy/monitoring/podmonitor.yaml").read_text(encoding="utf-8"))
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True
+    assert endpoint["path"] == "/metrics"
