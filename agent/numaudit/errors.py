@@ -1,8 +1,10 @@
 """The errors a user sees: each says what failed, where, why, and what to do."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_USER_OF_A_URL = re.compile(r"(?<=://)[^/?#\s]*@")
 _SHORT = 2
 """Characters that begin too many names to be near one."""
 _SEVERAL = 3
@@ -35,6 +37,11 @@ def _escape(char: str) -> str:
     return f"\\x{ord(char) - 0xDC00:02x}" if is_byte else char.encode("unicode_escape").decode()
 
 
+def without_password(text: str) -> str:
+    """The text with every user and password in its URLs hidden."""
+    return _USER_OF_A_URL.sub("(hidden)@", text)
+
+
 class NumauditError(Exception):
     """A failure with a message meant for the user; printed without a traceback."""
 
@@ -48,6 +55,10 @@ class Unavailable(NumauditError):
 
     A normal answer, shown to the user as it is. Exit code 3 when there is no other answer.
     """
+
+
+class Absent(Unavailable):
+    """There is nothing here that could be asked, and nobody asked for it."""
 
 
 class ParseError(ValueError):

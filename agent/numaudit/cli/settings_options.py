@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from numaudit.cli.options import FilePath, Function, short
-from numaudit.config.loading import CONFIG_VARIABLE, Loaded, load
+from numaudit.config.loading import CONFIG_VARIABLE, Flags, Loaded, check, load
 from numaudit.errors import InputError
 
 
@@ -35,6 +36,34 @@ def load_settings(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
 ) -> Loaded:
     """Settings of this command line, the environment and the file. Raises InputError."""
+    return load(*_sources(config, listen, interval, assignments))
+
+
+def check_settings(
+    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+) -> tuple[str, ...]:
+    """All that is wrong with those settings, else with the web-config file that they name.
+
+    Raises InputError for a flag that is no KEY=VALUE.
+    """
+    sources = _sources(config, listen, interval, assignments)
+    problems = check(*sources)
+    if problems:
+        return problems
+    from numaudit.web.auth import read_rules  # noqa: PLC0415 (takes long)
+
+    path = load(*sources).settings.web.config_file
+    try:
+        if path is not None:
+            read_rules(path)
+    except InputError as error:
+        return (str(error),)
+    return ()
+
+
+def _sources(
+    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+) -> tuple[Path | None, Mapping[str, str], Flags]:
     flags = [
         (f"--{path}", path, value) for path, value in (("listen", listen), ("interval", interval)) if value is not None
     ]
@@ -44,4 +73,4 @@ def load_settings(
             raise InputError(f"--set {short(assignment)}: give KEY=VALUE, such as --set log.format=json")
         flags.append(("--set", path, value))
     named = os.environ.get(CONFIG_VARIABLE)
-    return load(config or (Path(named) if named else None), os.environ, flags)
+    return config or (Path(named) if named else None), os.environ, flags

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from numaudit.errors import without_password
 from numaudit.exporters import selection
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
@@ -37,7 +38,7 @@ def url() -> KindOf:
             raise ValueError
         return value or None
 
-    return KindOf("an http:// or https:// URL", parse, lambda value: value or "")
+    return KindOf("an http:// or https:// URL", parse, lambda value: without_password(value or ""))
 
 
 def number(least: int, most: int) -> KindOf:

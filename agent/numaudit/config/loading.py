@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,15 +13,20 @@ import yaml
 
 from numaudit.config import yaml_file
 from numaudit.config.settings import KEYS, Settings
-from numaudit.errors import InputError
+from numaudit.errors import InputError, without_password
 
 Section = TypeVar("Section")
+Flags = Sequence[tuple[str, str, str]]
+"""(flag, setting's path, value), the last one winning."""
+
 CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
 OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
 """Those that are no setting."""
 
 _PREFIX = "NUMAUDIT_"
 _OF_A_SERVICE = re.compile(r"NUMAUDIT_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
+_NUMBER_AS_READ = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
+"""A number that YAML 1.1 reads as people do: to it 1:30 is 90, and 010 is 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,49 +41,24 @@ class Loaded:
     warnings: tuple[str, ...]
 
 
-def load(path: Path | None, environment: Mapping[str, str], flags: Sequence[tuple[str, str, str]]) -> Loaded:
-    """Settings from all sources. `flags` are (flag, setting's path, value), the last one winning.
-
-    Raises InputError with file, line and path of the first value that is wrong.
-    """
-    values = {key.path: key.default for key in KEYS.values()}
-    origins = dict.fromkeys(values, "default")
-    warnings: list[str] = []
-    for key_path, found, where in [] if path is None else _read(path, warnings):
-        values[key_path], origins[key_path] = _parse(key_path, found, where), where
-    for key in KEYS.values():
-        if key.variable in environment:
-            where = f"environment {key.variable}"
-            values[key.path], origins[key.path] = _parse(key.path, environment[key.variable], where), where
-    warnings += _unknown_variables(environment)
-    for flag, key_path, given in flags:
-        if key_path not in KEYS:
-            raise InputError(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
-        values[key_path], origins[key_path] = _parse(key_path, given, f"flag {flag}"), f"flag {flag}"
-    return Loaded(_build(Settings, values), values, origins, tuple(warnings))
+def load(path: Path | None, environment: Mapping[str, str], flags: Flags) -> Loaded:
+    """Settings from all sources. Raises InputError with file, line and path of the first value that is wrong."""
+    sources = _Sources.read(path, environment, flags)
+    if sources.problems:
+        raise InputError(sources.problems[0])
+    warnings = tuple(f"{one}; it is ignored" for one in sources.unknown)
+    return Loaded(settings_of(sources.values), sources.values, sources.origins, warnings)
 
 
-def _parse(path: str, value: object, where: str) -> object:
-    kind = KEYS[path].kind
-    try:
-        return kind.parse(value)
-    except ValueError:
-        raise InputError(f"{where}: {path} must be {kind.what}, not {_shown(value)}") from None
+def check(path: Path | None, environment: Mapping[str, str], flags: Flags) -> tuple[str, ...]:
+    """All that is wrong with the settings; what is not known is wrong, too."""
+    sources = _Sources.read(path, environment, flags)
+    return (*sources.problems, *sources.unknown)
 
 
-def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
-    """Kubernetes gives each pod variables of the services there are: those of one called numaudit are no mistake."""
-    known = {name.removeprefix(_PREFIX) for name in (*OTHER_VARIABLES, *(key.variable for key in KEYS.values()))}
-    for variable in sorted(environment):
-        name = variable.removeprefix(_PREFIX)
-        if name != variable and name not in known and not _OF_A_SERVICE.match(variable):
-            close = difflib.get_close_matches(name, known, n=1)
-            near = f"; did you mean {_PREFIX}{close[0]}?" if close else ""
-            yield f"there is no variable {variable}{near}; it is ignored"
-
-
-def _shown(value: object) -> str:
-    return repr(value if not isinstance(value, str) or len(value) < 60 else f"{value[:60]}...")
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """The settings with these values, by their paths."""
+    return _build(Settings, values)
 
 
 def _build(section: type[Section], values: Mapping[str, Any], prefix: str = "") -> Section:
@@ -90,75 +70,138 @@ def _build(section: type[Section], values: Mapping[str, Any], prefix: str = "") 
     return section(**arguments)
 
 
-def _read(path: Path, warnings: list[str]) -> list[tuple[str, object, str]]:
-    """Path, value and place of each setting in a file."""
-    body = yaml_file.read(path, "the settings")
-    loader = yaml_file.Loader(body)
-    try:
-        root = loader.get_single_node()
-        if root is None:
-            return []
-        found = list(_walk(loader, root, "", path, warnings))
-        _refuse_foreign(root, path)
-        return found
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        raise InputError(f"{path}{line}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
-    finally:
-        loader.dispose()
+@dataclass(slots=True)
+class _Sources:
+    """What all sources say together, and what is wrong in them."""
+
+    values: dict[str, Any] = field(default_factory=lambda: {key.path: key.default for key in KEYS.values()})
+    origins: dict[str, str] = field(default_factory=lambda: dict.fromkeys(KEYS, "default"))
+    problems: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Keys and variables that do not exist."""
+
+    @classmethod
+    def read(cls, path: Path | None, environment: Mapping[str, str], flags: Flags) -> _Sources:
+        sources = cls()
+        if path is not None:
+            try:
+                _File(path, sources).read()
+            except InputError as error:
+                sources.problems.append(str(error))
+        for key in KEYS.values():
+            if key.variable in environment:
+                sources.take(key.path, environment[key.variable], f"environment {key.variable}")
+        sources.unknown += _unknown_variables(environment)
+        for flag, key_path, given in flags:
+            if key_path in KEYS:
+                sources.take(key_path, given, f"flag {flag}")
+            else:
+                sources.problems.append(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
+        return sources
+
+    def take(self, path: str, value: object, where: str) -> None:
+        try:
+            self.values[path], self.origins[path] = KEYS[path].kind.parse(value), where
+        except ValueError:
+            self.refuse(path, value, where)
+
+    def refuse(self, path: str, value: object, where: str) -> None:
+        key = KEYS[path]
+        given = "what is given (hidden)" if key.secret else _shown(value)
+        self.problems.append(f"{where}: {path} must be {key.kind.what}, not {given}")
 
 
-def _refuse_foreign(root: yaml.Node, path: Path) -> None:
-    """A file with several keys, none of them known or close to a known one, is another program's. Raises InputError."""
-    names = [str(key.value) for key, _ in root.value]
-    known = {key.partition(".")[0] for key in KEYS}
-    if len(names) > 1 and not any(name in known or _suggestion(name) for name in names):
-        raise InputError(
-            f"{path}: holds none of numaudit's settings, but {', '.join(names[:3])}; is it another's file?"
-        )
+@dataclass(slots=True)
+class _File:
+    """One file of settings. Raises InputError when all of it is wrong."""
+
+    path: Path
+    sources: _Sources
+    seen: dict[str, int] = field(default_factory=dict)
+    """Each key in lower case -> its line, however it is spelt: `web.timeout`, or `timeout` below `web`."""
+
+    def read(self) -> None:
+        loader = yaml_file.Loader(yaml_file.read(self.path, "the settings"))
+        try:
+            root = loader.get_single_node()
+            if root is not None:
+                self._walk(loader, root, "")
+                self._refuse_foreign(root)
+        except yaml.MarkedYAMLError as error:
+            line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+            raise InputError(f"{self.path}{line}: not YAML: {error.problem}") from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise InputError(f"{self.path}: not YAML: {str(error).splitlines()[0]}") from error
+        finally:
+            loader.dispose()
+
+    def _refuse_foreign(self, root: yaml.Node) -> None:
+        """A file with several keys, none of them known or close to a known one, is another program's."""
+        if not isinstance(root, yaml.MappingNode):
+            return
+        names = [str(key.value) for key, _ in root.value]
+        known = {key.partition(".")[0] for key in KEYS}
+        if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
+            raise InputError(
+                f"{self.path}: holds none of numaudit's settings, but {', '.join(names[:3])}; is it another's file?"
+            )
+
+    def _walk(self, loader: yaml.SafeLoader, node: yaml.Node, prefix: str) -> None:
+        """Settings below one node. An empty value leaves a setting as it is."""
+        if not isinstance(node, yaml.MappingNode):
+            what = prefix.rstrip(".") or "the file"
+            self.sources.problems.append(f"{self._line(node)}: {what} must hold keys and values")
+            return
+        for key_node, value_node in node.value:
+            key = f"{prefix}{key_node.value}" if isinstance(key_node, yaml.ScalarNode) else f"{prefix}?"
+            if not self._is_new(key, key_node):
+                continue
+            if key in KEYS:
+                self._take(loader, value_node, key, self._line(key_node))
+            elif not any(one.startswith(f"{key}.") for one in KEYS):
+                self.sources.unknown.append(f"{self._line(key_node)}: there is no setting {key}{_suggestion(key)}")
+            elif not _is_empty(value_node):
+                self._walk(loader, value_node, f"{key}.")
+
+    def _is_new(self, key: str, node: yaml.Node) -> bool:
+        first = self.seen.get(key.lower())
+        if first is None:
+            self.seen[key.lower()] = node.start_mark.line + 1
+        else:
+            self.sources.problems.append(f"{self._line(node)}: {key} is there twice, first in line {first}")
+        return first is None
+
+    def _take(self, loader: yaml.SafeLoader, node: yaml.Node, key: str, where: str) -> None:
+        """YAML's own rules may fail, too: a number of 5,000 digits, a month 99."""
+        strange = next((one.value for one in _scalars(node) if _is_strange_number(one)), None)
+        if strange is not None:
+            self.sources.refuse(key, strange, where)
+            return
+        try:
+            value = loader.construct_object(node, deep=True)
+        except ValueError:
+            self.sources.refuse(key, node.value if isinstance(node, yaml.ScalarNode) else "what is there", where)
+            return
+        if value is not None:
+            self.sources.take(key, value, where)
+
+    def _line(self, node: yaml.Node) -> str:
+        return f"{self.path}:{node.start_mark.line + 1}"
 
 
-def _walk(
-    loader: yaml.SafeLoader, node: yaml.Node, prefix: str, path: Path, warnings: list[str]
-) -> Iterator[tuple[str, object, str]]:
-    """Settings below one node. An empty value leaves a setting as it is."""
-    where = f"{path}:{node.start_mark.line + 1}"
-    if not isinstance(node, yaml.MappingNode):
-        raise InputError(f"{where}: {prefix.rstrip('.') or 'the file'} must hold keys and values")
-    seen: dict[str, int] = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        key = f"{prefix}{key_node.value}" if isinstance(key_node, yaml.ScalarNode) else f"{prefix}?"
-        if key in seen:
-            raise InputError(f"{path}:{line}: {key} is there twice, first in line {seen[key]}")
-        seen[key] = line
-        is_section = any(one.startswith(f"{key}.") for one in KEYS)
-        if key in KEYS:
-            value = _construct(loader, value_node, key, f"{path}:{line}")
-            if value is not None:
-                yield key, value, f"{path}:{line}"
-        elif not is_section:
-            warnings.append(f"{path}:{line}: there is no setting {key}{_suggestion(key)}; it is ignored")
-        elif not _is_empty(value_node):
-            yield from _walk(loader, value_node, f"{key}.", path, warnings)
-
-
-def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: str, where: str) -> object:
-    """The value of a node, for which YAML's own rules may fail: a number of 5,000 digits, a month 99."""
-    try:
-        return loader.construct_object(node, deep=True)
-    except ValueError:
-        text = _shown(node.value) if isinstance(node, yaml.ScalarNode) else "what is there"
-        raise InputError(f"{where}: {key} must be {KEYS[key].kind.what}, not {text}") from None
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """Kubernetes gives each pod variables of the services there are: those of one called numaudit are no mistake."""
+    known = {name.removeprefix(_PREFIX) for name in (*OTHER_VARIABLES, *(key.variable for key in KEYS.values()))}
+    for variable in sorted(environment):
+        name = variable.removeprefix(_PREFIX)
+        if name != variable and name not in known and not _OF_A_SERVICE.match(variable):
+            close = difflib.get_close_matches(name, known, n=1)
+            near = f"; did you mean {_PREFIX}{close[0]}?" if close else ""
+            yield f"there is no variable {variable}{near}"
 
 
 def _suggestion(path: str) -> str:
+    path = path.lower()
     known = [*KEYS, *{one.partition(".")[0] for one in KEYS if "." in one}]
     close = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
         path.rpartition(".")[2], [one.rpartition(".")[2] for one in known], n=1
@@ -166,3 +209,25 @@ def _suggestion(path: str) -> str:
     if not close:
         return ""
     return f"; did you mean {next(one for one in known if one == close[0] or one.endswith(f'.{close[0]}'))}?"
+
+
+def _shown(value: object) -> str:
+    return without_password(repr(value if not isinstance(value, str) or len(value) < 60 else f"{value[:60]}..."))
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+    else:
+        for one in node.value:
+            for part in one if isinstance(one, tuple) else (one,):
+                yield from _scalars(part)
+
+
+def _is_strange_number(node: yaml.ScalarNode) -> bool:
+    is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+    return is_number and _NUMBER_AS_READ.fullmatch(node.value) is None
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"

@@ -36,16 +36,21 @@ Value = TypeVar("Value")
 Pairs = tuple[tuple[str, str], ...]
 
 
-def _setting(default: Value, kind: KindOf, help_: str, secret: bool = False) -> Value:
-    return field(default=default, metadata={"kind": kind, "help": help_, "secret": secret})
+def _setting(default: Value, kind: KindOf, help_: str, secret: bool = False, reloads: bool = False) -> Value:
+    """`reloads`: another value takes effect in a running agent."""
+    return field(default=default, metadata={"kind": kind, "help": help_, "secret": secret, "reloads": reloads})
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """What is written to stderr, and how."""
 
-    level: str = _setting("info", choice("debug", "info", "warning", "error"), "Least severe messages to write.")
-    format: str = _setting("text", choice("text", "json"), "`text` for people, `json` for one object on each line.")
+    level: str = _setting(
+        "info", choice("debug", "info", "warning", "error"), "Least severe messages to write.", reloads=True
+    )
+    format: str = _setting(
+        "text", choice("text", "json"), "`text` for people, `json` for one object on each line.", reloads=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,16 @@ class WebSettings:
     """The HTTP server."""
 
     config_file: Path | None = _setting(
-        None, file(), "TLS, client certificates, users: a web-config file as all Prometheus exporters take it."
+        None,
+        file(),
+        "TLS, client certificates, users: a web-config file as all Prometheus exporters take it.",
+        reloads=True,
     )
     max_connections: int = _setting(
         64, number(4, 4096), "Connections at a time. Over it, the one that has been silent longest is closed."
     )
     timeout: float = _setting(5.0, duration(0.1, 300), "Time for a whole request to arrive, or its answer to leave.")
+    reload: bool = _setting(False, boolean(), "POST to `/-/reload` reads the settings again.", reloads=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +79,34 @@ class MetricsSettings:
         choices(*IDENTITY),
         "Labels that container series carry. Series that are the same without the others are added up; "
         "families that cannot be added up (info, ratios) are left out then.",
+        reloads=True,
     )
     exclude: tuple[Selector, ...] = _setting(
         tuple(map(selection.parse, ("kind=sandbox", "kind=pod", "kind=slice", "kind=parent"))),
         selectors(),
         "Containers without series. Conditions: namespace, pod, kind "
         f"({', '.join(selection.KINDS)}) and cgroup, as patterns of a shell; `*` is every container.",
+        reloads=True,
     )
     include: tuple[Selector, ...] = _setting(
-        (), selectors(), "Containers that have series although `metrics.exclude` names them."
+        (), selectors(), "Containers that have series although `metrics.exclude` names them.", reloads=True
     )
     max_series: int = _setting(
         100_000,
         number(100, 10_000_000),
         "Container series at most. Over it, whole containers are left out, at first those with the best verdicts and "
         "the least remote bytes, and `numaudit_omitted_series` says how many series are missing.",
+        reloads=True,
     )
     max_ended: int = _setting(
-        1000, number(0, 1_000_000), "Ended containers at most that are kept for the next two scrapes."
+        1000, number(0, 1_000_000), "Ended containers at most that are kept for the next two scrapes.", reloads=True
     )
     created: bool = _setting(
         False,
         boolean(),
         "OpenMetrics: a `_created` series with each counter. Prometheus stores it as one more series "
         "unless it runs with `--enable-feature=created-timestamp-zero-ingestion`.",
+        reloads=True,
     )
 
 
@@ -124,6 +137,7 @@ class OverheadSettings:
         "Share of all CPUs' time that the probes may take, by estimate. Over it page_alloc is paused, then "
         "fewer containers are watched, then first_touch and hint_faults are paused; each resumes when there is less "
         "load.",
+        reloads=True,
     )
 
 
@@ -144,14 +158,25 @@ class VerdictSettings:
     """The limits of verdicts; docs/verdicts.md says what each decides."""
 
     cpu_remote_percent: float = _setting(
-        100 * DEFAULT.cpu_remote_share, percent(0, 100), "CPU time on other nodes than the promised ones: cpu-remote."
+        100 * DEFAULT.cpu_remote_share,
+        percent(0, 100),
+        "CPU time on other nodes than the promised ones: cpu-remote.",
+        reloads=True,
     )
     spilled_percent: float = _setting(
-        100 * DEFAULT.spilled_share, percent(0, 100), "Judged bytes outside the promised nodes: spilled, if also"
+        100 * DEFAULT.spilled_share,
+        percent(0, 100),
+        "Judged bytes outside the promised nodes: spilled, if also",
+        reloads=True,
     )
-    spilled_bytes: int = _setting(DEFAULT.spilled_bytes, number(0, 1 << 50), "more bytes than this are outside.")
+    spilled_bytes: int = _setting(
+        DEFAULT.spilled_bytes, number(0, 1 << 50), "more bytes than this are outside.", reloads=True
+    )
     remote_access_percent: float = _setting(
-        100 * DEFAULT.remote_access_share, percent(0, 100), "Lower bound of remote accesses: remote-access."
+        100 * DEFAULT.remote_access_share,
+        percent(0, 100),
+        "Lower bound of remote accesses: remote-access.",
+        reloads=True,
     )
 
     @property
@@ -171,12 +196,12 @@ class Settings:
     listen: tuple[str, int] = _setting(
         ("127.0.0.1", 9746), address(), "HOST:PORT of the HTTP server; `:9746` = all interfaces."
     )
-    interval: float = _setting(15.0, duration(1, 3600), "Time between two ticks.")
+    interval: float = _setting(15.0, duration(1, 3600), "Time between two ticks.", reloads=True)
     probes: tuple[str, ...] = _setting(
         tuple(sorted(kind.name for kind in KINDS if kind.by_default and kind.in_agent)),
         choices(*sorted(kind.name for kind in KINDS)),
         "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
-        "page faults.",
+        "page faults. An empty list = none.",
     )
     kubelet: KubeletSettings = KubeletSettings()
     verdicts: VerdictSettings = VerdictSettings()
@@ -196,6 +221,8 @@ class Key:
     kind: KindOf
     help: str
     secret: bool
+    reloads: bool
+    """Whether another value takes effect in a running agent."""
 
     @property
     def variable(self) -> str:
@@ -210,7 +237,7 @@ def keys(section: type = Settings, prefix: str = "") -> Iterator[Key]:
             yield from keys(cast("type", type(one.default)), f"{path}.")
         else:
             meta = one.metadata
-            yield Key(path, one.default, meta["kind"], meta["help"], meta["secret"])
+            yield Key(path, one.default, meta["kind"], meta["help"], meta["secret"], meta["reloads"])
 
 
 KEYS: dict[str, Key] = {key.path: key for key in keys()}

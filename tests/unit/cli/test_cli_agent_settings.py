@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,24 @@ def test_the_table_of_metrics_has_a_line_for_each(capfd: Captured) -> None:
 def test_a_wrong_setting_is_a_usage_error(capfd: Captured) -> None:
     assert call(["config", "show", "--set", "interval"]) == 2
     assert "give KEY=VALUE" in capfd.readouterr().err
+
+
+def test_config_check_lists_every_problem_and_ends_with_2(capfd: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("interval: fast\nintervall: 5s\n")
+    assert call(["config", "check", "--config", str(path)]) == 2
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.startswith(f"numaudit: {path}:1: interval must be a duration")
+    assert second == f"numaudit: {path}:2: there is no setting intervall; did you mean interval?"
+
+
+def test_config_check_reads_the_web_config_file_too(capfd: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("rate_limit: {}\n")
+    assert call(["config", "check", "--set", f"web.config_file={path}"]) == 2
+    assert "the file has rate_limit, which numaudit does not support" in capfd.readouterr().err
+    path.write_text("")
+    assert call(["config", "check", "--set", f"web.config_file={path}"]) == 0
 
 
 def test_metrics_lists_the_catalogue(capfd: Captured) -> None:

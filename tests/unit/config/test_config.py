@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.config.loading import load
+from numaudit.config.loading import check, load
+from numaudit.config.reloading import reloaded
 from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError
 
@@ -78,6 +79,13 @@ SHOWN = f"'{DIGITS[:60]}...'"
         ("log: {level: loud}\n", "log.level must be one of debug, info, warning, error"),
         ("interval: !!python/object:os.system x\n", "not YAML"),
         ("interval: &a [*a]\n", "agent.yaml:1: *a: write the value out"),
+        ("interval: 1:30\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not '1:30'"),
+        ("web: {max_connections: 010}\n", "web.max_connections must be a whole number from 4 to 4096, not '010'"),
+        ("otlp: {headers: {a: 1:30}}\n", "otlp.headers must be names and texts"),
+        ("web:\n  timeout: 5s\nweb.timeout: 6s\n", "agent.yaml:3: web.timeout is there twice, first in line 2"),
+        ("web.timeout: 5s\nweb:\n  timeout: 6s\n", "agent.yaml:3: web.timeout is there twice, first in line 1"),
+        ("interval: 5s\nINTERVAL: 6s\n", "agent.yaml:2: INTERVAL is there twice, first in line 1"),
+        ("WEB: {timeout: 5s}\nweb: {timeout: 6s}\n", "agent.yaml:2: web is there twice, first in line 1"),
         ("interval: 2001-13-45\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not '2001-13-45'"),
     ],
 )
@@ -100,6 +108,7 @@ def test_a_wrong_variable_or_flag_is_named() -> None:
         ("intervall: 5s\n", "agent.yaml:1: there is no setting intervall; did you mean interval?; it is ignored"),
         ("web:\n  timeot: 5s\n", "agent.yaml:2: there is no setting web.timeot; did you mean web.timeout?"),
         ("max_series: 5\n", "there is no setting max_series; did you mean metrics.max_series?"),
+        ("Interval: 5s\n", "there is no setting Interval; did you mean interval?; it is ignored"),
         ("qqqq:\n  x: 1\n", "agent.yaml:1: there is no setting qqqq; it is ignored"),
     ],
 )
@@ -115,6 +124,53 @@ def test_an_empty_file_section_or_value_changes_nothing(tmp_path: Path, body: st
     loaded = load(_file(tmp_path, body), {}, [])
     assert loaded.settings == Settings()
     assert loaded.warnings == ()
+
+
+def test_numbers_that_people_and_yaml_read_alike_are_taken(tmp_path: Path) -> None:
+    body = "interval: 2.5\nverdicts: {spilled_percent: 1e-1, cpu_remote_percent: .5}\nmetrics: {max_ended: 0}\n"
+    settings = load(_file(tmp_path, body), {}, []).settings
+    assert (settings.interval, settings.metrics.max_ended) == (2.5, 0)
+    assert (settings.verdicts.spilled_percent, settings.verdicts.cpu_remote_percent) == (0.1, 0.5)
+
+
+def test_an_empty_list_of_probes_means_none(tmp_path: Path) -> None:
+    assert load(_file(tmp_path, "probes: []\n"), {}, []).settings.probes == ()
+    assert load(None, {"NUMAUDIT_PROBES": ""}, []).settings.probes == ()
+
+
+def test_a_check_finds_every_mistake_in_every_source(tmp_path: Path) -> None:
+    path = _file(tmp_path, "interval: fast\nintervall: 5s\nweb:\n  timeout: soon\nlog: 5\n")
+    found = check(path, {"NUMAUDIT_LOG_LEVEL": "loud", "NUMAUDIT_XYZZY": "1"}, [("--set", "web.x", "1")])
+    assert [one.removeprefix(f"{path}:").partition(" must")[0].partition(";")[0] for one in found] == [
+        "1: interval",
+        "4: web.timeout",
+        "5: log",
+        "environment NUMAUDIT_LOG_LEVEL: log.level",
+        "--set: there is no setting web.x",
+        "2: there is no setting intervall",
+        "there is no variable NUMAUDIT_XYZZY",
+    ]
+    assert check(None, {}, []) == ()
+
+
+def test_a_secret_and_the_password_of_a_url_stay_out_of_messages(tmp_path: Path) -> None:
+    for body in ("otlp: {headers: [geheim]}\n", "kubelet: {url: 'ftp://me:geheim@node'}\n"):
+        (message,) = check(_file(tmp_path, body), {}, [])
+        assert "geheim" not in message
+        assert "hidden" in message
+    url = KEYS["kubelet.url"].kind
+    assert url.show(url.parse("https://me:geheim@node:10250")) == "https://(hidden)@node:10250"
+
+
+def test_a_reload_changes_what_a_running_agent_can_change_and_names_the_rest() -> None:
+    now = load(None, {}, [("--set", "otlp.timeout", "5s")])
+    new = load(None, {"NUMAUDIT_INTERVAL": "30s", "NUMAUDIT_LISTEN": ":1", "NUMAUDIT_PROBES": ""}, [])
+    outcome = reloaded(now, new)
+    assert (outcome.changed, outcome.waiting) == (("interval",), ("listen", "probes", "otlp.timeout"))
+    assert outcome.loaded.settings == load(None, {}, [("", "otlp.timeout", "5s"), ("", "interval", "30s")]).settings
+    assert outcome.loaded.origins["interval"] == "environment NUMAUDIT_INTERVAL"
+    assert outcome.loaded.origins["listen"] == "default"
+    assert reloaded(outcome.loaded, new).changed == ()
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
