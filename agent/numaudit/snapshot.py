@@ -263,7 +263,8 @@ class CollectorOutcome:
     """How one collector fared in this tick."""
 
     source: str
-    state: Literal["ok", "partial", "unavailable", "failed"]
+    state: Literal["ok", "partial", "absent", "unavailable", "failed"]
+    """absent: there is nothing here that could be asked, such as a kubelet, and nobody asked for it."""
     reason: str | None = None
     seconds: float | None = None
     skipped: int = 0

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.containers.inventory import Census
-from numaudit.errors import NumauditError, Unavailable, printable
+from numaudit.errors import Absent, NumauditError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.kubelet_intent import KubeletIntent
@@ -63,6 +63,8 @@ class Run:
         value, problem = default, None
         try:
             value = collect(skipped)
+        except Absent as error:
+            problem = CollectorOutcome(source, "absent", printable(str(error)))
         except Unavailable as error:
             problem = CollectorOutcome(source, "unavailable", printable(str(error)))
         except (NumauditError, OSError, ValueError) as error:

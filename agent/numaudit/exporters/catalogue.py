@@ -270,8 +270,14 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("from_numa_node", "to_numa_node"), values.distances,
     ),
     Metric(
-        "collector_success", "", "1 when the collector worked in the newest tick, 0 when not.", ("collector",),
-        lambda tick: [((asked.source,), int(asked.state in ("ok", "partial"))) for asked in tick.report.sources],
+        "collector_success", "",
+        "1 when the collector worked in the newest tick, 0 when not; none where there is nothing to ask.",
+        ("collector",),
+        lambda tick: [
+            ((asked.source,), int(asked.state in ("ok", "partial")))
+            for asked in tick.report.sources
+            if asked.state != "absent"
+        ],
     ),
     Metric(
         "collector_duration_seconds", "seconds", "Wall-clock time of the collector in the newest tick.", ("collector",),
@@ -426,6 +432,14 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     Metric(
         "suppressed_log_lines_total", "", "Log lines left out because the same message came too often.",
         (), one(lambda live: live.suppressed_log_lines), since="agent",
+    ),
+    Metric(
+        "config_reload_success", "", "0 when the settings were wrong as they were read last, and those before stay.",
+        (), one(lambda live: None if live.reload_success is None else int(live.reload_success)),
+    ),
+    Metric(
+        "config_reload_success_timestamp_seconds", "seconds", "When the settings in force were read.",
+        (), one(lambda live: live.reloaded_at),
     ),
 )  # fmt: skip
 

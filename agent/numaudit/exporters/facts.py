@@ -89,3 +89,7 @@ class Live:
     """False: the file on disk is wrong and the one read before is in force. None = there is no file."""
     otlp: OtlpCounts | None = None
     suppressed_log_lines: int = 0
+    reload_success: bool | None = None
+    """False: the settings were wrong as they were read last. None = they are never read again."""
+    reloaded_at: float | None = None
+    """When the settings in force were read, in seconds since the epoch."""

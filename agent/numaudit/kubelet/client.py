@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from numaudit.errors import Unavailable
+from numaudit.errors import Unavailable, without_password
 from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
 from numaudit.kubelet.podresources import LARGEST_ANSWER, Answer, Client
 
@@ -173,11 +173,12 @@ class LiveKubelet:
         endpoint = self.endpoint or find_endpoint(self.host, self.config)
         import httpx  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
 
-        where = f"{endpoint.url}{path}"
+        url = f"{endpoint.url}{path}"
+        where = without_password(url)
         try:
             if self._client is None:
                 self._client = httpx.Client(verify=_verification(endpoint), timeout=self.deadline, trust_env=False)
-            with self._client.stream("GET", where, headers=_headers(endpoint)) as response:
+            with self._client.stream("GET", url, headers=_headers(endpoint)) as response:
                 if response.status_code != httpx.codes.OK:
                     raise Unavailable(f"{where}: {_refusal(response.status_code, path)}")
                 return self._body(response, where)
@@ -186,7 +187,7 @@ class LiveKubelet:
                 self._client.close()
                 self._client = None
             reason = f"no answer within {self.deadline:g} s" if isinstance(error, httpx.TimeoutException) else error
-            raise Unavailable(f"{where}: {reason or type(error).__name__}") from None
+            raise Unavailable(f"{where}: {without_password(str(reason)) or type(error).__name__}") from None
 
     def _body(self, response: httpx.Response, where: str) -> bytes:
         start = monotonic()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, time
 
-from numaudit.errors import ParseError, Unavailable
+from numaudit.errors import Absent, ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
 from numaudit.kernel.host import Host, explain, may_be_there
 from numaudit.kubelet import config as kubelet_config
@@ -61,6 +61,7 @@ class KubeletPoller:
     _pod_reader: PodReader = field(default_factory=PodReader)
     _news: Inputs = field(default_factory=Inputs)
     _pid: int | None = None
+    _was_there: bool = False
     _next_search: float = 0.0
     _misread: int = 0
     _strange: int | None = 0
@@ -110,13 +111,18 @@ class KubeletPoller:
     def _begin(self) -> dict[Kind, CheckpointReading]:
         """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         self._find_kubelet()
-        if self._pid is None and not may_be_there(self.host.kubelet) and not may_be_there(self.host.answers):
-            raise Unavailable(
-                f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}"
-            )
+        if not self._is_there():
+            error = Unavailable if self._was_there else Absent
+            raise error(f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}")
+        self._was_there = True
         self._settings.ask(self._read_settings)
         now = time()
         return {kind: file.poll(now) for kind, file in self._files.items()}
+
+    def _is_there(self) -> bool:
+        """A kubelet whose address was given is one to ask, whatever this host shows."""
+        given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
+        return given or self._pid is not None or any(map(may_be_there, (self.host.kubelet, self.host.answers)))
 
     def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))

@@ -46,7 +46,7 @@ def require_known_promises(report: Report, option: str) -> None:
     """Raises Unavailable, with the option in front, when it is not known what was promised to anybody."""
     promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
     for source in report.sources:
-        if not promised and source.source == "intent" and source.state in ("unavailable", "failed"):
+        if not promised and source.source == "intent" and source.state in ("absent", "unavailable", "failed"):
             raise Unavailable(f"{option}: what was promised is not known: {source.reason}")
 
 

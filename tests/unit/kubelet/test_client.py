@@ -11,10 +11,11 @@ import pytest
 
 from kubelet_http import replies, serving
 from kubelet_steps import Step
-from numaudit.errors import Unavailable
+from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.client import Connection, Endpoint, LiveKubelet, RecordedKubelet, find_endpoint
 from numaudit.kubelet.podresources import Client
+from numaudit.kubelet.poller import KubeletPoller
 
 PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
@@ -219,6 +220,51 @@ def test_an_address_that_was_given_is_used_as_it_is(tmp_path: Path) -> None:
     token, authority = tmp_path / "t", tmp_path / "c"
     expected = Endpoint("https://10.0.0.1:10250", token, authority)
     assert Connection("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
+
+
+def test_an_address_that_was_given_is_asked_where_nothing_of_a_kubelet_is_visible(tmp_path: Path) -> None:
+    in_force = b'{"kubeletconfig": {"kind": "KubeletConfiguration", "memoryManagerPolicy": "Static"}}'
+    bodies = {"/pods": PODS, "/configz": in_force, "/metrics": b""}
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        replies(bodies[request.path])(request)
+
+    with serving(answer) as url:
+        poller = KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none")), Connection(url))
+        readings = poller.poll(())
+        poller.close()
+    assert len(readings.pods or {}) > 3
+    assert readings.config.memory_manager_policy == "Static"
+    states = {one.name: one.state for one in readings.sources}
+    assert {states[name] for name in ("kubelet configuration", "pods", "kubelet metrics")} == {"ok"}
+
+
+def test_without_an_address_a_host_that_shows_no_kubelet_has_none(tmp_path: Path) -> None:
+    poller = KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none")), Connection())
+    with pytest.raises(Absent, match="no kubelet"):
+        poller.poll(())
+    poller.close()
+
+
+def test_a_password_in_the_address_is_used_and_never_shown() -> None:
+    seen: list[str | None] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        seen.append(request.headers["Authorization"])
+        replies(b"", 500)(request)
+
+    with serving(answer) as url:
+        kubelet = live(Endpoint(url.replace("http://", "http://me:geheim@")))
+        with pytest.raises(Unavailable) as refused:
+            kubelet.pods()
+    with pytest.raises(Unavailable) as gone:
+        kubelet.pods()
+    kubelet.close()
+    assert seen[0] is not None
+    assert seen[0].startswith("Basic ")
+    for error in (refused, gone):
+        assert "geheim" not in str(error.value)
+        assert "http://(hidden)@127.0.0.1" in str(error.value)
 
 
 def test_what_a_captured_tree_lacks_is_named(tmp_path: Path) -> None:
