@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO
+
+from numaudit.errors import printable
 
 log = logging.getLogger("numaudit")
 LOGGERS = ("numaudit", "opentelemetry")
@@ -24,6 +27,10 @@ class _Text(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever names of others and tracebacks are in it."""
+        return printable(super().format(record))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         return datetime.fromtimestamp(record.created, UTC).strftime(datefmt or "%Y-%m-%dT%H:%M:%SZ")
@@ -78,17 +85,32 @@ def set_up(level: str, format_: str, stream: IO[str] | None = None) -> RateLimit
     # A message that cannot be written (a full disk) must not stop the agent, nor print a traceback.
     logging.raiseExceptions = False
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_Json() if format_ == "json" else _Text())
     limit = RateLimit()
     handler.addFilter(limit)
     for name in LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
-        logger.setLevel(
-            level.upper() if name == "numaudit" else max(logging.WARNING, logging.getLevelName(level.upper()))
-        )
+    threading.excepthook = _log_uncaught
+    use(level, format_)
     return limit
+
+
+def use(level: str, format_: str) -> None:
+    """From now on, write messages of this level and above in this format."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        number = logging.getLevelNamesMapping()[level.upper()]
+        logger.setLevel(number if name == "numaudit" else max(logging.WARNING, number))
+        for handler in logger.handlers:
+            handler.setFormatter(_Json() if format_ == "json" else _Text())
+
+
+def _log_uncaught(what: threading.ExceptHookArgs) -> None:
+    """What ends a thread is a message as any other, on one line."""
+    if what.exc_value is not None:
+        trace = (what.exc_type, what.exc_value, what.exc_traceback)
+        log.error("internal error: a thread has ended", exc_info=trace)
 
 
 @dataclass(slots=True)

@@ -38,7 +38,16 @@ class Beat:
             self.missed += late
             self._done += late
         self._keep_away(now, [at for at in scrapes if now - at < _RECENT * self.interval])
+        return self.due
+
+    @property
+    def due(self) -> float:
+        """When the next tick is due."""
         return self.begun + self._done * self.interval
+
+    def restart(self, interval: float, now: float) -> None:
+        """Another interval from now on."""
+        self.interval, self.begun, self._done, self._moved = interval, now, 1, 0
 
     def _keep_away(self, now: float, scrapes: Sequence[float]) -> None:
         """Move all further ticks to where they are longest after one scrape and a little before the next.

@@ -7,12 +7,13 @@ import json
 import logging
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up
+from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up, use
 from numaudit.daemon.notify import Notifier
 
 
@@ -21,8 +22,9 @@ def logging_as_before() -> Iterator[None]:
     """Setting up the agent's logs changes the whole process."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
-    complaining = logging.raiseExceptions
+    complaining, hook = logging.raiseExceptions, threading.excepthook
     yield
+    threading.excepthook = hook
     logging.raiseExceptions = complaining
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
         logger.handlers[:], logger.propagate, logger.level = handlers, propagate, level
@@ -54,6 +56,53 @@ def test_a_log_line_can_be_a_json_object() -> None:
     (line,) = stream.getvalue().splitlines()
     found = json.loads(line)
     assert (found["level"], found["logger"], found["message"]) == ("warning", "numaudit.test", "a\nb")
+
+
+def test_a_traceback_and_names_of_others_stay_on_one_line() -> None:
+    stream = io.StringIO()
+    set_up("info", "text", stream)
+    for name in ("numaudit.test", "opentelemetry.x"):
+        try:
+            raise ValueError("two\nlines")
+        except ValueError:
+            logging.getLogger(name).exception("pod %s", "a\x1b[2J\nb\udc80")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.isprintable()
+        assert "pod a\\x1b[2J\\nb\\udc80\\nTraceback" in line
+        assert line.endswith("ValueError: two\\nlines")
+
+
+def test_a_thread_that_fails_is_a_message_on_one_line() -> None:
+    stream = io.StringIO()
+    set_up("info", "text", stream)
+    thread = threading.Thread(target=lambda: 1 // 0)
+    thread.start()
+    thread.join()
+    (line,) = stream.getvalue().splitlines()
+    assert "ERROR numaudit: internal error: a thread has ended" in line
+    assert line.endswith("ZeroDivisionError: integer division or modulo by zero")
+
+
+def test_the_level_and_the_format_change_while_the_agent_runs() -> None:
+    stream = io.StringIO()
+    set_up("info", "text", stream)
+    use("debug", "json")
+    logging.getLogger("numaudit.test").debug("now")
+    logging.getLogger("opentelemetry.x").info("not this")
+    use("error", "text")
+    logging.getLogger("numaudit.test").warning("not this")
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["message"] == "now"
+
+
+def test_another_interval_counts_from_the_moment_it_is_set() -> None:
+    beat = Beat(interval=10, begun=100)
+    beat.next_due(101)
+    beat.restart(interval=60, now=103)
+    assert beat.due == 163
+    assert beat.next_due(163.5) == 223
 
 
 def test_a_log_that_cannot_be_written_does_not_stop_the_agent(capfd: pytest.CaptureFixture[str]) -> None:
