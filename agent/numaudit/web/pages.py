@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from http import HTTPStatus
 
+from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import Pages, accepts_gzip, negotiate
 from numaudit.web.auth import Access
 
@@ -18,11 +19,12 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A GET or HEAD."""
+    """A GET, HEAD or POST."""
 
     path: str
     headers: Mapping[str, str]
     """By lower-case name."""
+    method: str = "GET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class AgentSite:
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
     access: Access
+    may_reload: Callable[[], bool] = lambda: False
+    """The setting `web.reload`."""
+    reload: Callable[[], None] = lambda: None
+    """Reads the settings again. Raises NumauditError."""
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Path (`other` for unknown ones) and status -> answers."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -74,12 +80,27 @@ class AgentSite:
             challenge = (("WWW-Authenticate", 'Basic realm="numaudit"'),)
             return Response(HTTPStatus.UNAUTHORIZED, PLAIN, b"a user and password are needed\n", challenge)
         match request.path:
+            case "/-/reload":
+                return self._reload(request)
+            case _ if request.method == "POST":
+                return _not_allowed("GET, HEAD")
             case "/metrics":
                 return self._metrics(request)
             case "/report.json":
                 return self._report(request)
             case _:
                 return Response(HTTPStatus.OK, "text/html; charset=utf-8", _INDEX)
+
+    def _reload(self, request: Request) -> Response:
+        if request.method != "POST":
+            return _not_allowed("POST")
+        if not self.may_reload():
+            return _plain(HTTPStatus.FORBIDDEN, "this is off; the setting web.reload switches it on\n")
+        try:
+            self.reload()
+        except NumauditError as error:
+            return _plain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{printable(str(error))}\n")
+        return _plain(HTTPStatus.OK, "the settings were read again\n")
 
     def _metrics(self, request: Request) -> Response:
         form, content_type = negotiate(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
@@ -112,6 +133,11 @@ def _plain(status: HTTPStatus, text: str) -> Response:
     return Response(status, PLAIN, text.encode())
 
 
+def _not_allowed(allowed: str) -> Response:
+    body = f"this page takes {allowed} only\n".encode()
+    return Response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, body, (("Allow", allowed),))
+
+
 _NO_TICK = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot to serve; see /-/ready\n")
 _PAGES = {
     "/metrics": "Prometheus metrics",
@@ -119,7 +145,7 @@ _PAGES = {
     "/-/healthy": "does the agent still tick?",
     "/-/ready": "is there a first snapshot?",
 }
-_PATHS = frozenset((*_PAGES, "/"))
+_PATHS = frozenset((*_PAGES, "/-/reload", "/"))
 _INDEX = (
     "<!doctype html>\n<html lang=en><meta charset=utf-8><title>numaudit</title>\n<h1>numaudit</h1>\n<ul>\n"
     + "".join(f'<li><a href="{path}">{path}</a>: {escape(what)}</li>\n' for path, what in _PAGES.items())

@@ -251,11 +251,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer(with_body=False)
 
+    def do_POST(self) -> None:
+        self._answer(with_body=True)
+
     def _answer(self, with_body: bool) -> None:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body that was never read would be taken for the next request
         path = self.path.partition("?")[0]
-        request = Request(path, {name.lower(): value for name, value in self.headers.items()})
+        request = Request(path, {name.lower(): value for name, value in self.headers.items()}, self.command)
         try:
             response = self.server.site.answer(request)
         except Exception:

@@ -114,3 +114,11 @@ def test_a_clock_that_goes_round_has_its_widest_gap_also_over_its_end() -> None:
     assert widest_gap([1, 2, 9], 10) == (2, 7)
     assert widest_gap([4, 6], 10) == (6, 8)
     assert widest_gap([3], 10) == (3, 10)
+
+
+def test_another_interval_counts_from_the_moment_it_is_set() -> None:
+    beat = Beat(interval=10, begun=100)
+    beat.next_due(101)
+    beat.restart(interval=60, now=103)
+    assert beat.due == 163
+    assert beat.next_due(163.5) == 223

@@ -97,14 +97,6 @@ def test_the_level_and_the_format_change_while_the_agent_runs() -> None:
     assert json.loads(line)["message"] == "now"
 
 
-def test_another_interval_counts_from_the_moment_it_is_set() -> None:
-    beat = Beat(interval=10, begun=100)
-    beat.next_due(101)
-    beat.restart(interval=60, now=103)
-    assert beat.due == 163
-    assert beat.next_due(163.5) == 223
-
-
 def test_a_log_that_cannot_be_written_does_not_stop_the_agent(capfd: pytest.CaptureFixture[str]) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         set_up("info", "text", full)
