@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -58,13 +58,16 @@ class Observer:
 
         Where memory is counted by cgroup v1 no two containers could be kept apart, so nothing is loaded.
         """
-        kinds = kinds_by_default() if kinds is None else kinds
+        return self.probe_loader(kinds_by_default() if kinds is None else kinds)()
+
+    def probe_loader(self, kinds: Collection[Kind[Any]]) -> Callable[[], Session]:
+        """What loads these probes, in any thread, sized for the cgroups that there are now."""
         if self.host.is_live and not self.hierarchies.is_v2:
             text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
-            return Session.refused(kinds, Refusal(Reason.CGROUP_V1, text))
+            return partial(Session.refused, kinds, Refusal(Reason.CGROUP_V1, text))
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
         capacity = max(_LEAST_CAPACITY, 2 * cgroups)
-        return Session.open(self.host, kinds, cgroups=capacity, nodes=len(self.machine.nodes))
+        return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=len(self.machine.nodes))
 
     def observe(self, mappings_budget: float | None = None, readings: Readings | None = None) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`."""
@@ -97,4 +100,4 @@ def _is_due(collector: Collector, tick: Tick) -> bool:
     kind = collector.probe
     if kind is None:
         return collector.is_due(tick)
-    return tick.readings is not None and (kind.by_default or kind.name in tick.readings.session.probes)
+    return tick.readings is not None and kind.name in tick.readings.session.probes

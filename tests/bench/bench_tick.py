@@ -106,7 +106,7 @@ def _ticks_here(tree: NodeTree, with_probes: bool) -> tuple[list[float], int]:
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
-    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), session if with_probes else None, (), RateLimit())
+    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), session if with_probes else None, RateLimit())
     search_cycles_rarely()
     form, _ = negotiate(SCRAPER["Accept"], "gzip")
     cgroups = {path: (tree.root / f"sys/fs/cgroup{path}").stat().st_ino for path in tree.containers()}

@@ -84,14 +84,17 @@ def test_cgroups_that_vanish_as_a_whole_are_logged_once_and_come_back(agent: Age
 
 
 def test_a_kubelet_that_comes_and_goes_is_a_change_of_state(agent: Agent, tree: NodeTree) -> None:
-    assert agent.value("numaudit_collector_success", collector="intent") == 0
+    assert agent.value("numaudit_collector_success", collector="intent") is None
+    assert agent.value("numaudit_feature_enabled", feature="kubelet") == 0
     kubelet = tree.root / "var/lib/kubelet"
     kubelet.mkdir(parents=True)
     (kubelet / "memory_manager_state").write_text("{torn")
     assert eventually(lambda: agent.value("numaudit_collector_success", collector="intent") == 1)
+    assert eventually(lambda: agent.value("numaudit_feature_enabled", feature="kubelet") == 1)
     shutil.rmtree(kubelet)
     assert eventually(lambda: agent.value("numaudit_collector_success", collector="intent") == 0)
-    assert eventually(lambda: agent.log().count("intent: unavailable") == 2)
+    assert eventually(lambda: agent.value("numaudit_feature_enabled", feature="kubelet") == 0)
+    assert (agent.log().count("intent: absent"), agent.log().count("intent: unavailable")) == (1, 1)
 
 
 def test_a_stopped_agent_counts_the_ticks_it_missed_and_makes_none_up(agent: Agent) -> None:
@@ -222,7 +225,7 @@ def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
     step: int, tree: NodeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer = Observer.of(Host.under(tree.root))
-    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, (), RateLimit())
+    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, RateLimit())
     try:
         daemon.tick()
         before, real = _created(daemon), time.time
@@ -258,7 +261,7 @@ def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
     with serving(replies(step.read("pods.json"))) as url:
         port = int(url.rpartition(":")[2])
         observer = Observer.of(Host(kubelet_root=str(kubelet)), Connection(url=url))
-        daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, (), RateLimit())
+        daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, RateLimit())
         daemon.tick()
         pods = _pods(daemon)
         assert len(pods) > 3

@@ -19,7 +19,7 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 Labels = frozenset[tuple[str, str]]
-NUMAUDIT = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
+NUMAUDIT = (sys.executable, "-c", "from numaudit.cli.start import run; run()")
 PATIENCE = 120.0
 """Seconds for anything that takes moments on an idle machine: only a defect takes as long."""
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -77,14 +77,18 @@ def running_agent(
     log: Path,
     before: Sequence[str] = (),
     environment: dict[str, str] | None = None,
+    program: str = "",
     ready_within: float = 2 * PATIENCE,
 ) -> Iterator[Agent]:
-    """Start an agent on a free port and wait for its first snapshot. `before` wraps the command (unshare, ...)."""
-    command = [*before, *NUMAUDIT, "agent", "--listen", "127.0.0.1:0", *arguments]
+    """Start an agent on a free port and wait for its first snapshot. `before` wraps the command (unshare, ...).
+
+    `program` is Python that its process runs first.
+    """
+    command = [*before, *NUMAUDIT[:2], program + NUMAUDIT[2], "agent", "--listen", "127.0.0.1:0", *arguments]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, stderr=stderr, env={**os.environ, **(environment or {})})
     try:
-        port = _wait(lambda: _port(log), process, log, ready_within)
+        port = _wait(lambda: port_of(log), process, log, ready_within)
         agent = Agent(process, log, port)
         _wait(lambda: agent.get("/-/ready")[0] == 200 or None, process, log, ready_within)
         yield agent
@@ -103,7 +107,8 @@ def eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return check()
 
 
-def _port(log: Path) -> int | None:
+def port_of(log: Path) -> int | None:
+    """Where the agent of this log serves; None = it does not yet."""
     match = re.search(r"serves http on port (\d+)", log.read_text(errors="replace"))
     return None if match is None else int(match[1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -25,4 +26,4 @@ def command(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
 ) -> None:
     """Observe this host at every tick, and serve the results to Prometheus and OpenTelemetry."""
-    start.run(load_settings(config, listen, interval, assignments), options.host(root))
+    start.run(partial(load_settings, config, listen, interval, assignments), options.host(root))

@@ -51,7 +51,7 @@ COLLECTORS = (
     Collector("numa_maps", mappings.collect, is_due=_with_a_budget),
     Collector("numa_maps of the root cgroup", mappings.collect_root, is_due=_with_a_budget),
 )
-"""One whose answer comes from a probe is due when probes are asked, and that probe runs by default or was asked for."""
+"""One whose answer comes from a probe is due when probes are asked, and that probe was asked for."""
 
 KINDS: tuple[Kind[Any], ...] = tuple(one.probe for one in COLLECTORS if one.probe is not None)
 

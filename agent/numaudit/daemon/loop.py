@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import resource
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -15,14 +17,19 @@ import psutil
 
 from numaudit import __version__
 from numaudit.config.settings import Settings
+from numaudit.daemon import logs, signals
+from numaudit.daemon.inbox import Inbox
+from numaudit.daemon.loading import Loading
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.notify import Notifier
 from numaudit.daemon.publisher import Published, Publisher
 from numaudit.daemon.pulse import Pulse
 from numaudit.daemon.push import Push
+from numaudit.daemon.reload import Reload
 from numaudit.daemon.ticks import Beat
+from numaudit.errors import InputError
 from numaudit.exporters.exposition import Exposition, evaluate_live
-from numaudit.exporters.facts import Feature, Live
+from numaudit.exporters.facts import Live
 from numaudit.exporters.prometheus import Pages
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
@@ -37,6 +44,8 @@ _LONGEST_SLEEP = 2.0
 _MOST_TO_STOP = 2.5
 _LAST_PUSH = 1.5
 """Seconds for the last OTLP push when the agent ends."""
+_PROBES_WITHIN = 3.0
+"""Seconds that the first tick waits for the probes. Later ones take part in the ticks after."""
 
 
 class Stopped(BaseException):
@@ -50,7 +59,6 @@ class Daemon:
     settings: Settings
     observer: Observer
     session: Session | None
-    features: tuple[Feature, ...]
     log_limit: RateLimit
     notifier: Notifier = field(default_factory=Notifier)
     started_at: float = field(default_factory=time.time)
@@ -58,6 +66,11 @@ class Daemon:
     tick_seconds: float | None = None
     tick_cpu_seconds: float | None = None
     limiter: Limiter | None = None
+    loading: Loading | None = None
+    """Of the session's probes."""
+    reload: Reload | None = None
+    """None = the settings stay as they are."""
+    inbox: Inbox = field(init=False)
     pulse: Pulse = field(init=False)
     pages: Pages = field(init=False)
     server: Server = field(init=False)
@@ -67,25 +80,39 @@ class Daemon:
     _beat: Beat = field(init=False)
     _process: psutil.Process = field(default_factory=psutil.Process)
     _signal: signal.Signals | None = None
+    _hung_up: bool = False
+    """A SIGHUP came, and the settings have not been read since."""
+    _debugging: bool = False
     _document: tuple[Published, bytes] | None = None
     """The newest requested report, as a document."""
 
     def __post_init__(self) -> None:
         """Bind the address. Raises InputError when it or the web-config file is wrong."""
         settings = self.settings
+        self.inbox = Inbox() if self.loading is None else self.loading.inbox
         access = Access.by(settings.web.config_file)
         self.pulse = Pulse(settings.interval)
         self.pages = Pages(self.live_numbers, settings.metrics.created, self.pulse.is_current)
         self.site = AgentSite(self.pages, self._report, self.pulse.health, self.pulse.readiness, access)
+        self.site.may_reload = lambda: self.settings.web.reload
+        self.site.reload = lambda: self.inbox.ask(self.read_settings, self.settings.web.timeout)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
         self.push = Push(settings, self.numbers, f"{os.uname().nodename}/{int(self.started_at)}")
-        self.publisher = Publisher(settings, self.observer, self.session, self.features, self.started_at, self.limiter)
+        self.publisher = Publisher(settings, self.observer, self.session, self.started_at, self.limiter)
         self._beat = Beat(settings.interval, time.monotonic())
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT; ends within three seconds of it."""
-        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {
+            signal.SIGTERM: self._on_end,
+            signal.SIGINT: self._on_end,
+            signal.SIGHUP: self._on_hang_up,
+            signal.SIGUSR1: self._on_user_1,
+        }
+        before = {number: signal.getsignal(number) for number in handlers}
         try:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
             self._work()
         except Stopped as reason:
             _log.info("stopping after %s", reason)
@@ -93,10 +120,19 @@ class Daemon:
             for number in handlers:
                 signal.signal(number, signal.SIG_IGN)
             self._end()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+            for number, earlier in before.items():
+                signal.signal(number, earlier)
 
-    def _on_signal(self, number: int, _: FrameType | None) -> None:
+    def _on_hang_up(self, _number: int, _: FrameType | None) -> None:
+        self._hung_up = True
+        self.inbox.put(self._reload_after_hang_up)
+
+    def _on_user_1(self, _number: int, _: FrameType | None) -> None:
+        self.inbox.put(self._switch_debugging)
+
+    def _on_end(self, number: int, _: FrameType | None) -> None:
+        if self._signal is not None:
+            return
         self._signal = signal.Signals(number)
         last_resort = threading.Timer(_MOST_TO_STOP, _leave)
         last_resort.daemon = True
@@ -106,13 +142,19 @@ class Daemon:
     def _work(self) -> None:
         self.server.start()
         _log.info("numaudit %s serves http on port %d", __version__, self.server.port)
+        if signals.early_hang_ups:
+            self._on_hang_up(signal.SIGHUP, None)
+        self._wait_until(time.monotonic() + _PROBES_WITHIN, lambda: self.loading is not None and self.loading.busy)
         self._beat = Beat(self.settings.interval, time.monotonic())
         while True:
             self.tick()
+            if self.loading is not None:
+                self.loading.begin_when_due(time.monotonic())
             if self.pulse.succeeded == 1:
                 self.notifier.ready(f"one tick every {self.settings.interval:g} s")
             self.push.start_once(self.published is not None)
-            self._wait_until(self._beat.next_due(time.monotonic(), tuple(self.pages.scraped_at)))
+            self._beat.next_due(time.monotonic(), tuple(self.pages.scraped_at))
+            self._wait_until(None)
 
     def tick(self) -> None:
         """One tick. Whatever goes wrong in it, the next one comes."""
@@ -130,15 +172,50 @@ class Daemon:
         self.tick_cpu_seconds = time.thread_time() - cpu_begun
         self.notifier.alive()
 
-    def _wait_until(self, due: float) -> None:
-        """Sleep, with a sign of life for systemd's watchdog in time."""
+    def _wait_until(self, end: float | None, still: Callable[[], bool] = lambda: True) -> None:
+        """Until then, or the next tick is due (None), do what is asked for; with signs of life for systemd's watchdog.
+
+        `still` may end it before.
+        """
         slice_ = min(_LONGEST_SLEEP, self.notifier.watchdog / 3 if self.notifier.watchdog else _LONGEST_SLEEP)
-        while (left := due - time.monotonic()) > 0:
+        while still() and (left := (self._beat.due if end is None else end) - time.monotonic()) > 0:
             # Python drops an exception that a signal raises within a finaliser, so check here too.
             if self._signal is not None:
                 raise Stopped(self._signal.name)
-            time.sleep(min(left, slice_))
+            self.inbox.work(min(left, slice_))
             self.notifier.alive()
+
+    def _reload_after_hang_up(self) -> None:
+        """Once for all signals that came so far."""
+        if self._hung_up:
+            self._hung_up = False
+            with contextlib.suppress(InputError):  # it is in the log
+                self.read_settings()
+
+    def read_settings(self) -> None:
+        """Read the settings again, and use them. Raises InputError when they are wrong: then nothing changes."""
+        if self.reload is None:
+            return
+        settings, access = self.reload.again()
+        if settings.interval != self.settings.interval:
+            self._beat.restart(settings.interval, time.monotonic())
+            self.pulse.interval = settings.interval
+        self.settings = settings
+        self.site.access = self.server.access = access
+        self.pages.created = settings.metrics.created
+        self.publisher.use(settings)
+        if self.limiter is not None:
+            self.limiter.limit = settings.overhead.max_cpu_percent / 100
+        self._set_up_log()
+
+    def _switch_debugging(self) -> None:
+        self._debugging = not self._debugging
+        self._set_up_log()
+        _log.warning("SIGUSR1: debug messages are %s", "on, until the next one" if self._debugging else "off again")
+
+    def _set_up_log(self) -> None:
+        log = self.settings.log
+        logs.use("debug" if self._debugging else log.level, log.format)
 
     def _end(self) -> None:
         self.notifier.stopping()
@@ -183,6 +260,8 @@ class Daemon:
             web_config_valid=self.site.access.valid,
             otlp=self.push.counts(),
             suppressed_log_lines=self.log_limit.suppressed,
+            reload_success=None if self.reload is None else self.reload.succeeded,
+            reloaded_at=None if self.reload is None else self.reload.succeeded_at,
         )
 
     def _report(self) -> bytes | None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from numaudit import __version__
 from numaudit.config.settings import Settings
+from numaudit.daemon.features import Features
 from numaudit.daemon.logs import Changes
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
-from numaudit.exporters.facts import Feature, Tick
+from numaudit.exporters.facts import Tick
 from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
@@ -51,7 +52,6 @@ class Publisher:
     settings: Settings
     observer: Observer
     session: Session | None
-    features: tuple[Feature, ...]
     started_at: float
     limiter: Limiter | None = None
     _booted_at: float | None = None
@@ -61,14 +61,22 @@ class Publisher:
     _rejections: Rejections = field(init=False)
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
+    _features: Features = field(init=False)
 
     def __post_init__(self) -> None:
-        limits = self.settings.metrics
-        self._ledger = Ledger(most_ended=limits.max_ended)
-        self._selection = Selection(limits.include, limits.exclude)
+        self._features = Features(self.observer.host, self.session)
+        self._ledger = Ledger()
+        self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)
-        self._limit = SeriesLimit(limits.max_series)
+        self.use(self.settings)
         self._booted_at = _booted_at(self.observer.host)
+
+    def use(self, settings: Settings) -> None:
+        """Other settings from the next tick on."""
+        self.settings, limits = settings, settings.metrics
+        self._ledger.most_ended = limits.max_ended
+        self._selection = Selection(limits.include, limits.exclude)
+        self._limit.most = limits.max_series
 
     def next_tick(self, before: Published | None, fetches: Sequence[int]) -> Published:
         """`fetches` is how often each output has been given the values since start."""
@@ -108,7 +116,7 @@ class Publisher:
             python=platform.python_version(),
             started_at=self.started_at,
             booted_at=self._booted_at,
-            features=self.features,
+            features=self._features.after(report.sources),
             ended_containers=sum(one.ended for one in series),
             dropped_series=dict(self._dropped),
             omitted=omitted,
@@ -119,7 +127,7 @@ class Publisher:
     def _log_changes(self, sources: Sequence[CollectorOutcome]) -> None:
         for one in sources:
             if self._changes.is_news(("source", one.source), one.state, usual="ok"):
-                level = logging.INFO if one.state in ("ok", "unavailable") else logging.WARNING
+                level = logging.INFO if one.state in ("ok", "absent", "unavailable") else logging.WARNING
                 reason = f": {one.reason}" if one.reason else ""
                 _log.log(level, "%s: %s%s", one.source, one.state, reason, extra={"topic": one.source})
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numaudit
-from numaudit.errors import InputError, NumauditError
+from numaudit.errors import InputError
 from numaudit.kernel.bpf import ProgramType
+from numaudit.probes import reasons
 from numaudit.probes.reasons import Reason, Refusal
 
 DEADLINE = 60.0
@@ -138,6 +139,13 @@ def _may_try_again(outcome: Answer | None) -> bool:
 
 def _run(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, int], end: float) -> dict[str, Answer]:
     """One loader process from start to end."""
+    try:
+        return _converse(python, probes, slots, end)
+    except OSError as error:
+        return _refuse(probes, reasons.of_error("the loader process cannot be spoken to", error))
+
+
+def _converse(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, int], end: float) -> dict[str, Answer]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A file in memory: the child reads clang's words back from it, and a container may have no place to write.
     with ours, theirs, os.fdopen(os.memfd_create("numaudit-loader-log"), "w+b") as log:
@@ -151,6 +159,8 @@ def _run(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, int], 
         try:
             ended_early = _receive(ours, probes, slots, end, outcomes)
             silent = _died(child, log) if ended_early else None
+        except Refusal as refusal:
+            silent = refusal
         except TimeoutError:
             silent = Refusal(Reason.LOADER_TIMEOUT, "the loader process did not finish in time and was killed")
         except BaseException:
@@ -219,7 +229,7 @@ def _receive(
     end: float,
     outcomes: dict[str, Answer],
 ) -> bool:
-    """Collect an answer for each. True when the process ended before; raises TimeoutError."""
+    """Collect an answer for each. True when the process ended before; raises TimeoutError, and Refusal for the rest."""
     requests = {probe.name: probe for probe in probes}
     while len(outcomes) < len(probes):
         channel.settimeout(max(0.001, end - time.monotonic()))
@@ -232,7 +242,9 @@ def _receive(
         if not message:
             return True
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
-            raise NumauditError(f"the loader's answer was cut short (flags {flags:#x}): too many open files? ulimit -n")
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise Refusal(Reason.TOO_MANY_FILES, f"the loader's answer was cut short (flags {flags:#x})")
         answer = json.loads(message)
         outcomes[answer["name"]] = _unpack(answer, descriptors, requests[answer["name"]], slots[answer["name"]])
     return False

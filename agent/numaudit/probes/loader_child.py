@@ -36,6 +36,7 @@ _PROG_LOAD, _TRACE_FENTRY = 5, 24  # enum bpf_cmd, enum bpf_attach_type
 _LICENCE = ctypes.create_string_buffer(b"Dual BSD/GPL")
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
+_PR_SET_PDEATHSIG = 1
 
 
 def main(channel: socket.socket) -> None:
@@ -210,5 +211,7 @@ def _log_since(start: int) -> str:
 
 
 if __name__ == "__main__":
-    signal.alarm(int(sys.argv[2]))  # if the parent dies and this process hangs, nothing else ends it
+    # If the parent's thread ends, nothing else ends this process, and it may hang.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.alarm(int(sys.argv[2]))
     main(socket.socket(fileno=int(sys.argv[1])))

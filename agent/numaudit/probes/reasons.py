@@ -41,11 +41,17 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     NOT_LIVE = "not-live"
     SWITCHED_OFF = "switched-off"
     OVER_BUDGET = "over-budget"
+    LOADING = "loading"
 
     @property
     def hint(self) -> str:
         """What the user can do."""
         return _HINTS[self]
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same attempt may succeed later although nobody changes anything here."""
+        return self in _PASSING
 
 
 _HINTS = {
@@ -72,7 +78,18 @@ _HINTS = {
     Reason.NOT_LIVE: "leave out --root: a captured tree has no kernel to ask",
     Reason.OVER_BUDGET: "it resumes when there is less load; or raise the agent's setting overhead.max_cpu_percent",
     Reason.SWITCHED_OFF: "name it in the agent's setting `probes`",
+    Reason.LOADING: "wait: the loader takes seconds, and is given a minute",
 }
+
+_PASSING = frozenset(
+    (
+        Reason.LOADER_TIMEOUT,
+        Reason.LOADER_DIED,
+        Reason.NO_MEMORY,
+        Reason.TOO_MANY_FILES,
+        Reason.BUSY,
+    )
+)
 
 
 class Refusal(Unavailable):

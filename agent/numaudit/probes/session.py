@@ -22,7 +22,7 @@ _SOME = 3
 _NOT_ASKED_FOR = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Session:
     """Each probe that was asked for, or why it does not run.
 
@@ -61,6 +61,10 @@ class Session:
     def refused(cls, kinds: Collection[Kind[Any]], refusal: Refusal) -> Self:
         """A session in which no probe runs, for one reason."""
         return cls({kind.name: refusal for kind in kinds})
+
+    def take_over(self, other: Session) -> None:
+        """Have what another session opened, in the place of what has the same names here. This one closes it."""
+        self.probes = {**self.probes, **other.probes}
 
     def probe(self, kind: Kind[R]) -> Probe[R] | Refusal:
         """The probe, or why it does not run."""

@@ -40,7 +40,7 @@ def tree(tmp_path: Path) -> NodeTree:
 @contextmanager
 def daemon_on(tree: NodeTree, settings: Settings | None = None) -> Iterator[Daemon]:
     settings = settings or Settings(listen=("127.0.0.1", 0))
-    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), None, (), RateLimit())
+    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), None, RateLimit())
     with closing(daemon.server.socket):
         yield daemon
 

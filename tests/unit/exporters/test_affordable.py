@@ -39,7 +39,7 @@ def _busy(root: Path) -> Published:
         probes["cpu_time"].by_cgroup[id_] = dict.fromkeys(nodes, 10**9)
         probes["page_alloc"].by_cgroup[id_] = {(cpu, node): (cpu + node + 1) * 4096 for cpu, node in pairs}
         probes["hint_faults"].by_cgroup[id_] = {HintFault(*pair, flags): 5 for pair in pairs for flags in (0, 1)}
-    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, session, (), RateLimit())
+    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, session, RateLimit())
     with daemon.server:
         daemon.tick()
         daemon.tick()
@@ -148,7 +148,7 @@ def test_what_a_pods_own_cgroup_holds_looks_like_no_total_of_the_pod(tmp_path: P
     tree = NodeTree(tmp_path / "node")
     tree.fill(4)
     everything = Settings(listen=("127.0.0.1", 0), metrics=MetricsSettings(exclude=()))
-    daemon = Daemon(everything, Observer.of(Host.under(tree.root)), None, (), RateLimit())
+    daemon = Daemon(everything, Observer.of(Host.under(tree.root)), None, RateLimit())
     with daemon.server:
         daemon.tick()
     assert daemon.published is not None

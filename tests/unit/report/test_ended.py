@@ -48,7 +48,7 @@ def node(tmp_path: Path) -> Node:
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
-    return Node(tree, probes, Daemon(settings, Observer.of(Host.under(tree.root)), session, (), RateLimit()))
+    return Node(tree, probes, Daemon(settings, Observer.of(Host.under(tree.root)), session, RateLimit()))
 
 
 def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> None:

@@ -1,0 +1,35 @@
+"""What this host lets the agent measure, as the doctor says it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from numaudit.doctor.checks import examine
+from numaudit.exporters.facts import Feature
+from numaudit.kernel.host import Host
+from numaudit.probes.reasons import Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import CollectorOutcome
+
+
+@dataclass(slots=True)
+class Features:
+    """Examined at the first tick, and again when a source or a probe has changed its state."""
+
+    host: Host
+    session: Session | None
+    """None = nothing is examined."""
+    _known: tuple[Feature, ...] = ()
+    _examined_at: Hashable = None
+
+    def after(self, sources: Sequence[CollectorOutcome]) -> tuple[Feature, ...]:
+        """As they are after a tick in which the sources fared like this."""
+        if self.session is None:
+            return ()
+        probes = {name: isinstance(one, Refusal) and one.reason for name, one in self.session.probes.items()}
+        state = (tuple(probes.items()), tuple((one.source, one.state) for one in sources))
+        if state != self._examined_at:
+            self._examined_at = state
+            self._known = tuple(map(Feature.of, examine(self.host, self.session)))
+        return self._known

@@ -1,0 +1,53 @@
+"""What other threads and signals want the agent's main thread to do between two ticks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from numaudit.errors import Unavailable
+
+Work = Callable[[], None]
+_log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """Only the main thread changes the agent's state, so nothing needs a lock. `put` may interrupt `work`."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Work] = SimpleQueue()
+
+    def put(self, work: Work) -> None:
+        self._queue.put(work)
+
+    def ask(self, work: Work, seconds: float) -> None:
+        """Have it done while this thread waits. Raises what it raises, and Unavailable when that takes longer."""
+        outcome: SimpleQueue[Exception | None] = SimpleQueue()
+
+        def done() -> None:
+            try:
+                work()
+            except Exception as error:
+                outcome.put(error)
+            else:
+                outcome.put(None)
+
+        self.put(done)
+        try:
+            error = outcome.get(timeout=seconds)
+        except Empty:
+            raise Unavailable("the agent is busy with a tick; it does this after it, see the log") from None
+        if error is not None:
+            raise error
+
+    def work(self, seconds: float) -> None:
+        """Wait this long at most for something to do, and do it; what goes wrong in it stops nothing."""
+        try:
+            work = self._queue.get(timeout=seconds)
+        except Empty:
+            return
+        try:
+            work()
+        except Exception:
+            _log.exception("internal error between two ticks")

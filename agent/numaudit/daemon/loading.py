@@ -1,0 +1,98 @@
+"""Loads the agent's probes beside its ticks, and later those again that may have been refused for a time only."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from numaudit.daemon.inbox import Inbox
+from numaudit.daemon.logs import Changes
+from numaudit.errors import NumauditError
+from numaudit.overhead.calibration import calibrate
+from numaudit.probes.probe import Kind, Probe, Reading
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Session
+from numaudit.snapshot import Cost
+
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
+"""Seconds between two attempts: 1, 2, 4, 8, 16, then 30 minutes."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Loading:
+    """A thread loads; what came of it is taken over between two ticks, by the main thread."""
+
+    kinds: Collection[Kind[Any]]
+    loader: Callable[[Collection[Kind[Any]]], Callable[[], Session]]
+    """Gives what loads probes of these kinds, in any thread. Called in the main thread."""
+    inbox: Inbox
+    session: Session = field(init=False)
+    """Grows as probes come."""
+    costs: dict[str, Cost] = field(default_factory=dict)
+    """What an event costs here, by the name of each probe that let it be measured."""
+    busy: bool = False
+    """A thread loads at this moment."""
+    _due: float | None = None
+    """When to try again, by the monotonic clock; None = never."""
+    _pause: float = field(default_factory=lambda: FIRST_PAUSE)
+    _changes: Changes = field(default_factory=Changes)
+
+    def __post_init__(self) -> None:
+        self.session = Session.refused(self.kinds, Refusal(Reason.LOADING, "it is being loaded"))
+
+    def begin(self) -> None:
+        """Load all that waits."""
+        waiting = [kind for kind in self.kinds if self._waits(self.session.probe(kind))]
+        self._due = None
+        if waiting:
+            self.busy = True
+            load = self.loader(waiting)
+            threading.Thread(target=self._load, args=(waiting, load), name="loading", daemon=True).start()
+
+    def begin_when_due(self, now: float) -> None:
+        """Try again what may load by now."""
+        if self._due is None and not self.busy and any(map(self._waits, self.session.probes.values())):
+            self._due = now + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        elif self._due is not None and now >= self._due:
+            self.begin()
+
+    @staticmethod
+    def _waits(probe: Probe[Reading] | Refusal) -> bool:
+        return isinstance(probe, Refusal) and (probe.reason is Reason.LOADING or probe.reason.may_pass)
+
+    def _load(self, kinds: Collection[Kind[Any]], load: Callable[[], Session]) -> None:
+        try:
+            loaded = load()
+        except (NumauditError, OSError) as error:
+            loaded = Session.refused(kinds, Refusal(Reason.LOADER_DIED, str(error)))
+        except Exception as error:
+            _log.exception("internal error while probes were loaded")
+            loaded = Session.refused(kinds, Refusal(Reason.LOADER_DIED, f"internal error: {error!r}"))
+        self.inbox.put(partial(self._take_over, loaded))
+
+    def _take_over(self, loaded: Session) -> None:
+        self.busy = False
+        self.session.take_over(loaded)
+        try:
+            self.costs |= calibrate(loaded)
+        except (NumauditError, OSError) as error:
+            _log.warning("the cost of the probes is assumed, for it cannot be measured: %s", error)
+        self._report(loaded.probes)
+
+    def _report(self, loaded: Mapping[str, Probe[Reading] | Refusal]) -> None:
+        runs = [name for name, probe in loaded.items() if not isinstance(probe, Refusal)]
+        if runs:
+            _log.info("probes run: %s", ", ".join(runs))
+        refused: dict[str, list[str]] = {}
+        for name, probe in loaded.items():
+            if isinstance(probe, Refusal) and self._changes.is_news(name, probe.reason, usual=None):
+                later = "; this is tried again, less and less often" if probe.reason.may_pass else ""
+                refused.setdefault(f"{probe}{later}", []).append(name)
+        for why, names in refused.items():
+            _log.warning("probes do not run: %s: %s", ", ".join(names), why, extra={"topic": why})

@@ -1,0 +1,45 @@
+"""The agent's settings, read again while it runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from numaudit.config.loading import Loaded
+from numaudit.config.reloading import reloaded
+from numaudit.config.settings import Settings
+from numaudit.errors import InputError
+from numaudit.web.auth import Access
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reload:
+    """Reads the settings from where they came at start. What is wrong changes nothing."""
+
+    read: Callable[[], Loaded]
+    """Raises InputError."""
+    loaded: Loaded
+    """In force."""
+    succeeded: bool = True
+    succeeded_at: float = field(default_factory=time.time)
+
+    def again(self) -> tuple[Settings, Access]:
+        """What is in force from now on. Raises InputError when the settings or the web-config file are wrong."""
+        try:
+            outcome = reloaded(self.loaded, self.read())
+            access = Access.by(outcome.loaded.settings.web.config_file)
+        except InputError as error:
+            self.succeeded = False
+            _log.error("the settings were read again and are wrong, those before stay in force: %s", error)
+            raise
+        self.loaded, self.succeeded, self.succeeded_at = outcome.loaded, True, time.time()
+        for warning in outcome.loaded.warnings:
+            _log.warning("%s", warning)
+        _log.info("the settings were read again; changed: %s", ", ".join(outcome.changed) or "none")
+        if outcome.waiting:
+            _log.warning("of the changed settings, %s: takes effect at the next start", ", ".join(outcome.waiting))
+        return outcome.loaded.settings, access

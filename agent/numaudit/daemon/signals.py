@@ -1,0 +1,38 @@
+"""What signals do from the first moment on. This imports next to nothing, so that it is in force at once.
+
+The first process of a container gets no signal that it has no handler for, and any other would die of SIGHUP.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+early_hang_ups: list[int] = []
+"""Each SIGHUP that came before the agent could reload its settings."""
+
+
+def while_the_agent_starts() -> None:
+    """SIGTERM ends the agent: there is nothing to save yet. SIGHUP is kept for later."""
+    signal.signal(signal.SIGTERM, end_well)
+    signal.signal(signal.SIGHUP, lambda number, _: early_hang_ups.append(number))
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, nothing)
+
+
+def while_the_first_process() -> None:
+    """SIGTERM ends a verb that is the first process of its container, as it ends any other process."""
+    signal.signal(signal.SIGTERM, end_by)
+
+
+def end_well(_number: int, _frame: FrameType | None) -> None:
+    os._exit(0)
+
+
+def end_by(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+def nothing(_number: int, _frame: FrameType | None) -> None:
+    """Not to die of it."""

@@ -1,0 +1,164 @@
+"""Signals at any moment of the agent's life: it ends when it is asked to, reloads, and never dies of one."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent_process import NUMAUDIT, PATIENCE, eventually, running_agent
+from node_tree import MIB, NodeTree
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+FIRST_PROCESS = ("unshare", "--pid", "--fork", "--mount-proc")
+CATCH_ALL = sum(1 << number - 1 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> NodeTree:
+    tree = NodeTree(tmp_path / "node")
+    tree.container(tree.pod("prod", "db-0"), "db", anon=(5 * MIB, 2 * MIB))
+    return tree
+
+
+def _catches_signals(pid: int) -> bool:
+    """Python itself begins without our handlers."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    match = re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)
+    return match is not None and int(match[1], 16) & CATCH_ALL == CATCH_ALL
+
+
+def _first_process(unshare: int) -> int:
+    assert eventually(lambda: len(psutil.Process(unshare).children()) == 1)
+    pid = psutil.Process(unshare).children()[0].pid
+    assert eventually(lambda: _catches_signals(pid))
+    return pid
+
+
+@needs_root
+@pytest.mark.parametrize("moment", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0])
+def test_the_first_process_of_a_container_ends_on_sigterm_at_any_moment(
+    moment: float, tree: NodeTree, tmp_path: Path
+) -> None:
+    arguments = ("agent", "--root", str(tree.root), "--listen", "127.0.0.1:0", "--interval", "1s")
+    with (tmp_path / "log").open("wb") as log:
+        unshare = subprocess.Popen([*FIRST_PROCESS, *NUMAUDIT, *arguments], stderr=log)
+    try:
+        agent = _first_process(unshare.pid)
+        time.sleep(moment)
+        os.kill(agent, signal.SIGTERM)
+        begun = time.monotonic()
+        assert unshare.wait(PATIENCE) == 0
+        assert time.monotonic() - begun < 10  # it takes at most 3 s on an idle machine
+    finally:
+        unshare.kill()
+        unshare.wait()
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 0.6])
+def test_no_signal_but_those_to_end_kills_an_agent_that_starts(moment: float, tree: NodeTree, tmp_path: Path) -> None:
+    arguments = ("agent", "--root", str(tree.root), "--listen", "127.0.0.1:0", "--interval", "1s")
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([*NUMAUDIT, *arguments], stderr=stderr)
+    try:
+        assert eventually(lambda: _catches_signals(process.pid))
+        time.sleep(moment)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+            process.send_signal(number)
+        assert eventually(lambda: "reload" in log.read_text())
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_signal_has_the_settings_read_again_and_says_what_waits_for_the_next_start(
+    tree: NodeTree, tmp_path: Path
+) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("interval: 1s\n")
+    with running_agent("--root", str(tree.root), "--config", str(path), log=tmp_path / "log") as agent:
+        begun = agent.value("numaudit_config_reload_success_timestamp_seconds") or 0
+        path.write_text("interval: 1h\nmetrics: {labels: [namespace]}\nprobes: []\notlp: {endpoint: 'http://x'}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: "the settings were read again; changed: interval, metrics.labels" in agent.log())
+        assert agent.log().count("probes, otlp.endpoint: takes effect at the next start") == 1
+        assert (agent.value("numaudit_config_reload_success_timestamp_seconds") or 0) > begun
+
+        path.write_text("interval: 1s\nlog: {format: json}\nmetrics: {labels: [namespace]}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="") is not None)
+
+        path.write_text("interval: never\nlog: {format: text}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: agent.value("numaudit_config_reload_success") == 0)
+        assert '"message": "the settings were read again and are wrong' in agent.log()
+        ticks = agent.value("numaudit_ticks_total") or 0
+        assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) > ticks + 1)
+
+        path.write_text("interval: 1s\n")
+        agent.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: agent.value("numaudit_config_reload_success") == 1)
+        assert agent.stop()[0] == 0
+
+
+def test_after_a_burst_of_signals_the_newest_settings_are_in_force(tree: NodeTree, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("interval: 1s\n")
+    with running_agent("--root", str(tree.root), "--config", str(path), log=tmp_path / "log") as agent:
+        for number in range(200):
+            path.write_text(f"interval: 1s\nmetrics: {{max_ended: {number}}}\n")
+            agent.process.send_signal(signal.SIGHUP)
+        path.write_text("interval: 1s\nmetrics: {labels: [namespace]}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="") is not None)
+        assert agent.stop()[0] == 0
+
+
+def test_debug_messages_are_switched_on_and_off_by_a_signal(tree: NodeTree, tmp_path: Path) -> None:
+    with running_agent("--root", str(tree.root), "--interval", "1s", log=tmp_path / "log") as agent:
+        agent.process.send_signal(signal.SIGUSR2)
+        agent.process.send_signal(signal.SIGUSR1)
+        assert eventually(lambda: "debug messages are on" in agent.log())
+        agent.get("/metrics")
+        assert eventually(lambda: " DEBUG " in agent.log())
+        agent.process.send_signal(signal.SIGUSR1)
+        assert eventually(lambda: "debug messages are off again" in agent.log())
+        before = agent.log().count(" DEBUG ")
+        agent.get("/metrics")
+        assert agent.log().count(" DEBUG ") == before
+        assert agent.stop()[0] == 0
+
+
+def test_a_post_has_the_settings_read_again_where_that_is_switched_on(tree: NodeTree, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("interval: 1s\n")
+
+    def post() -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=PATIENCE)
+        connection.request("POST", "/-/reload", b"whatever")
+        answer = connection.getresponse()
+        connection.close()
+        return answer.status, answer.read().decode()
+
+    with running_agent("--root", str(tree.root), "--config", str(path), log=tmp_path / "log") as agent:
+        status, text = post()
+        assert (status, "web.reload" in text) == (403, True)
+        path.write_text("interval: 1s\nweb: {reload: true}\n")
+        agent.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: post()[0] == 200)
+        path.write_text("interval: 1s\nweb: {reload: true}\notlp: {headers: [geheim]}\n")
+        status, text = post()
+        assert (status, text.startswith(f"{path}:3: otlp.headers must be")) == (500, True)
+        assert "geheim" not in text + agent.log()
+        assert agent.stop()[0] == 0
