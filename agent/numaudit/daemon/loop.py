@@ -52,7 +52,7 @@ class Stopped(BaseException):
     """A signal asked the agent to end. It may interrupt anything, so only the loop may catch it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Daemon:
     """Ticks and publishes until a signal stops it."""
 
@@ -237,9 +237,7 @@ class Daemon:
 
     def live(self) -> Live:
         """What is true at this moment."""
-        with self._process.oneshot():
-            cpu = self._process.cpu_times()
-            memory = self._process.memory_info()
+        resident, virtual = self._memory()
         return Live(
             snapshot_age=self.pulse.age,
             ticks=self.pulse.succeeded,
@@ -247,9 +245,9 @@ class Daemon:
             missed_ticks=self._beat.missed,
             tick_seconds=self.tick_seconds,
             tick_cpu_seconds=self.tick_cpu_seconds,
-            cpu_seconds=cpu.user + cpu.system,
-            resident_bytes=memory.rss,
-            virtual_bytes=memory.vms,
+            cpu_seconds=time.process_time(),
+            resident_bytes=resident,
+            virtual_bytes=virtual,
             open_files=_open_files(),
             most_files=_most_files(),
             process_started_at=self._process.create_time(),
@@ -263,6 +261,14 @@ class Daemon:
             reload_success=None if self.reload is None else self.reload.succeeded,
             reloaded_at=None if self.reload is None else self.reload.succeeded_at,
         )
+
+    def _memory(self) -> tuple[int | None, int | None]:
+        """Resident and virtual bytes."""
+        try:
+            memory = self._process.memory_info()
+        except OSError:  # too many open files: what else is known is still said
+            return None, None
+        return memory.rss, memory.vms
 
     def _report(self) -> bytes | None:
         newest, cached = self.published, self._document

@@ -73,8 +73,8 @@ class Live:
     tick_cpu_seconds: float | None
     """CPU time of the newest tick, rendering included, without other threads."""
     cpu_seconds: float
-    resident_bytes: int
-    virtual_bytes: int
+    resident_bytes: int | None
+    virtual_bytes: int | None
     open_files: int
     most_files: int | None
     """None = there is no limit."""

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import numa_stat
-from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kernel.host import TOO_MANY_FILES, Host, read_bytes, read_text
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -269,7 +269,9 @@ def _children(folder: str, links: int, known: list[str] | None) -> list[tuple[st
                         children.append((entry.name, entry.stat(follow_symlinks=False)))
                     except OSError:
                         continue
-    except OSError:
+    except OSError as error:
+        if error.errno in TOO_MANY_FILES:
+            raise  # all groups below would seem to have ended
         return []
     children.sort()
     return children

@@ -11,6 +11,7 @@ from typing import Self
 
 from numaudit.errors import InputError
 
+TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 LARGEST_FILE = 16 << 20
 """No file we read is larger; a larger one is a mistake or an attack, not an interface."""
 
@@ -130,6 +131,8 @@ def explain(error: Exception, name: str | None = None) -> str:
 
 
 def _hint(error: OSError) -> str:
+    if error.errno in TOO_MANY_FILES:
+        return "; raise the limit (LimitNOFILE of the service, or ulimit -n)"
     if error.errno not in (errno.EACCES, errno.EPERM):
         return ""
     return "; run as root" if os.geteuid() else "; refused even to root (a container, or a security module)"

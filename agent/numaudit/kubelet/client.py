@@ -171,7 +171,10 @@ class LiveKubelet:
 
     def _get(self, path: str) -> bytes:
         endpoint = self.endpoint or find_endpoint(self.host, self.config)
-        import httpx  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
+        try:
+            import httpx  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
+        except ImportError as error:  # also where no file can be opened
+            raise Unavailable(f"the kubelet cannot be asked: {error}; too many open files?") from None
 
         url = f"{endpoint.url}{path}"
         where = without_password(url)

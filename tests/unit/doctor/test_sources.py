@@ -50,7 +50,7 @@ def test_a_source_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sources, "SOURCES", made_up)
     checks = check_sources(_trial(Host()))
     assert [(check.state, check.detail) for check in checks] == [
-        ("missing", "cannot read: Too many open files"),
+        ("missing", "cannot read: Too many open files; raise the limit (LimitNOFILE of the service, or ulimit -n)"),
         ("missing", "it counted nothing of a test load"),
         ("ok", "works"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
@@ -244,6 +245,17 @@ def test_without_an_address_a_host_that_shows_no_kubelet_has_none(tmp_path: Path
     with pytest.raises(Absent, match="no kubelet"):
         poller.poll(())
     poller.close()
+
+
+def test_a_module_that_cannot_be_loaded_now_is_loaded_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(replies(PODS)) as url:
+        kubelet = live(Endpoint(url))
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "httpx", None)
+            with pytest.raises(Unavailable, match="too many open files"):
+                kubelet.pods()
+        assert kubelet.pods() == PODS
+        kubelet.close()
 
 
 def test_a_password_in_the_address_is_used_and_never_shown() -> None:
