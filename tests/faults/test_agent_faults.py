@@ -17,6 +17,7 @@ from agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
 from kubelet_http import replies, serving
 from kubelet_steps import Step
 from node_tree import MIB, NodeTree
+from numaudit.collectors.table import KINDS
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
@@ -59,6 +60,15 @@ def test_the_agent_serves_what_the_report_says_and_stops_at_once(agent: Agent) -
     assert container["judged_bytes"] == agent.value("numaudit_container_judged_bytes", container="db")
     assert agent.stop()[0] == 0
     assert agent.log().rstrip().endswith("ticks")
+
+
+def test_an_empty_list_of_probes_runs_none_and_speaks_of_none(tree: NodeTree, tmp_path: Path) -> None:
+    arguments = ("--root", str(tree.root), "--set", "probes=")
+    with running_agent(*arguments, log=tmp_path / "log") as agent:
+        asked = {dict(labels)["collector"] for labels in agent.samples()["numaudit_collector_success"]}
+        assert "residency" in asked
+        assert asked.isdisjoint(kind.name for kind in KINDS)
+        assert "probes" not in agent.log()
 
 
 def test_a_failing_collector_stops_no_other_and_recovers(agent: Agent, tree: NodeTree) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -268,6 +269,19 @@ def test_a_python_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     outcomes = _load(pythons=[tmp_path / "no-such-python"])
     assert set(_reasons(outcomes).values()) == {Reason.LOADER_DIED}
     assert "no-such-python" in str(outcomes["cpu_time"])
+
+
+def test_a_process_that_may_open_no_more_files_says_so() -> None:
+    requests = _requests()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        outcomes = loader.load(requests)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert {one.reason for one in outcomes.values() if isinstance(one, Refusal)} == {Reason.TOO_MANY_FILES}
+    assert len(outcomes) == len(requests)
+    assert Reason.TOO_MANY_FILES.may_pass
 
 
 def test_a_loader_that_hangs_is_killed_at_the_deadline_with_all_it_started(script: Script, tmp_path: Path) -> None:
