@@ -253,6 +253,18 @@ def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
         daemon.server.server_close()
 
 
+def test_what_waits_to_be_done_is_done_even_when_every_tick_takes_too_long(tree: NodeTree) -> None:
+    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), Observer.of(Host.under(tree.root)), None, RateLimit())
+    try:
+        done: list[int] = []
+        for number in range(3):
+            daemon.inbox.put(lambda number=number: done.append(number))  # type: ignore[misc]
+        daemon._wait_until(time.monotonic() - 1)
+        assert done == [0, 1, 2]
+    finally:
+        daemon.server.server_close()
+
+
 def _created(daemon: Daemon) -> dict[tuple[str, str, str], float]:
     assert daemon.published is not None
     assert daemon.published.exposition.created

@@ -18,7 +18,7 @@ from node_tree import MIB, NodeTree
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
 FIRST_PROCESS = ("unshare", "--pid", "--fork", "--mount-proc")
-CATCH_ALL = sum(1 << number - 1 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
+AGENTS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @pytest.fixture
@@ -28,17 +28,17 @@ def tree(tmp_path: Path) -> NodeTree:
     return tree
 
 
-def _catches_signals(pid: int) -> bool:
+def _catches(pid: int, *signals: signal.Signals) -> bool:
     """Python itself begins without our handlers."""
     status = Path(f"/proc/{pid}/status").read_text()
     match = re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)
-    return match is not None and int(match[1], 16) & CATCH_ALL == CATCH_ALL
+    return match is not None and all(int(match[1], 16) >> number - 1 & 1 for number in signals)
 
 
 def _first_process(unshare: int) -> int:
     assert eventually(lambda: len(psutil.Process(unshare).children()) == 1)
     pid = psutil.Process(unshare).children()[0].pid
-    assert eventually(lambda: _catches_signals(pid))
+    assert eventually(lambda: _catches(pid, *AGENTS))
     return pid
 
 
@@ -62,6 +62,21 @@ def test_the_first_process_of_a_container_ends_on_sigterm_at_any_moment(
         unshare.wait()
 
 
+@needs_root
+def test_another_verb_that_is_the_first_process_ends_on_sigterm_as_any_process(tree: NodeTree, tmp_path: Path) -> None:
+    verb = ("report", "--root", "/dev/stdin")  # it waits for an archive that never comes
+    unshare = subprocess.Popen([*FIRST_PROCESS, *NUMAUDIT, *verb], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert eventually(lambda: len(psutil.Process(unshare.pid).children()) == 1)
+        pid = psutil.Process(unshare.pid).children()[0].pid
+        assert eventually(lambda: _catches(pid, signal.SIGTERM))
+        os.kill(pid, signal.SIGTERM)
+        assert unshare.wait(PATIENCE) in (143, 130)  # 130: it has begun to unpack, and removed what it had
+    finally:
+        unshare.kill()
+        unshare.wait()
+
+
 @pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 0.6])
 def test_no_signal_but_those_to_end_kills_an_agent_that_starts(moment: float, tree: NodeTree, tmp_path: Path) -> None:
     arguments = ("agent", "--root", str(tree.root), "--listen", "127.0.0.1:0", "--interval", "1s")
@@ -69,7 +84,7 @@ def test_no_signal_but_those_to_end_kills_an_agent_that_starts(moment: float, tr
     with log.open("wb") as stderr:
         process = subprocess.Popen([*NUMAUDIT, *arguments], stderr=stderr)
     try:
-        assert eventually(lambda: _catches_signals(process.pid))
+        assert eventually(lambda: _catches(process.pid, *AGENTS))
         time.sleep(moment)
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
             process.send_signal(number)

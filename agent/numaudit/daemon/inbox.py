@@ -42,11 +42,16 @@ class Inbox:
             raise error
 
     def work(self, seconds: float) -> None:
-        """Wait this long at most for something to do, and do it; what goes wrong in it stops nothing."""
+        """Wait this long at most for something to do, and do all there is; what goes wrong in it stops nothing."""
         try:
             work = self._queue.get(timeout=seconds)
+            while True:
+                self._do(work)
+                work = self._queue.get_nowait()
         except Empty:
             return
+
+    def _do(self, work: Work) -> None:
         try:
             work()
         except Exception:

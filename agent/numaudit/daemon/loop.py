@@ -175,14 +175,16 @@ class Daemon:
     def _wait_until(self, end: float | None, still: Callable[[], bool] = lambda: True) -> None:
         """Until then, or the next tick is due (None), do what is asked for; with signs of life for systemd's watchdog.
 
-        `still` may end it before.
+        `still` may end it before. What waits already is done however late it is.
         """
         slice_ = min(_LONGEST_SLEEP, self.notifier.watchdog / 3 if self.notifier.watchdog else _LONGEST_SLEEP)
-        while still() and (left := (self._beat.due if end is None else end) - time.monotonic()) > 0:
+        left = slice_
+        while left > 0:
             # Python drops an exception that a signal raises within a finaliser, so check here too.
             if self._signal is not None:
                 raise Stopped(self._signal.name)
-            self.inbox.work(min(left, slice_))
+            left = (self._beat.due if end is None else end) - time.monotonic() if still() else 0.0
+            self.inbox.work(max(0.0, min(left, slice_)))
             self.notifier.alive()
 
     def _reload_after_hang_up(self) -> None:
