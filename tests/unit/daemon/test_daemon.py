@@ -70,7 +70,7 @@ def test_a_traceback_and_names_of_others_stay_on_one_line() -> None:
     assert len(lines) == 2
     for line in lines:
         assert line.isprintable()
-        assert "pod a\\x1b[2J\\nb\\udc80\\nTraceback" in line
+        assert "pod a\\x1b[2J\\nb\\x80\\nTraceback" in line
         assert line.endswith("ValueError: two\\nlines")
 
 
