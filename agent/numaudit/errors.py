@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_USER_OF_A_URL = re.compile(r"(?<=://)[^/?#\s]*@")
+_USER_OF_A_URL = re.compile(r"(?<=://)\S*@")
 _SHORT = 2
 """Characters that begin too many names to be near one."""
 _SEVERAL = 3
@@ -38,7 +38,7 @@ def _escape(char: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """The text with every user and password in its URLs hidden."""
+    """The text with every user and password in its URLs hidden, and whatever stands before an @."""
     return _USER_OF_A_URL.sub("(hidden)@", text)
 
 

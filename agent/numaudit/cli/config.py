@@ -69,7 +69,7 @@ def check(config: Path | None, listen: str | None, interval: str | None, assignm
 
 
 def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
-    """Every setting as text; secrets are hidden."""
+    """Every setting as text; secrets are hidden, and so are users and passwords in URLs."""
     rows = []
     for key in KEYS.values():
         value = key.kind.show(loaded.values[key.path])

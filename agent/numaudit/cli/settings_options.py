@@ -10,7 +10,7 @@ import click
 
 from numaudit.cli.options import FilePath, Function, short
 from numaudit.config.loading import CONFIG_VARIABLE, Flags, Loaded, check, load
-from numaudit.errors import InputError
+from numaudit.errors import InputError, without_password
 
 
 def settings_options(function: Function) -> Function:
@@ -70,7 +70,8 @@ def _sources(
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
         if not equals or not path:
-            raise InputError(f"--set {short(assignment)}: give KEY=VALUE, such as --set log.format=json")
+            shown = short(without_password(assignment))
+            raise InputError(f"--set {shown}: give KEY=VALUE, such as --set log.format=json")
         flags.append(("--set", path, value))
     named = os.environ.get(CONFIG_VARIABLE)
     return config or (Path(named) if named else None), os.environ, flags

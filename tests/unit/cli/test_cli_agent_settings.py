@@ -43,6 +43,14 @@ def test_config_show_says_where_each_value_came_from(monkeypatch: pytest.MonkeyP
     assert rows["otlp.headers"] == ("(hidden)", "flag --set")
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_config_show_hides_user_and_password_of_a_url(output: str, capfd: Captured) -> None:
+    assert call(["config", "show", "--set", "otlp.endpoint=http://user:secret@collector:4318", "-o", output]) == 0
+    shown = capfd.readouterr().out
+    assert "http://(hidden)@collector:4318" in shown
+    assert "secret" not in shown
+
+
 def test_config_show_is_a_table_of_all_settings(capfd: Captured) -> None:
     assert call(["config", "show"]) == 0
     header, *rows = capfd.readouterr().out.splitlines()

@@ -103,6 +103,22 @@ def test_a_wrong_variable_or_flag_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "otlp: {endpoint: 'ftp://user:pa55@collector'}\n",
+        "otlp: {endpoint: 'http://user:pa55/1@collector'}\n",
+        "kubelet: {url: 'http://user:pa55@kubelet:99999'}\n",
+        "otlp: {headers: [pa55]}\n",
+        "interval: http://user:pa55@collector\n",
+    ],
+)
+def test_a_secret_in_a_wrong_value_is_not_shown(tmp_path: Path, body: str) -> None:
+    with pytest.raises(InputError, match=r"agent\.yaml:1: .* must be") as raised:
+        load(_file(tmp_path, body), {}, [])
+    assert "pa55" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("body", "warning"),
     [
         ("intervall: 5s\n", "agent.yaml:1: there is no setting intervall; did you mean interval?; it is ignored"),
