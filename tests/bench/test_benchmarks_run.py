@@ -64,6 +64,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "worst:",
         "4 nodes.*:",
     ),
+    "otlp": ("peak before pushes", "peak memory", "OTLP push", "one tick"),
     "pass": ("one tick", "first tick", "floor", "numaudit --help"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
     "tick": (

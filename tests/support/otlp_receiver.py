@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import gzip
 import socket
+import ssl
 import struct
 import threading
+import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -30,6 +32,16 @@ class Answer:
     """No answer before the receiver ends."""
     rejected: int = 0
     """Points of a partial success."""
+    body: bytes | None = None
+    """Instead of an ExportMetricsServiceResponse."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """More of them; one of these names wins."""
+    drips: bool = False
+    """The body comes byte by byte, without end."""
+    drips_headers: bool = False
+    """The headers come byte by byte, without end."""
+    endless: bool = False
+    """The body has no end, and comes as fast as it is taken."""
 
 
 class OtlpReceiver(ThreadingHTTPServer):
@@ -37,18 +49,27 @@ class OtlpReceiver(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, keeps: int | None = None, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
+        self.scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.keeps = keeps
+        """Requests kept at most; None = all."""
         self.answers: list[Answer] = []
         """For the next requests; then all are taken."""
         self.requests: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
-        self.got_one, self.ending = threading.Event(), threading.Event()
+        self.got_one, self.got_two, self.ending = threading.Event(), threading.Event(), threading.Event()
+        self.clients: set[object] = set()
+        """The address of each connection so far."""
+        self.arrived: list[float] = []
+        """When each request was complete, by the monotonic clock."""
         self.connections: set[socket.socket] = set()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1/metrics"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}/v1/metrics"
 
     def points(self, request: int = -1) -> dict[tuple[str, frozenset[tuple[str, object]]], float]:
         """(instrument, attributes) -> value of one request."""
@@ -87,9 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
         answer = receiver.answers.pop(0) if receiver.answers else Answer()
-        receiver.requests.append(ExportMetricsServiceRequest.FromString(body))
+        if receiver.keeps is None or len(receiver.requests) < receiver.keeps:
+            receiver.requests.append(ExportMetricsServiceRequest.FromString(body))
         receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
-        receiver.got_one.set()
+        receiver.clients.add(self.client_address)
+        receiver.arrived.append(time.monotonic())
+        (receiver.got_two if receiver.got_one.is_set() else receiver.got_one).set()
         if answer.hangs:
             receiver.ending.wait()
         if answer.reset:
@@ -99,17 +123,32 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._reply(answer)
 
+    def _drip(self) -> None:
+        while not cast("OtlpReceiver", self.server).ending.wait(0.02):
+            self.wfile.write(b"x")
+
     def _reply(self, answer: Answer) -> None:
+        if answer.drips_headers:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            self._drip()
+            return
         response = ExportMetricsServiceResponse()
         response.partial_success.rejected_data_points = answer.rejected
-        body = response.SerializeToString()
-        self.send_response(answer.status)
-        self.send_header("Content-Type", "application/x-protobuf")
-        self.send_header("Content-Length", str(len(body)))
+        body = response.SerializeToString() if answer.body is None else answer.body
+        headers = {"Content-Type": "application/x-protobuf", **dict(answer.headers)}
+        if not (answer.drips or answer.endless):
+            headers["Content-Length"] = str(len(body))
         if answer.retry_after is not None:
-            self.send_header("Retry-After", answer.retry_after)
+            headers["Retry-After"] = answer.retry_after
+        self.send_response(answer.status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+        if answer.drips:
+            self._drip()
+        while answer.endless:
+            self.wfile.write(bytes(1 << 20))
 
     def log_message(self, format: str, *args: object) -> None:
         pass
