@@ -122,10 +122,11 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
         "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
         ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container", largest=_LARGEST_PAIRS,
+        item="fault",
     ),
     Metric(
         "container_memory_access_samples_total", "", "Sampled accesses, by how they were sampled.",
-        ("locality", "source"), values.access_samples, since="container",
+        ("locality", "source"), values.access_samples, since="container", item="sample",
     ),
     Metric(
         "container_migrated_bytes_total", "bytes", "Pages moved by the container's tasks, its own or others'.",
@@ -139,11 +140,11 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
         "container_remote_ratio_lower", "",
         "Lower end of the 95 % confidence interval of the remote share, by the best source that measures one.",
-        ("source",), values.remote_lower, merged=None,
+        ("source",), values.remote_lower, merged=None, item="ratio",
     ),
     Metric(
         "container_remote_samples", "", "Samples that this share rests on.",
-        ("source",), values.remote_samples, merged=None,
+        ("source",), values.remote_samples, merged=None, item="sample",
     ),
     Metric(
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",
@@ -162,11 +163,11 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
 TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "admission_rejections_total", "", "Pods the kubelet refused since the agent began, each counted once.",
-        ("reason", "outcome"), lambda tick: tick.rejections.by_reason.items(), since="agent",
+        ("reason", "outcome"), lambda tick: tick.rejections.by_reason.items(), since="agent", item="pod",
     ),
     Metric(
         "admission_workload_rejections_total", "", f"The same by workload, of the {MOST_WORKLOADS} most refused.",
-        ("namespace", "workload"), lambda tick: tick.rejections.by_workload.items(), since="agent",
+        ("namespace", "workload"), lambda tick: tick.rejections.by_workload.items(), since="agent", item="pod",
     ),
     Metric(
         "node_policy_info", "", "The kubelet's version and policies; always 1.",
@@ -190,7 +191,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "memory_manager_bytes", "bytes", "The Memory Manager's memory map: the two parts of what is allocatable.",
-        ("numa_node", "type", "state"), own_values.manager_bytes,
+        ("numa_node", "type", "state"), own_values.manager_bytes, otel="numaudit.memory_manager.memory",
     ),
     Metric(
         "memory_manager_total_bytes", "bytes", "All of a node's, as the kubelet's checkpoint has it.",
@@ -206,7 +207,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "memory_manager_assignments", "", "Assignments on a node, one for each container and resource.",
-        ("numa_node",), own_values.manager_assignments,
+        ("numa_node",), own_values.manager_assignments, item="assignment",
     ),
     Metric(
         "memory_manager_group", "", "1 for the nodes of the assignments that are on a node; absent = there are none.",
@@ -215,7 +216,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "memory_manager_admissible_bytes", "bytes",
         "Largest request for memory that would be admitted on `width` nodes now; CPUs and devices may allow less.",
-        ("width",), own_values.admissible,
+        ("width",), own_values.admissible, merged=None,
     ),
     Metric(
         "memory_manager_stranded_bytes", "bytes",
@@ -259,15 +260,15 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "node_hint_faults_total", "", "NUMA balancing's hint faults on the whole host.",
-        (), one(values.vmstat("numa_hint_faults")), since="boot",
+        (), one(values.vmstat("numa_hint_faults")), since="boot", item="fault",
     ),
     Metric(
         "node_hint_faults_local_total", "", "Those that found the page on the CPU's node.",
-        (), one(values.vmstat("numa_hint_faults_local")), since="boot",
+        (), one(values.vmstat("numa_hint_faults_local")), since="boot", item="fault",
     ),
     Metric(
         "node_distance", "", "Relative memory distance by the firmware (SLIT); 10 is local.",
-        ("from_numa_node", "to_numa_node"), values.distances,
+        ("from_numa_node", "to_numa_node"), values.distances, merged=None, item="distance",
     ),
     Metric(
         "collector_success", "",
@@ -286,6 +287,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "collector_skipped", "", "Items that vanished or could not be read in the newest tick.", ("collector",),
         lambda tick: [((asked.source,), asked.skipped) for asked in tick.report.sources],
+        item="item",
     ),
     Metric(
         "overhead_cpu_ratio", "ratio", "Share of all CPUs' time that the probes take, by estimate.",
@@ -301,7 +303,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "bpf_events_total", "", "Events that a probe has counted.", ("probe",),
-        lambda tick: [((of.probe,), of.events) for of in values.overheads(tick)], since="agent",
+        lambda tick: [((of.probe,), of.events) for of in values.overheads(tick)], since="agent", item="event",
     ),
     Metric(
         "bpf_estimated_seconds_total", "seconds", "CPU time that a probe has taken, by estimate.", ("probe",),
@@ -309,7 +311,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "bpf_runs_total", "", "Runs of a probe's programs; only while kernel.bpf_stats_enabled is 1.", ("probe",),
-        own_values.runs, since="agent",
+        own_values.runs, since="agent", item="run",
     ),
     Metric(
         "bpf_run_seconds_total", "seconds",
@@ -318,7 +320,7 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "lost_events_total", "", "Events that a probe did not count.", ("probe", "reason"),
-        own_values.lost_events, since="agent",
+        own_values.lost_events, since="agent", item="event",
     ),
     Metric(
         "feature_enabled", "", "1 when this host lets the agent measure it, 0 when not.",
@@ -331,19 +333,20 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "ended_containers", "", "Containers that have ended and are still exported, for the next two scrapes.",
-        (), one(lambda tick: tick.ended_containers),
+        (), one(lambda tick: tick.ended_containers), item="container",
     ),
     Metric(
         "dropped_series_total", "", "Series left out, counted in each tick: over max_series.",
         ("reason",), lambda tick: [((reason,), count) for reason, count in tick.dropped_series.items()], since="agent",
+        item="series",
     ),
     Metric(
         "omitted_series", "", "Container series that max_series leaves out now.",
-        (), one(lambda tick: tick.omitted.series),
+        (), one(lambda tick: tick.omitted.series), item="series",
     ),
     Metric(
         "omitted_containers", "", "Containers that max_series leaves out now.",
-        (), one(lambda tick: tick.omitted.containers),
+        (), one(lambda tick: tick.omitted.containers), item="container",
     ),
     Metric(
         "build_info", "", "numaudit's version; always 1.",
@@ -357,14 +360,17 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         "snapshot_age_seconds", "seconds", "Time since the newest snapshot was taken, at the moment of the scrape.",
         (), one(lambda live: live.snapshot_age),
     ),
-    Metric("ticks_total", "", "Ticks that gave a snapshot.", (), one(lambda live: live.ticks), since="agent"),
+    Metric(
+        "ticks_total", "", "Ticks that gave a snapshot.",
+        (), one(lambda live: live.ticks), since="agent", item="tick",
+    ),
     Metric(
         "failed_ticks_total", "", "Ticks that gave none; the log says why.",
-        (), one(lambda live: live.failed_ticks), since="agent",
+        (), one(lambda live: live.failed_ticks), since="agent", item="tick",
     ),
     Metric(
         "missed_ticks_total", "", "Ticks left out because the one before took too long.",
-        (), one(lambda live: live.missed_ticks), since="agent",
+        (), one(lambda live: live.missed_ticks), since="agent", item="tick",
     ),
     Metric(
         "tick_duration_seconds", "seconds", "Wall-clock time of the newest tick, rendering included.",
@@ -376,14 +382,20 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     ),
     Metric(
         "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
-        (), one(lambda live: live.cpu_seconds), since="agent",
+        (), one(lambda live: live.cpu_seconds), since="agent", otel="process.cpu.time",
     ),
     Metric(
         "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
-        (), one(lambda live: live.resident_bytes),
+        (), one(lambda live: live.resident_bytes), otel="process.memory.usage",
     ),
-    Metric("process_open_files", "", "Open descriptors of the agent.", (), one(lambda live: live.open_files)),
-    Metric("process_threads", "", "Threads of the agent.", (), one(lambda live: live.threads)),
+    Metric(
+        "process_open_files", "", "Open descriptors of the agent.",
+        (), one(lambda live: live.open_files), item="file_descriptor", otel="process.unix.file_descriptor.count",
+    ),
+    Metric(
+        "process_threads", "", "Threads of the agent.",
+        (), one(lambda live: live.threads), item="thread", otel="process.thread.count",
+    ),
     Metric(
         "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
         (), one(lambda live: live.cpu_seconds), since="agent", is_standard=True,
@@ -408,14 +420,15 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         "process_start_time_seconds", "seconds", "When the agent's process began, in seconds since the epoch.",
         (), one(lambda live: live.process_started_at), is_standard=True,
     ),
+    # Not `http.server.request.*`, whose only count is that of a histogram of durations, which nobody measures here.
     Metric(
         "web_requests_total", "", "HTTP requests answered.",
-        ("path", "code"), lambda live: live.requests.items(), since="agent",
+        ("path", "code"), lambda live: live.requests.items(), since="agent", item="request",
     ),
-    Metric("web_connections", "", "Open HTTP connections.", (), one(lambda live: live.connections)),
+    Metric("web_connections", "", "Open HTTP connections.", (), one(lambda live: live.connections), item="connection"),
     Metric(
         "web_evicted_connections_total", "", "Silent connections closed to make room for newer ones.",
-        (), one(lambda live: live.evicted_connections), since="agent",
+        (), one(lambda live: live.evicted_connections), since="agent", item="connection",
     ),
     Metric(
         "web_config_valid", "", "0 while the web-config file is wrong and the one read before is in force.",
@@ -423,15 +436,20 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     ),
     Metric(
         "otlp_batches_total", "", "OTLP batches, by outcome.",
-        ("outcome",), values.otlp("batches"), since="agent",
+        ("outcome",), values.otlp("batches"), since="agent", item="batch",
     ),
     Metric(
         "otlp_points_total", "", "OTLP data points, by outcome.",
-        ("outcome",), values.otlp("points"), since="agent",
+        ("outcome",), values.otlp("points"), since="agent", item="data_point",
     ),
     Metric(
         "suppressed_log_lines_total", "", "Log lines left out because the same message came too often.",
-        (), one(lambda live: live.suppressed_log_lines), since="agent",
+        (), one(lambda live: live.suppressed_log_lines), since="agent", item="line",
+    ),
+    Metric(
+        "otlp_last_success_timestamp_seconds", "seconds",
+        "When an OTLP push was last delivered as a whole, as Unix time; absent = not yet.",
+        (), one(lambda live: None if live.otlp is None else live.otlp.last_success),
     ),
     Metric(
         "config_reload_success", "", "0 when the settings were wrong as they were read last, and those before stay.",

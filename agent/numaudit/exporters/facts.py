@@ -57,6 +57,8 @@ class OtlpCounts:
     """delivered, failed -> batches."""
     points: Mapping[str, int]
     """delivered, rejected, failed -> data points."""
+    last_success: float | None = None
+    """When every point was delivered last, in seconds since the epoch; None = not yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class Columns(Struct, frozen=True, gc=False):
         return zip(self.labels, self.numbers, strict=True)
 
 
+_UCUM = {"bytes": "By", "seconds": "s", "ratio": "1"}
 _SUBJECTS = ("memory_manager",)
 """Subjects of more than one word."""
 
@@ -48,6 +49,10 @@ class Metric(Generic[Subject]):
     """What a counter counts from. None = a gauge."""
     merged: Literal["sum", "max"] | None = "sum"
     """How series become one when labels are filtered out. None = they cannot, and the family is left out."""
+    item: str = ""
+    """What a family without a unit counts, in the singular; empty = nothing, for it is a state or a fact."""
+    otel: str = ""
+    """The OpenTelemetry name where it does not follow from `name`."""
     largest: int | None = None
     """How many series a container has at most: the largest; the others are added up (`rest`). None = all there are."""
 
@@ -68,6 +73,19 @@ class Metric(Generic[Subject]):
         return tuple(value if name == "locality" else OTHER for name, value in zip(self.labels, labels, strict=True))
 
     @property
+    def adds_up(self) -> bool:
+        """Is this a gauge whose values over all labels have a sum that means something?"""
+        return not self.is_counter and self.merged == "sum" and (self.unit == "bytes" or bool(self.item))
+
+    @property
+    def ucum(self) -> str:
+        """The unit in OpenTelemetry: of UCUM, with what is counted as its annotation.
+
+        A state does not have the unit 1, for Prometheus and others would append `_ratio` to its name.
+        """
+        return _UCUM[self.unit] if self.unit else f"{{{self.item or 'state'}}}"
+
+    @property
     def family(self) -> str:
         """The name that OpenMetrics gives the family: without a counter's `_total`."""
         return self.full_name.removesuffix("_total")
@@ -75,6 +93,8 @@ class Metric(Generic[Subject]):
     @property
     def instrument(self) -> str:
         """The OpenTelemetry name: a dot behind the subject, and no unit, which is a field of its own there."""
+        if self.otel:
+            return self.otel
         name = self.name.removesuffix("_total")
         # A ratio may have a sibling in bytes, and only its suffix keeps the two apart.
         name = name if self.unit in ("", "ratio") else name.removesuffix(f"_{self.unit}")
