@@ -66,7 +66,7 @@ def _agent(root: str, receiver: str) -> int:
     settings = Settings(
         listen=("127.0.0.1", 0), otlp=OtlpSettings(endpoint=receiver, interval=PUSH_EVERY, timeout=PATIENCE)
     )
-    daemon = Daemon(settings, Observer.of(Host.under(Path(root))), session, (), RateLimit())
+    daemon = Daemon(settings, Observer.of(Host.under(Path(root))), session, RateLimit())
     memory.search_cycles_rarely()
     cgroups = [path.stat().st_ino for path in Path(root).glob("sys/fs/cgroup/kubepods.slice/*/cri-*.scope")]
     form, _ = negotiate("application/openmetrics-text; version=1.0.0", "gzip")

@@ -115,12 +115,17 @@ class OtlpSettings:
     """The push to an OpenTelemetry collector."""
 
     endpoint: str | None = _setting(
-        None, url(), "URL of the receiver, such as http://collector:4318/v1/metrics; unset = no push."
+        None,
+        url(),
+        "URL of the receiver, such as http://collector:4318/v1/metrics; a user and a password in it are sent as basic "
+        "authentication. Unset = no push.",
     )
     interval: float = _setting(60.0, duration(1, 3600), "Time between two pushes.")
-    timeout: float = _setting(10.0, duration(0.1, 300), "Time for one push, retries included.")
+    timeout: float = _setting(10.0, duration(0.1, 300), "Time for one push: connecting, sending, answers and retries.")
     compression: str = _setting("gzip", choice("gzip", "none"), "Of the request body.")
-    ca_file: Path | None = _setting(None, file(), "Certificate authorities to trust, instead of the system's.")
+    ca_file: Path | None = _setting(
+        None, file(), "The only certificate authorities to trust; unset = the system's. Read at start."
+    )
     headers: Pairs = _setting((), mapping(), "Headers to send along, such as a token.", secret=True)
     resource: Pairs = _setting(
         (), mapping(), "Resource attributes to add, such as k8s.cluster.name; they win over those detected."

@@ -97,7 +97,7 @@ class Daemon:
         self.site.may_reload = lambda: self.settings.web.reload
         self.site.reload = lambda: self.inbox.ask(self.read_settings, self.settings.web.timeout)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
-        self.push = Push(settings, self.numbers, f"{os.uname().nodename}/{int(self.started_at)}")
+        self.push = Push(settings, self.numbers, self.observer.host)
         self.publisher = Publisher(settings, self.observer, self.session, self.started_at, self.limiter)
         self._beat = Beat(settings.interval, time.monotonic())
 

@@ -1,56 +1,53 @@
-"""OpenTelemetry: the same numbers, pushed as OTLP over HTTP.
+"""OpenTelemetry: the same numbers as OTLP messages.
 
-Points are built with the SDK's data classes and sent by its exporter, but not through its instruments: those
-remember every set of attributes they ever saw, so that after as many containers as the cardinality limit each new
-one would end up in one overflow point (opentelemetry-sdk 1.45, `_ViewInstrumentMatch`). This way the size follows
-the containers that live, `max_series` is the limit, and each counter has the start time that it really has.
+Messages are built directly, not through the SDK's instruments: those remember every set of attributes they ever saw,
+so that after as many containers as the cardinality limit each new one would end up in one overflow point
+(opentelemetry-sdk 1.45, `_ViewInstrumentMatch`). This way the size follows the containers that live, `max_series` is
+the limit, each counter has the start time that it really has, and one request is in memory at a time.
 
-Import this module only when there is something to push: it takes some 15 MiB.
+Import this module only when there is something to push: it takes some 10 MiB.
 """
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import requests
-from google.protobuf.message import DecodeError
-from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Metric,
-    MetricExportResult,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, NumberDataPoint
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.semconv.schemas import Schemas
 
 from numaudit import __version__
 from numaudit.exporters.catalogue import LABELS
 from numaudit.exporters.exposition import Exposition, Family
-from numaudit.exporters.facts import OtlpCounts
-from numaudit.exporters.metric import IDENTITY, Label
+from numaudit.exporters.metric import IDENTITY, Label, Metric
 from numaudit.exporters.series import Key
 
-METRICS_PATH = "/v1/metrics"
-_UNITS = {"bytes": "By", "seconds": "s", "ratio": "1", "": ""}
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+MOST_POINTS = 5_000
+"""In one request: some 1.5 MB, where receivers that pass it on by gRPC take 4 MiB."""
+SCHEMA = Schemas.V1_44_0.value
+"""The semantic conventions that names of attributes and of `process.*` follow."""
 _NODE_VARIABLES = ("K8S_NODE_NAME", "NODE_NAME")
 """What manifests commonly call the node's name when they pass it on."""
-_log = logging.getLogger(__name__)
+_INSTANCES = uuid.UUID("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
+"""The namespace that the semantic conventions give for a service.instance.id of version 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request of a push."""
+
+    body: bytes
+    """An ExportMetricsServiceRequest."""
+    points: int
 
 
 def resource(environment: Mapping[str, str], extra: Mapping[str, str], instance: str) -> Resource:
@@ -61,23 +58,62 @@ def resource(environment: Mapping[str, str], extra: Mapping[str, str], instance:
         "service.instance.id": instance,
         "host.name": os.uname().nodename,
     }
-    node = next((environment[name] for name in _NODE_VARIABLES if environment.get(name)), None)
+    node = node_name(environment)
     if node is not None:
         detected["k8s.node.name"] = node
-    return Resource.create(detected).merge(OTELResourceDetector().detect()).merge(Resource(dict(extra)))
+    return Resource(detected).merge(OTELResourceDetector().detect()).merge(Resource(dict(extra)))
 
 
-def metrics_data(expositions: Sequence[Exposition], of: Resource, now: float) -> MetricsData:
-    """All families as OTLP metrics; `now` in seconds since the epoch."""
-    identities = _Identities()
-    metrics = [
-        _metric(family, exposition, identities, int(now * 1e9))
-        for exposition in expositions
-        for family in exposition.families
-        if not family.metric.is_standard
-    ]
-    scope = ScopeMetrics(InstrumentationScope("numaudit", __version__), metrics, "")
-    return MetricsData([ResourceMetrics(of, [scope], "")])
+def node_name(environment: Mapping[str, str]) -> str | None:
+    """What Kubernetes calls this node, when a manifest passes it on."""
+    return next((environment[name] for name in _NODE_VARIABLES if environment.get(name)), None)
+
+
+def instance_id(machine: str | None, node: str | None, listen: tuple[str, int]) -> str:
+    """The same UUID after each restart, and another one for an agent that listens elsewhere.
+
+    `machine` is the machine id, `node` the node's name. A host that has neither goes by its host name.
+    """
+    stable = [part for part in (machine, node) if part] or [os.uname().nodename]
+    host, port = listen
+    return str(uuid.uuid5(_INSTANCES, "/".join((*stable, f"{host}:{port}"))))
+
+
+def requests(
+    expositions: Sequence[Exposition], of: Resource, now: float, most_points: int = MOST_POINTS
+) -> Iterator[Part]:
+    """All families as requests of at most `most_points` points; `now` in seconds since the epoch."""
+    identities = _Attributes(IDENTITY)
+    at = int(now * 1e9)
+    request, count = _empty(of), 0
+    for exposition in expositions:
+        for family in _sent(exposition):
+            into = None
+            for point in _points(family, exposition, identities, at):
+                if count == most_points:
+                    yield Part(request.SerializeToString(), count)
+                    request, count, into = _empty(of), 0, None
+                if into is None:
+                    into = _points_of(request, family.metric)
+                start, number, attributes = point
+                added = into.add(start_time_unix_nano=start, time_unix_nano=at)
+                added.MergeFromString(attributes)
+                if isinstance(number, int):
+                    added.as_int = number
+                else:
+                    added.as_double = number
+                count += 1
+    if count:
+        yield Part(request.SerializeToString(), count)
+
+
+def points(expositions: Sequence[Exposition]) -> int:
+    """How many points there are to send."""
+    return sum(len(family) for one in expositions for family in _sent(one))
+
+
+def _sent(exposition: Exposition) -> Iterator[Family]:
+    return (family for family in exposition.families if not family.metric.is_standard)
 
 
 def attributes(labels: Mapping[str, str]) -> dict[str, str | int]:
@@ -92,161 +128,60 @@ def attributes(labels: Mapping[str, str]) -> dict[str, str | int]:
     return found
 
 
-class _Identities(dict["Key | None", dict[str, "str | int"]]):
-    def __missing__(self, key: Key | None) -> dict[str, str | int]:
-        found = self[key] = {} if key is None else attributes(dict(zip(IDENTITY, key, strict=True)))
+class _Attributes(dict[tuple[str, ...], bytes]):
+    """Label values -> the attributes as bytes of a point: merging these is three times as fast as adding each."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __missing__(self, values: tuple[str, ...]) -> bytes:
+        pairs = attributes(dict(zip(self.names, values, strict=True)))
+        found = self[values] = NumberDataPoint(attributes=_key_values(pairs)).SerializeToString()
         return found
 
 
-def _metric(family: Family, exposition: Exposition, identities: _Identities, now: int) -> Metric:
+def _points(
+    family: Family, exposition: Exposition, identities: _Attributes, at: int
+) -> Iterator[tuple[int, int | float, bytes]]:
+    """Start time in nanoseconds, number, attributes."""
     row = family.metric
-    others: dict[tuple[str, ...], dict[str, str | int]] = {}
-    points = []
-    for key, labels, value in family.points:
-        other = others.get(labels)
-        if other is None:
-            other = others[labels] = attributes(dict(zip(row.labels, labels, strict=True)))
-        since = exposition.created_at(row, key)
-        # A clock that was set back must not make a counter begin in the future: receivers refuse such points.
-        start = 0 if since is None else min(int(since * 1e9), now)
-        points.append(NumberDataPoint({**identities[key], **other}, start, now, value))
-    data: Sum | Gauge = Gauge(points)
-    if row.is_counter:
-        data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
-    return Metric(row.instrument, row.help, _UNITS[row.unit], data)
+    own = _Attributes(row.labels)
+    for key, labels, number in family.points:
+        yield _start(row, exposition, key, at), number, (b"" if key is None else identities[key]) + own[labels]
 
 
-@dataclass(slots=True)
-class Receiver:
-    """Sends one batch and says how it ended: the exporter itself counts redirects and rejections as success."""
-
-    endpoint: str
-    timeout: float = 10.0
-    compression: str = "gzip"
-    ca_file: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    _exporter: OTLPMetricExporter = field(init=False)
-    _answer: requests.Response | None = None
-
-    def __post_init__(self) -> None:
-        session = requests.Session()
-        session.hooks["response"].append(self._remember)
-        self._exporter = OTLPMetricExporter(
-            endpoint=self.endpoint,
-            timeout=self.timeout,
-            compression=Compression.Gzip if self.compression == "gzip" else Compression.NoCompression,
-            certificate_file=self.ca_file,
-            headers=dict(self.headers),
-            session=session,
-        )
-
-    def _remember(self, answer: requests.Response, *_: object, **__: object) -> None:
-        self._answer = answer
-
-    def send(self, data: MetricsData) -> tuple[bool, int]:
-        """Whether it was delivered, and how many points the receiver rejected all the same."""
-        self._answer = None
-        result = self._exporter.export(data)
-        answer = self._answer
-        if result is not MetricExportResult.SUCCESS:
-            # The error and the exporter's frames are a cycle that holds the whole batch.
-            gc.collect(0)
-            return False, 0
-        if answer is None or not 200 <= answer.status_code < 300:
-            _log.error("the OTLP receiver answered %s", "nothing" if answer is None else answer.status_code)
-            return False, 0
-        return True, _rejected(answer)
-
-    def close(self) -> None:
-        """Also ends a wait for the next attempt."""
-        self._exporter.shutdown()
+def _start(row: Metric[Any], exposition: Exposition, key: Key | None, at: int) -> int:
+    since = exposition.created_at(row, key)
+    # A clock that was set back must not make a counter begin in the future: receivers refuse such points.
+    return 0 if since is None else min(int(since * 1e9), at)
 
 
-def _rejected(answer: requests.Response) -> int:
-    if not answer.headers.get("Content-Type", "").startswith("application/x-protobuf"):
-        return 0
-    try:
-        partial = ExportMetricsServiceResponse.FromString(answer.content).partial_success
-    except DecodeError:
-        _log.warning("the OTLP receiver's answer is not an ExportMetricsServiceResponse")
-        return 0
-    if partial.rejected_data_points or partial.error_message:
-        _log.warning("the OTLP receiver rejected %d points: %s", partial.rejected_data_points, partial.error_message)
-    return int(partial.rejected_data_points)
+def _points_of(
+    request: ExportMetricsServiceRequest, row: Metric[Any]
+) -> RepeatedCompositeFieldContainer[NumberDataPoint]:
+    """Where the points of one more metric of this request go."""
+    metrics = request.resource_metrics[0].scope_metrics[0].metrics
+    metric = metrics.add(name=row.instrument, description=row.help, unit=row.ucum)
+    if not row.is_counter and not row.adds_up:
+        return metric.gauge.data_points
+    metric.sum.is_monotonic = row.is_counter
+    metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    return metric.sum.data_points
 
 
-@dataclass(slots=True)
-class Push:
-    """Pushes from a thread of its own, and counts the outcomes."""
-
-    receiver: Receiver
-    of: Resource
-    current: Callable[[], Sequence[Exposition]]
-    """What to send; called once for each push."""
-    interval: float = 60.0
-    deliveries: int = 0
-    _batches: Counter[str] = field(default_factory=lambda: Counter(delivered=0, failed=0))
-    _points: Counter[str] = field(default_factory=lambda: Counter(delivered=0, rejected=0, failed=0))
-    _works: bool | None = None
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Push now and then every `interval`."""
-        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
-        self._thread.start()
-
-    def stop(self, seconds: float) -> None:
-        """Push once more if the receiver answered last time, and end; not longer than `seconds`."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(seconds * 0.75)
-            self.receiver.close()
-            self._thread.join(seconds * 0.25)
-
-    def counts(self) -> OtlpCounts:
-        return OtlpCounts(dict(self._batches), dict(self._points))
-
-    def push(self) -> bool:
-        """Send the newest values; True when they were delivered."""
-        data = metrics_data(self.current(), self.of, time.time())
-        points = sum(len(metric.data.data_points) for metric in _metrics_of(data))
-        delivered, rejected = self.receiver.send(data)
-        self._batches["delivered" if delivered else "failed"] += 1
-        self._points["delivered" if delivered else "failed"] += points - rejected
-        self._points["rejected"] += rejected
-        self.deliveries += delivered
-        if delivered is not self._works:
-            self._works = delivered
-            _log.log(
-                logging.INFO if delivered else logging.ERROR,
-                "OTLP push to %s: %s",
-                self.receiver.endpoint,
-                "delivered" if delivered else "failed; the agent keeps trying",
-            )
-        return delivered
-
-    def _run(self) -> None:
-        due = time.monotonic()
-        while True:
-            try:
-                self.push()
-            except Exception:
-                self._batches["failed"] += 1
-                _log.exception("internal error in the OTLP push")
-            due = max(due + self.interval, time.monotonic())
-            if self._stop.wait(due - time.monotonic()):
-                break
-        if self._works:
-            self.push()
+def _empty(of: Resource) -> ExportMetricsServiceRequest:
+    """A request without metrics yet."""
+    request = ExportMetricsServiceRequest()
+    sender = request.resource_metrics.add(schema_url=SCHEMA)
+    sender.resource.attributes.extend(_key_values(of.attributes))
+    scope = sender.scope_metrics.add(schema_url=SCHEMA)
+    scope.scope.name, scope.scope.version = "numaudit", __version__
+    return request
 
 
-def _metrics_of(data: MetricsData) -> list[Any]:
-    return [metric for of in data.resource_metrics for scope in of.scope_metrics for metric in scope.metrics]
-
-
-def endpoint_of(setting: str) -> str:
-    """The receiver's URL; one without a path means the standard one."""
-    scheme, _, rest = setting.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host}{slash}{path}" if path else f"{scheme}://{host}{METRICS_PATH}"
+def _key_values(pairs: Mapping[str, Any]) -> list[KeyValue]:
+    return [
+        KeyValue(key=name, value=AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value))
+        for name, value in pairs.items()
+    ]

@@ -1,25 +1,24 @@
-"""OpenTelemetry: the same numbers as Prometheus, and what is counted when a receiver misbehaves."""
+"""OpenTelemetry: the same numbers as Prometheus, by the conventions."""
 
 from __future__ import annotations
 
-import gc
-import logging
-import weakref
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 
 import pytest
-from opentelemetry.sdk.metrics.export import MetricsData, NumberDataPoint, Sum
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
+from opentelemetry.sdk.resources import Resource
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from agent_process import PATIENCE
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_live
-from numaudit.exporters.otel import Push, Receiver, attributes, endpoint_of, metrics_data, resource
+from numaudit.exporters.otel import MOST_POINTS, SCHEMA, Part, attributes, instance_id, points, requests, resource
 from numaudit.exporters.prometheus import end_of, render
-from otlp_receiver import Answer, OtlpReceiver
 from reports import LIVE, NOW, STARTED, container, exposition, report
 
 Point = tuple[str, frozenset[tuple[str, object]], float, float | None]
+SENDER = Resource({"service.name": "numaudit"})
 
 
 @pytest.fixture
@@ -27,18 +26,30 @@ def numbers() -> list[Exposition]:
     return [exposition(report(container(1), container(2, pod=None))), evaluate_live(LIVE, STARTED)]
 
 
-def _of_otel(data: MetricsData) -> set[Point]:
-    return {
+def _metrics(parts: Iterable[Part]) -> Iterator[Metric]:
+    for part in parts:
+        request = ExportMetricsServiceRequest.FromString(part.body)
+        (sender,) = request.resource_metrics
+        (scope,) = sender.scope_metrics
+        assert (sender.schema_url, scope.schema_url, scope.scope.name) == (SCHEMA, SCHEMA, "numaudit")
+        yield from scope.metrics
+
+
+def _points(metric: Metric) -> Iterable[NumberDataPoint]:
+    return metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points
+
+
+def _of_otel(parts: Iterable[Part]) -> list[Point]:
+    return [
         (
             metric.name,
-            frozenset((point.attributes or {}).items()),
-            point.value,
+            frozenset((one.key, getattr(one.value, one.value.WhichOneof("value") or "")) for one in point.attributes),
+            point.as_int if point.HasField("as_int") else point.as_double,
             round(point.start_time_unix_nano / 1e9, 3) or None,
         )
-        for metric in data.resource_metrics[0].scope_metrics[0].metrics
-        for point in metric.data.data_points
-        if isinstance(point, NumberDataPoint)
-    }
+        for metric in _metrics(parts)
+        for point in _points(metric)
+    ]
 
 
 def _of_prometheus(numbers: list[Exposition]) -> set[Point]:
@@ -62,24 +73,42 @@ def _of_prometheus(numbers: list[Exposition]) -> set[Point]:
     }
 
 
-def _to_be_sent(numbers: list[Exposition]) -> int:
-    families = [family for one in numbers for family in one.families if not family.metric.is_standard]
-    return sum(map(len, families))
+@pytest.mark.parametrize("most_points", [MOST_POINTS, 7, 1])
+def test_both_exports_of_one_snapshot_agree_number_for_number(numbers: list[Exposition], most_points: int) -> None:
+    parts = list(requests(numbers, SENDER, NOW, most_points))
+    ours = _of_otel(parts)
+    assert set(ours) == _of_prometheus(numbers)
+    assert len(ours) == points(numbers) == sum(part.points for part in parts)
+    assert all(part.points == most_points for part in parts[:-1])
 
 
-def test_both_exports_of_one_snapshot_agree_number_for_number(numbers: list[Exposition]) -> None:
-    ours = _of_otel(metrics_data(numbers, resource({}, {}, "i"), NOW))
-    assert ours == _of_prometheus(numbers)
-    assert len(ours) == _to_be_sent(numbers)
+def test_a_whole_number_stays_one(numbers: list[Exposition]) -> None:
+    by_name = {metric.name: metric for metric in _metrics(requests(numbers, SENDER, NOW))}
+    assert by_name["numaudit.ticks"].sum.data_points[0].as_int == 12
+    assert by_name["process.cpu.time"].sum.data_points[0].as_double == 1.5
 
 
-def test_counters_are_cumulative_sums_and_units_are_ucum(numbers: list[Exposition]) -> None:
-    metrics = metrics_data(numbers, resource({}, {}, "i"), 5.0).resource_metrics[0].scope_metrics[0].metrics
-    by_name = {metric.name: metric for metric in metrics}
-    cpu = by_name["numaudit.container.cpu"]
-    assert isinstance(cpu.data, Sum)
-    assert (cpu.unit, cpu.data.is_monotonic, cpu.data.aggregation_temporality.name) == ("s", True, "CUMULATIVE")
-    assert by_name["numaudit.container.resident"].unit == "By"
+def test_what_adds_up_is_a_sum_and_what_does_not_is_a_gauge(numbers: list[Exposition]) -> None:
+    by_name = {metric.name: metric for metric in _metrics(requests(numbers, SENDER, NOW))}
+    kinds = {
+        name: (metric.sum.is_monotonic, metric.sum.aggregation_temporality) if metric.HasField("sum") else "gauge"
+        for name, metric in by_name.items()
+    }
+    assert kinds["numaudit.container.cpu"] == (True, 2)
+    assert kinds["numaudit.container.resident"] == (False, 2)
+    assert kinds["numaudit.web.connections"] == (False, 2)
+    assert kinds["process.memory.usage"] == (False, 2)
+    for name in ("numaudit.node.distance", "numaudit.build.info", "numaudit.snapshot.age"):
+        assert kinds[name] == "gauge"
+    assert kinds["numaudit.node.memory"] == (False, 2)
+
+
+def test_a_counter_does_not_begin_in_the_future(numbers: list[Exposition]) -> None:
+    """The clock was set back."""
+    earlier = STARTED - 3600
+    sent = [point for metric in _metrics(requests(numbers, SENDER, earlier)) for point in _points(metric)]
+    assert {point.time_unix_nano for point in sent} == {int(earlier * 1e9)}
+    assert all(point.start_time_unix_nano <= point.time_unix_nano for point in sent)
 
 
 def test_a_node_that_is_not_known_has_no_attribute() -> None:
@@ -97,102 +126,22 @@ def test_the_resource_is_detected_and_can_be_overridden(monkeypatch: pytest.Monk
     assert found["k8s.node.name"] == "n1"
     assert found["k8s.cluster.name"] == "b"
     assert found["deployment.environment"] == "test"
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=chosen")
+    assert resource({}, {}, "i-1").attributes["service.instance.id"] == "chosen"
+    assert resource({}, {"service.instance.id": "own"}, "i-1").attributes["service.instance.id"] == "own"
 
 
-@pytest.mark.parametrize(
-    ("setting", "endpoint"),
-    [
-        ("http://c:4318", "http://c:4318/v1/metrics"),
-        ("http://c:4318/", "http://c:4318/v1/metrics"),
-        ("https://c/opentelemetry/v1/metrics", "https://c/opentelemetry/v1/metrics"),
-    ],
-)
-def test_an_endpoint_without_a_path_means_the_standard_one(setting: str, endpoint: str) -> None:
-    assert endpoint_of(setting) == endpoint
-
-
-@pytest.fixture
-def collector() -> Iterator[OtlpReceiver]:
-    with OtlpReceiver() as running:
-        yield running
-
-
-def _push(collector: OtlpReceiver, numbers: list[Exposition], timeout: float = PATIENCE) -> Push:
-    receiver = Receiver(collector.url, timeout, headers={"x-token": "secret"})
-    return Push(receiver, resource({}, {}, "i"), lambda: numbers, interval=60)
-
-
-def test_what_arrives_is_what_was_sent(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
-    push = _push(collector, numbers)
-    assert push.push()
-    points = collector.points()
-    assert len(points) == _to_be_sent(numbers)
-    assert points["numaudit.snapshot.age", frozenset()] == 3.5
-    assert collector.headers[0]["x-token"] == "secret"
-    assert push.counts().points == {"delivered": len(points), "rejected": 0, "failed": 0}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [Answer(400), Answer(503), Answer(302), Answer(429, retry_after="3600"), Answer(reset=True), Answer(hangs=True)],
-)
-def test_a_receiver_that_does_not_take_it_is_counted(
-    collector: OtlpReceiver, numbers: list[Exposition], answer: Answer
-) -> None:
-    collector.answers = [answer] * 20
-    push = _push(collector, numbers, timeout=0.7)
-    assert not push.push()  # what hangs does so until the end of the test
-    assert push.counts().batches == {"delivered": 0, "failed": 1}
-    assert push.deliveries == 0
-
-
-def test_a_receiver_that_comes_back_gets_the_numbers_of_then(
-    collector: OtlpReceiver, numbers: list[Exposition]
-) -> None:
-    collector.answers = [Answer(429, retry_after="0"), Answer(503), Answer(200)]
-    push = _push(collector, numbers, timeout=PATIENCE)
-    assert push.push()
-    assert push.counts().batches == {"delivered": 1, "failed": 0}
-    assert len(collector.headers) == 3
-
-
-def test_a_batch_that_failed_is_not_kept(numbers: list[Exposition], caplog: pytest.LogCaptureFixture) -> None:
-    """Not even until Python searches for cycles, which the agent rarely lets it do."""
-    caplog.set_level(logging.CRITICAL, "opentelemetry")  # a captured record holds the error
-    with OtlpReceiver() as gone:
-        url = gone.url
-    data = metrics_data(numbers, resource({}, {}, "test"), NOW)
-    kept = weakref.ref(data.resource_metrics[0])
-    gc.disable()
-    try:
-        assert Receiver(url, timeout=0.3).send(data) == (False, 0)
-        del data
-        assert kept() is None
-    finally:
-        gc.enable()
-
-
-def test_rejected_points_of_a_partial_success_are_counted(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
-    collector.answers = [Answer(rejected=7)]
-    push = _push(collector, numbers)
-    assert push.push()
-    total = _to_be_sent(numbers)
-    assert push.counts().points == {"delivered": total - 7, "rejected": 7, "failed": 0}
-
-
-def test_stopping_does_not_wait_for_a_receiver_that_hangs(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
-    collector.answers = [Answer(hangs=True)]
-    push = _push(collector, numbers, timeout=3600)
-    push.start()
-    assert collector.got_one.wait(PATIENCE)
-    push.stop(1.0)  # the receiver hangs until the end of the test
-
-
-def test_stopping_delivers_the_last_numbers(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
-    push = _push(collector, numbers)
-    push.start()
-    assert collector.got_one.wait(PATIENCE)
-    push.stop(PATIENCE)
-    assert push.counts().batches == {"delivered": 2, "failed": 0}
-    assert push._thread is not None
-    assert not push._thread.is_alive()
+def test_an_instance_is_the_same_after_a_restart_and_differs_by_host_and_address() -> None:
+    machine, listen = "0" * 32, ("127.0.0.1", 9746)
+    ids = [
+        instance_id(machine, "node-1", listen),
+        instance_id(machine, "node-1", ("127.0.0.1", 9747)),
+        instance_id("1" * 32, "node-1", listen),
+        instance_id(machine, "node-2", listen),
+        instance_id(machine, None, listen),
+        instance_id(None, "node-1", listen),
+        instance_id(None, None, listen),
+    ]
+    assert len(set(ids)) == len(ids)
+    assert instance_id(machine, "node-1", listen) == ids[0]
+    assert {uuid.UUID(one).version for one in ids} == {5}
