@@ -65,7 +65,7 @@ class Publisher:
 
     def __post_init__(self) -> None:
         self._features = Features(self.observer.host, self.session)
-        self._ledger = Ledger()
+        self._ledger = Ledger(began=self.started_at)
         self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)
         self.use(self.settings)

@@ -85,6 +85,9 @@ class Ledger:
     most_ended: int = 1000
     forgotten: int = 0
     """Ended containers that gave way before every output had them, since start."""
+    began: float | None = None
+    """Since when a container that is new counts, in seconds since the epoch: the agent's start, then the newest tick.
+    None = with the tick that first saw it."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _ticks: int = 0
     _bounded: Sequence[tuple[Metric[ContainerReport], int]] = field(init=False)
@@ -114,10 +117,12 @@ class Ledger:
         for key, instances in alive.items():
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = _Entry(taken_at, next(iter(instances.values())))
+                created = taken_at if self.began is None else self.began
+                entry = self._entries[key] = _Entry(created, next(iter(instances.values())))
             living.update(instances)
             self._take_in(entry, instances)
         self._end(alive, living, fetches)
+        self.began = taken_at
         return [self._series(key, self._entries[key]) for key in alive] + [
             self._series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
         ]

@@ -70,6 +70,16 @@ def test_a_counter_is_carried_on_over_a_restart(ledger: Ledger, source: Source) 
     assert restarted[0].created == 100.0
 
 
+def test_a_counter_begins_before_what_it_has_counted(source: Source) -> None:
+    """With the agent, or with the newest tick in which the container was not there."""
+    source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
+    ledger = Ledger((source.row(),), began=40.0)
+    (first,) = _update(ledger, container(1), at=100.0)
+    assert first.created == 40.0
+    found = _update(ledger, container(1), container(2, name="web"), at=115.0)
+    assert {one.key[2]: one.created for one in found} == {"db": 40.0, "web": 100.0}
+
+
 def test_a_counter_is_carried_on_when_no_tick_saw_the_old_one_end(ledger: Ledger, source: Source) -> None:
     source.counts = {1: {"fault": 10}, 2: {"fault": 3}}
     _update(ledger, container(1))
