@@ -136,6 +136,8 @@ def _number(agent: Agent, name: str) -> float:
 
 def _push_ms(agent: Agent) -> float:
     """What one push took on average: the CPU time of its thread."""
+    while not _pushes(agent):  # it begins after the first tick
+        time.sleep(0.1)
     tasks = sorted(Path(f"/proc/{agent.process.pid}/task").iterdir(), key=lambda task: int(task.name))
     pushing = tasks[2]  # after the main thread and the web server's
     before, pushed = _cpu_ns(pushing), _pushes(agent)

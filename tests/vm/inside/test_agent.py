@@ -44,7 +44,10 @@ def _cpu_seconds(agent: Agent) -> dict[str, float]:
 
 
 def test_memory_and_cpu_time_by_node_are_scraped_and_go_on_after_a_restart(agent: Agent) -> None:
-    assert agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 1
+    def probes_are_loaded() -> None:
+        assert agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 1
+
+    eventually(probes_are_loaded)
 
     def anon(node: int) -> float | None:
         labels = {"pod": "spinner", "container": "main", "numa_node": str(node), "type": "anon"}
@@ -108,6 +111,12 @@ def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) ->
             assert without.get("/-/ready")[0] == 200
 
         eventually(is_ready)
+
+        def loading_has_ended() -> None:
+            problems = without.samples().get("numaudit_feature_problem_info", {})
+            assert not any({("feature", "bpf_cpu_time"), ("reason", "it is being loaded")} <= one for one in problems)
+
+        eventually(loading_has_ended)
         # The kill may have come too late to matter; then all is loaded.
         if without.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 0:
             problems = without.samples()["numaudit_feature_problem_info"]
