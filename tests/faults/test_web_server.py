@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
+import bcrypt
 import pytest
 
 from agent_process import PATIENCE
 from certificates import Authority
 from numaudit.errors import InputError
+from numaudit.exporters.exposition import Exposition
+from numaudit.exporters.prometheus import Pages
 from numaudit.web.auth import Access
-from numaudit.web.pages import Request, Response
+from numaudit.web.conversation import Site
+from numaudit.web.pages import AgentSite, Health, Request, Response
 from numaudit.web.server import Server
 
 BODY = b"x" * 150_000
+LARGE = bytes(50_000_000)
 NEVER = 36_000.0
 """A time-out that no test lives to see: what waits for it fails by its own patience."""
 
@@ -32,13 +39,22 @@ class Echo:
     """Answers everything with the same bytes; `/slow` waits until it may, `/broken` fails."""
 
     go_on: threading.Event = field(default_factory=threading.Event)
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def answer(self, request: Request) -> Response:
         if request.path == "/slow":
             self.go_on.wait(PATIENCE)
+        if request.path == "/large":
+            return Response(HTTPStatus.OK, "text/plain", (LARGE,))
         if request.path == "/broken":
             raise RuntimeError("a bug")
-        return Response(HTTPStatus.OK, "text/plain", BODY)
+        return Response(HTTPStatus.OK, "text/plain", (BODY,))
+
+    def is_urgent(self, path: str) -> bool:
+        return path == "/-/healthy"
+
+    def count(self, path: str, status: HTTPStatus) -> None:
+        self.answers[path, status.value] += 1
 
 
 StartServer = Callable[..., Server]
@@ -49,7 +65,7 @@ def start() -> Iterator[StartServer]:
     with contextlib.ExitStack() as stack:
 
         def started(
-            access: Access | None = None, most: int = 8, timeout: float = PATIENCE, site: Echo | None = None
+            access: Access | None = None, most: int = 8, timeout: float = PATIENCE, site: Site | None = None
         ) -> Server:
             server = Server(("127.0.0.1", 0), site or Echo(), access or Access(), most, timeout)
             server.start()
@@ -102,7 +118,7 @@ def test_a_silent_client_is_closed_when_its_time_is_up(start: StartServer) -> No
     assert _eventually(lambda: len(server.connections) == 0)
 
 
-def test_a_client_that_sends_a_byte_now_and_then_is_closed_all_the_same(start: StartServer) -> None:
+def test_a_client_that_sends_a_byte_now_and_then_is_closed_when_its_time_is_up(start: StartServer) -> None:
     server = start(timeout=0.3)
     (slow,) = _silent(server, 1)
     with pytest.raises(OSError):
@@ -117,7 +133,7 @@ def test_a_request_that_is_being_answered_is_never_closed_to_make_room(start: St
     found: list[tuple[int, bytes]] = []
     slow = threading.Thread(target=lambda: found.append(_get(server, "/slow")))
     slow.start()
-    assert _eventually(lambda: any(one.busy for one in server.connections._open))
+    assert _eventually(lambda: any(one.answering for one in server.connections._open))
     silent = _silent(server, 50)
     assert _get(server) == (200, BODY)
     echo.go_on.set()
@@ -127,18 +143,58 @@ def test_a_request_that_is_being_answered_is_never_closed_to_make_room(start: St
         one.close()
 
 
-def test_when_every_connection_is_busy_a_new_one_is_closed_at_once(start: StartServer) -> None:
+def test_when_all_is_busy_health_is_answered_and_anything_else_is_asked_to_come_again(start: StartServer) -> None:
     echo = Echo()
-    server = start(most=4, timeout=NEVER, site=echo)
-    threads = [threading.Thread(target=_get, args=(server, "/slow")) for _ in range(4)]
+    server = start(most=8, timeout=NEVER, site=echo)
+    threads = [threading.Thread(target=_get, args=(server, "/slow")) for _ in range(7)]
     for thread in threads:
         thread.start()
-    assert _eventually(lambda: sum(one.busy for one in server.connections._open) == 4)
-    (refused,) = _silent(server, 1)
-    assert refused.recv(1) == b""
+    assert _eventually(lambda: sum(one.answering for one in server.connections._open) == 7)
+    silent = _silent(server, 20)
+    assert _get(server, "/-/healthy")[0] == 200
+    assert _get(server)[0] == 503
+    assert echo.answers["/", 503] == 1
     echo.go_on.set()
     for thread in threads:
         thread.join(PATIENCE)
+    for one in silent:
+        one.close()
+
+
+def _never_reading(server: Server, count: int, path: str = "/large") -> list[socket.socket]:
+    """Clients that ask for more than their and the server's buffers hold, and leave it there."""
+    clients = []
+    for _ in range(count):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(PATIENCE)
+        client.connect(("127.0.0.1", server.port))
+        with contextlib.suppress(OSError):  # closed for a newer one already
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        clients.append(client)
+    return clients
+
+
+def test_clients_that_never_read_their_answer_lose_their_place_to_others(start: StartServer) -> None:
+    server = start(most=8, timeout=NEVER)
+    clients = _never_reading(server, 40)
+    for _ in range(40):
+        assert _get(server, "/-/healthy")[0] == 200
+    assert _get(server) == (200, BODY)
+    for one in clients:
+        one.close()
+
+
+def test_a_client_that_reads_a_byte_now_and_then_is_closed_when_its_time_is_up(start: StartServer) -> None:
+    server = start(timeout=0.3)
+    (slow,) = _never_reading(server, 1)
+    assert _eventually(lambda: len(server.connections) == 1)
+    end = time.monotonic() + PATIENCE
+    while len(server.connections) and time.monotonic() < end:
+        slow.recv(1)
+        time.sleep(0.05)
+    assert len(server.connections) == 0
+    slow.close()
 
 
 def test_a_connection_is_used_again_for_the_next_scrape(start: StartServer) -> None:
@@ -159,32 +215,61 @@ def test_head_is_get_without_the_body(start: StartServer) -> None:
     assert (answer.status, answer.headers["Content-Length"], answer.read()) == (200, str(len(BODY)), b"")
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE", "CONNECT", "BREW"])
-def test_other_methods_are_refused(start: StartServer, method: str) -> None:
-    assert _get(start(), method=method)[0] == 501
+HOST = b"Host: a\r\n"
 
 
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", b"431"),
-        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\n", b"400"),
-        (b"GET / HTTP/9.9\r\n\r\n", b"505"),
-        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /", b"200"),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 200 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 33_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"".join(b"X%d: " % i + b"y" * 65_000 + b"\r\n" for i in range(99)), 431),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"\x16\x03\x01\x02\x00\x01\x00\n", 400),
+        (b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", 505),
+        (b"GET / HTTP/0.9\r\n\r\n", 505),
+        (b"GET /\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: a\r\n b\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b" X: a\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 0\r\nContent-Length: 5\r\n\r\nGET /", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nGET /", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: five\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: odd\r\n\r\n", 501),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n\r\nGET /", 200),
     ],
 )
-def test_a_wrong_request_gets_one_answer_and_the_connection_ends(
-    start: StartServer, request_bytes: bytes, status: bytes
+def test_a_wrong_request_gets_one_answer_with_every_header_and_the_connection_ends(
+    start: StartServer, tmp_path: Path, request_bytes: bytes, status: int
 ) -> None:
-    (client,) = _silent(start(), 1)
-    client.sendall(request_bytes)
+    (tmp_path / "web.yaml").write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    echo = Echo()
+    (client,) = _silent(start(Access.by(tmp_path / "web.yaml"), site=echo), 1)
+    with contextlib.suppress(OSError):  # the server need not take all of it
+        client.sendall(request_bytes)
     answer = b""
     with contextlib.suppress(ConnectionResetError):
         while part := client.recv(65536):
             answer += part
-    assert status in answer[:500]
-    assert answer.count(b"HTTP/1.1 ") <= 1
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"\r\nX-Frame-Options: deny\r\n" in answer
+    assert b"\r\nConnection: close\r\n" in answer
+    assert sum(count for (_, code), count in echo.answers.items() if code == status) == 1
+
+
+def test_requests_that_were_sent_together_are_answered_in_order(start: StartServer) -> None:
+    (client,) = _silent(start(), 1)
+    client.sendall(b"HEAD /-/healthy HTTP/1.1\r\nHost: a\r\n\r\nGET /broken HTTP/1.0\r\n\r\n")
+    answer = b""
+    while part := client.recv(65536):
+        answer += part
+    assert [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/")] == [
+        b"HTTP/1.1 200 OK",
+        b"HTTP/1.1 500 Internal Server Error",
+    ]
 
 
 def test_a_bug_in_a_page_is_an_error_for_its_reader_only(start: StartServer) -> None:
@@ -288,3 +373,96 @@ def test_a_renewed_certificate_is_served_without_a_restart(
     authority.issue("localhost", tmp_path)
     assert serial() != first
     assert _get_tls(server, authority) == 200
+
+
+def _kept_alive(
+    server: Server, authority: Authority, client: tuple[Path, Path] | None = None
+) -> http.client.HTTPSConnection:
+    """A connection that has made a request and never connects again by itself."""
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    if client is not None:
+        context.load_cert_chain(*client)
+    connection = http.client.HTTPSConnection("localhost", server.port, timeout=PATIENCE, context=context)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == BODY
+    connection.auto_open = False
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[prometheus]", "[somebody]"),
+        ("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"),
+        ("ca.pem", "other.pem"),
+    ],
+)
+def test_a_connection_made_under_old_rules_ends_at_its_next_request(
+    start: StartServer, authority: Authority, tmp_path: Path, old: str, new: str
+) -> None:
+    (tmp_path / "other.pem").write_bytes(Authority(tmp_path).certificate.read_bytes())
+    (tmp_path / "ca.pem").write_bytes(authority.certificate.read_bytes())
+    extra = (
+        f"  client_ca_file: {tmp_path}/ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
+        "  client_allowed_sans: [prometheus]\n"
+    )
+    access = _tls_access(authority, tmp_path, extra)
+    connection = _kept_alive(start(access), authority, authority.issue("prometheus", tmp_path))
+    text = (tmp_path / "web.yaml").read_text().replace(old, new)
+    if new == "VerifyClientCertIfGiven":
+        text = text.replace("[prometheus]", "[]")
+    (tmp_path / "web.yaml").write_text(text)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        connection.request("GET", "/")
+        connection.getresponse()
+    assert access.valid
+
+
+def test_a_renewed_certificate_of_the_server_ends_no_connection(
+    start: StartServer, authority: Authority, tmp_path: Path
+) -> None:
+    connection = _kept_alive(start(_tls_access(authority, tmp_path)), authority)
+    authority.issue("localhost", tmp_path)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == BODY
+
+
+def test_a_connection_in_the_clear_ends_when_tls_is_turned_on(
+    start: StartServer, authority: Authority, tmp_path: Path
+) -> None:
+    _tls_access(authority, tmp_path)
+    text = (tmp_path / "web.yaml").read_text()
+    (tmp_path / "web.yaml").write_text("")
+    server = start(Access.by(tmp_path / "web.yaml"))
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == BODY
+    connection.auto_open = False
+    (tmp_path / "web.yaml").write_text(text)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        connection.request("GET", "/")
+        connection.getresponse()
+    assert _get_tls(server, authority) == 200
+
+
+def test_a_removed_user_is_refused_at_the_next_request_of_the_same_connection(
+    start: StartServer, tmp_path: Path
+) -> None:
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    path = tmp_path / "web.yaml"
+    path.write_text(f"basic_auth_users: {{ali: {hashed}, baba: {hashed}}}\n")
+    access = Access.by(path)
+    pages = Pages(Exposition)
+    pages.publish(Exposition())
+    site = AgentSite(pages, lambda: None, lambda: Health(True, "ok"), lambda: Health(True, "ok"), access)
+    connection = http.client.HTTPConnection("127.0.0.1", start(access, site=site).port, timeout=PATIENCE)
+    headers = {"Authorization": "Basic " + base64.b64encode(b"ali:sesame").decode()}
+    statuses = []
+    for users in (f"{{ali: {hashed}, baba: {hashed}}}", f"{{baba: {hashed}}}"):
+        path.write_text(f"basic_auth_users: {users}\n")
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        connection.auto_open = False
+        statuses.append(answer.status)
+    assert statuses == [200, 401]

@@ -50,7 +50,7 @@ def check_settings(
     problems = check(*sources)
     if problems:
         return problems
-    from numaudit.web.auth import read_rules  # noqa: PLC0415 (takes long)
+    from numaudit.web.rules import read_rules  # noqa: PLC0415 (takes long)
 
     path = load(*sources).settings.web.config_file
     try:

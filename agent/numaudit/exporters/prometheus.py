@@ -172,11 +172,12 @@ class _Page:
         packed = packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH)
         return cls(b"", packed, packer)
 
-    def with_tail(self, tail: bytes) -> bytes:
+    def with_tail(self, tail: bytes) -> tuple[bytes, bytes]:
+        """Two parts, so that answers share the first, which is large."""
         if self.packer is None:
-            return self.plain + tail
+            return self.plain, tail
         packer = self.packer.copy()
-        return self.packed + packer.compress(tail) + packer.flush()
+        return self.packed, packer.compress(tail) + packer.flush()
 
 
 @dataclass(slots=True)
@@ -197,39 +198,43 @@ class Pages:
     _asked: dict[Form, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _before: dict[Format, Rendered] = field(default_factory=dict)
-    _rendering: threading.Lock = field(default_factory=threading.Lock)
+    _first: threading.Lock = field(default_factory=threading.Lock)
 
     def publish(self, exposition: Exposition) -> None:
-        """Take the next tick, and render it in the forms that were asked for lately."""
+        """Take the next tick, and render it in the forms that were asked for lately. Called by one thread only."""
         with self._lock:
             oldest = self.now() - REMEMBERED_FOR
             self._asked = {form: at for form, at in self._asked.items() if at >= oldest}
             forms = list(self._asked)
-        rendered = self._render(exposition, forms)
+        texts = {
+            name: render(exposition, name, self.created, self._before.setdefault(name, {}))
+            for name in dict.fromkeys(form.format for form in forms)
+        }
+        rendered = {form: _Page.of(texts[form.format], form.gzip) for form in forms}
         with self._lock:
             self._exposition, self._rendered = exposition, rendered
 
     def get(self, form: Form) -> bytes | None:
         """The body of one answer; None before the first tick."""
+        parts = self.parts(form)
+        return None if parts is None else b"".join(parts)
+
+    def parts(self, form: Form) -> tuple[bytes, bytes] | None:
+        """The same in two parts, the first of which all answers of a tick share."""
         with self._lock:
             self._asked[form] = self.now()
-            if self._exposition is None:
+            exposition, rendered = self._exposition, self._rendered
+            if exposition is None:
                 return None
-            if not self.is_current():
-                page = _Page.of(b"", form.gzip)
-            else:
+            is_current = self.is_current()
+            if is_current:
                 self.scrapes += 1
                 self.scraped_at.append(self.now())
-                if form not in self._rendered:
-                    self._rendered.update(self._render(self._exposition, [form]))
-                page = self._rendered[form]
+        if is_current and form not in rendered:
+            # What the tick's rendering uses again is left alone, so that nobody waits for that.
+            with self._first:
+                if form not in rendered:
+                    rendered[form] = _Page.of(render(exposition, form.format, self.created), form.gzip)
+        page = rendered[form] if is_current else _Page.of(b"", form.gzip)
         tail = render(self.live(), form.format, self.created) + end_of(form.format)
         return page.with_tail(tail)
-
-    def _render(self, exposition: Exposition, forms: list[Form]) -> dict[Form, _Page]:
-        formats = dict.fromkeys(form.format for form in forms)
-        with self._rendering:
-            texts = {
-                name: render(exposition, name, self.created, self._before.setdefault(name, {})) for name in formats
-            }
-        return {form: _Page.of(texts[form.format], form.gzip) for form in forms}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,18 +13,24 @@ from http import HTTPStatus
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import Pages, accepts_gzip, negotiate
 from numaudit.web.auth import Access
+from numaudit.web.budget import SECONDS_PER_TRY
+from numaudit.web.passwords import Verdict
+from numaudit.web.tick_document import Document
 
 PLAIN = "text/plain; charset=utf-8"
+_GET = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A GET, HEAD or POST."""
+    """One request, without a body."""
 
     path: str
     headers: Mapping[str, str]
     """By lower-case name."""
     method: str = "GET"
+    client: str = ""
+    """The address it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,14 @@ class Response:
 
     status: HTTPStatus
     content_type: str
-    body: bytes
+    body: tuple[bytes, ...]
+    """In parts, so that answers can share a large one."""
     headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return sum(map(len, self.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +59,11 @@ class Health:
 
 @dataclass(slots=True)
 class AgentSite:
-    """The agent's pages. Unknown paths are 404; health and readiness never render metrics and need no password."""
+    """The agent's pages. Health and readiness never render metrics, need no password and are answered at once."""
 
     metrics: Pages
-    report: Callable[[], bytes | None]
-    """The newest report as a JSON document; None before the first tick."""
+    report: Callable[[], Document | None]
+    """The newest report; None before the first tick."""
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
     access: Access
@@ -63,61 +75,56 @@ class AgentSite:
     """Path (`other` for unknown ones) and status -> answers."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, request: Request) -> Response:
-        known = request.path in _PATHS
-        response = self._answer(request) if known else _plain(HTTPStatus.NOT_FOUND, "no such page; see /\n")
+    def is_urgent(self, path: str) -> bool:
+        route = _ROUTES.get(path)
+        return route is not None and route.is_urgent
+
+    def count(self, path: str, status: HTTPStatus) -> None:
         with self._lock:
-            self.requests[request.path if known else "other", str(response.status.value)] += 1
-        return response
+            self.requests[path if path in _ROUTES else "other", str(status.value)] += 1
 
-    def _answer(self, request: Request) -> Response:
-        match request.path:
-            case "/-/healthy":
-                return _health(self.healthy())
-            case "/-/ready":
-                return _health(self.ready())
-        if not self.access.allows(request.headers.get("authorization", "")):
-            challenge = (("WWW-Authenticate", 'Basic realm="numaudit"'),)
-            return Response(HTTPStatus.UNAUTHORIZED, PLAIN, b"a user and password are needed\n", challenge)
-        match request.path:
-            case "/-/reload":
-                return self._reload(request)
-            case _ if request.method == "POST":
-                return _not_allowed("GET, HEAD")
-            case "/metrics":
-                return self._metrics(request)
-            case "/report.json":
-                return self._report(request)
-            case _:
-                return Response(HTTPStatus.OK, "text/html; charset=utf-8", _INDEX)
+    def answer(self, request: Request) -> Response:
+        route = _ROUTES.get(request.path)
+        if route is None:
+            return plain(HTTPStatus.NOT_FOUND, "no such page; see /\n")
+        if request.method not in route.methods:
+            allowed = ", ".join(route.methods)
+            return plain(HTTPStatus.METHOD_NOT_ALLOWED, f"use {allowed}\n", ("Allow", allowed))
+        if not route.is_urgent:
+            match self.access.check(request.headers.get("authorization", ""), request.client):
+                case Verdict.WRONG:
+                    return _CHALLENGE
+                case Verdict.TOO_MANY:
+                    return _TOO_MANY
+        return route.answer(self, request)
 
-    def _reload(self, request: Request) -> Response:
-        if request.method != "POST":
-            return _not_allowed("POST")
+    def _reload(self, _: Request) -> Response:
         if not self.may_reload():
-            return _plain(HTTPStatus.FORBIDDEN, "this is off; the setting web.reload switches it on\n")
+            return plain(HTTPStatus.FORBIDDEN, "this is off; the setting web.reload switches it on\n")
         try:
             self.reload()
         except NumauditError as error:
-            return _plain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{printable(str(error))}\n")
-        return _plain(HTTPStatus.OK, "the settings were read again\n")
+            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{printable(str(error))}\n")
+        return plain(HTTPStatus.OK, "the settings were read again\n")
 
     def _metrics(self, request: Request) -> Response:
         form, content_type = negotiate(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
-        body = self.metrics.get(form)
+        body = self.metrics.parts(form)
         if body is None:
             return _NO_TICK
         return Response(HTTPStatus.OK, content_type, body, _encoding(form.gzip))
 
     def _report(self, request: Request) -> Response:
-        body = self.report()
-        if body is None:
+        document = self.report()
+        if document is None:
             return _NO_TICK
         packed = accepts_gzip(request.headers.get("accept-encoding", ""))
-        if packed:
-            packer = zlib.compressobj(1, wbits=31)
-            body = packer.compress(body) + packer.flush()
-        return Response(HTTPStatus.OK, "application/json", body, _encoding(packed))
+        return Response(HTTPStatus.OK, "application/json", (document.get(packed),), _encoding(packed))
+
+
+def plain(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Response:
+    """An answer of words."""
+    return Response(status, PLAIN, (text.encode(),), headers)
 
 
 def _encoding(packed: bool) -> tuple[tuple[str, str], ...]:
@@ -126,28 +133,42 @@ def _encoding(packed: bool) -> tuple[tuple[str, str], ...]:
 
 
 def _health(health: Health) -> Response:
-    return _plain(HTTPStatus.OK if health.good else HTTPStatus.SERVICE_UNAVAILABLE, f"{health.text}\n")
+    return plain(HTTPStatus.OK if health.good else HTTPStatus.SERVICE_UNAVAILABLE, f"{health.text}\n")
 
 
-def _plain(status: HTTPStatus, text: str) -> Response:
-    return Response(status, PLAIN, text.encode())
+_NO_TICK = plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot to serve; see /-/ready\n")
+_CHALLENGE = plain(
+    HTTPStatus.UNAUTHORIZED, "a user and password are needed\n", ("WWW-Authenticate", 'Basic realm="numaudit"')
+)
+_TOO_MANY = plain(
+    HTTPStatus.TOO_MANY_REQUESTS, "too many wrong passwords\n", ("Retry-After", str(math.ceil(SECONDS_PER_TRY)))
+)
 
 
-def _not_allowed(allowed: str) -> Response:
-    body = f"this page takes {allowed} only\n".encode()
-    return Response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, body, (("Allow", allowed),))
+def _index(*_: object) -> Response:
+    items = "".join(f'<li><a href="{path}">{path}</a>: {escape(one.what)}</li>\n' for path, one in _ROUTES.items())
+    head = "<!doctype html>\n<html lang=en><meta charset=utf-8><title>numaudit</title>\n<h1>numaudit</h1>\n"
+    body = f"{head}<ul>\n{items}</ul>\n</html>\n"
+    return Response(HTTPStatus.OK, "text/html; charset=utf-8", (body.encode(),))
 
 
-_NO_TICK = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot to serve; see /-/ready\n")
-_PAGES = {
-    "/metrics": "Prometheus metrics",
-    "/report.json": "the newest report",
-    "/-/healthy": "does the agent still tick?",
-    "/-/ready": "is there a first snapshot?",
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """One path."""
+
+    what: str
+    """For the index."""
+    answer: Callable[[AgentSite, Request], Response]
+    methods: tuple[str, ...] = _GET
+    is_urgent: bool = False
+    """Answered without a password, and while all else must wait."""
+
+
+_ROUTES: Mapping[str, _Route] = {
+    "/": _Route("this index", _index),
+    "/metrics": _Route("Prometheus metrics", AgentSite._metrics),
+    "/report.json": _Route("the newest report", AgentSite._report),
+    "/-/healthy": _Route("does the agent still tick?", lambda site, _: _health(site.healthy()), is_urgent=True),
+    "/-/ready": _Route("is there a first snapshot?", lambda site, _: _health(site.ready()), is_urgent=True),
+    "/-/reload": _Route("POST reads the settings again, where web.reload is on", AgentSite._reload, methods=("POST",)),
 }
-_PATHS = frozenset((*_PAGES, "/-/reload", "/"))
-_INDEX = (
-    "<!doctype html>\n<html lang=en><meta charset=utf-8><title>numaudit</title>\n<h1>numaudit</h1>\n<ul>\n"
-    + "".join(f'<li><a href="{path}">{path}</a>: {escape(what)}</li>\n' for path, what in _PAGES.items())
-    + "</ul>\n</html>\n"
-).encode()

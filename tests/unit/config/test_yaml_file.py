@@ -10,7 +10,7 @@ import pytest
 from numaudit.config import yaml_file
 from numaudit.config.loading import load
 from numaudit.errors import InputError
-from numaudit.web.auth import read_rules
+from numaudit.web.rules import read_rules
 
 
 def _bomb() -> str:

@@ -74,7 +74,7 @@ def test_a_cgroup_of_any_name_is_exported_and_stops_no_tick(tree: NodeTree) -> N
         assert anon["/new\\nline"] == 2 * MIB
         assert sorted(value for value in anon.values() if value) == [n * MIB for n in range(1, len(HOSTILE_NAMES) + 1)]
         answer = daemon.site.answer(Request("/report.json", {}))
-        paths = {one["path"] for one in json.loads(answer.body)["containers"]}
+        paths = {one["path"] for one in json.loads(b"".join(answer.body))["containers"]}
         assert {"/x\\xff", "/50%s", "/\\xed\\xa0\\x80", "/bidi\\u202e"} <= paths
 
 
@@ -91,7 +91,7 @@ def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
         assert samples(daemon, "numaudit_container_info")
         daemon.tick()
         answer = daemon.site.answer(Request("/-/healthy", {}))
-        assert (answer.status, answer.body) == (503, b"the newest 3 ticks failed; the log says why\n")
+        assert (answer.status, b"".join(answer.body)) == (503, b"the newest 3 ticks failed; the log says why\n")
         assert not samples(daemon, "numaudit_container_info")
         assert not samples(daemon, "numaudit_node_memory_bytes")
         assert set(samples(daemon, "numaudit_failed_ticks_total").values()) == {3}

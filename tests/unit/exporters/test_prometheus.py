@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 from numaudit.exporters.catalogue import labels_of
-from numaudit.exporters.exposition import Exposition, evaluate_live
+from numaudit.exporters.exposition import Exposition, Family, evaluate_live
 from numaudit.exporters.prometheus import Form, Format, Pages, Rendered, end_of, negotiate, render
 from reports import LIVE, STARTED, container, exposition, report
 
@@ -139,6 +140,38 @@ def test_a_family_that_is_as_before_keeps_its_text_and_a_changed_one_does_not() 
     assert render(more, "text", before=before) == render(more, "text")
     assert before["numaudit_container_info"][1] is kept["numaudit_container_info"][1]
     assert before["numaudit_container_judged_bytes"][1] != kept["numaudit_container_judged_bytes"][1]
+
+
+class _Slow(tuple[Family, ...]):
+    """Families whose rendering goes on only when it may."""
+
+    begun: threading.Event
+    go_on: threading.Event
+
+    def __iter__(self) -> Iterator[Family]:
+        self.begun.set()
+        assert self.go_on.wait(60)
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("form", [Form("text", True), Form("text", False), Form("openmetrics", False)])
+def test_no_answer_waits_for_the_rendering_of_a_tick(form: Form) -> None:
+    pages = Pages(Exposition)
+    pages.publish(exposition(TWO))
+    pages.get(Form("text", True))
+    slow = _Slow(exposition(TWO).families)
+    slow.begun, slow.go_on = threading.Event(), threading.Event()
+    tick = threading.Thread(target=pages.publish, args=(Exposition(slow),), daemon=True)
+    tick.start()
+    assert slow.begun.wait(60)
+    found: list[bytes | None] = []
+    reader = threading.Thread(target=lambda: found.append(pages.get(form)), daemon=True)
+    reader.start()
+    reader.join(20)
+    answered = len(found)
+    slow.go_on.set()
+    tick.join(60)
+    assert answered == 1
 
 
 def test_before_the_first_tick_there_is_no_page() -> None:

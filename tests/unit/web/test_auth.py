@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 
 from certificates import Authority
 from numaudit.errors import InputError
-from numaudit.web.auth import Access, read_rules
+from numaudit.web.auth import Access, allows_certificate
+from numaudit.web.rules import Rules, read_rules
 
 
 @pytest.fixture(scope="module")
@@ -126,23 +129,88 @@ def test_a_changed_file_is_taken_over_and_a_wrong_one_is_not(tmp_path: Path) -> 
     access = Access.by(path)
     assert access.headers() == (("X-Frame-Options", "deny"),)
     path.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}\n")
-    assert access.tls() is None
+    assert access.now().tls is None
     assert access.headers() == (("X-Frame-Options", "sameorigin"),)
     path.write_text("nonsense: 1\n")
-    access.tls()
+    access.now()
     assert (access.valid, access.headers()) == (False, (("X-Frame-Options", "sameorigin"),))
     path.unlink()
-    access.tls()
+    access.now()
     assert access.valid is False
     path.write_text("{}\n")
-    access.tls()
+    access.now()
     assert (access.valid, access.headers()) == (True, ())
 
 
+HASH = "$2b$10$" + 53 * "."
+
+
+def _guarded(authority: Authority, folder: Path) -> tuple[Access, str]:
+    """Access by a file that has everything that keeps somebody out, and the file's text."""
+    certificate, key = authority.issue("localhost", folder)
+    body = (
+        f"tls_server_config:\n  cert_file: {certificate}\n  key_file: {key}\n"
+        f"  client_ca_file: {authority.certificate}\n  client_auth_type: RequireAndVerifyClientCert\n"
+        f"  client_allowed_sans: [prometheus]\nbasic_auth_users:\n  ali: {HASH}\n"
+    )
+    return Access.by(_config(folder, body)), body
+
+
+def test_an_empty_file_protects_nothing_at_start(tmp_path: Path) -> None:
+    access = Access.by(_config(tmp_path, ""))
+    assert (access.valid, access.now().tls, access.now().users) == (True, None, {})
+
+
+def test_wherever_a_file_is_cut_off_a_reload_removes_no_protection(authority: Authority, tmp_path: Path) -> None:
+    access, body = _guarded(authority, tmp_path)
+    for end in range(len(body)):
+        _config(tmp_path, body[:end])
+        rules = access.now()
+        assert rules.tls is not None
+        assert rules.tls.verify_mode is ssl.CERT_REQUIRED
+        assert rules.allowed_names == {"prometheus"}
+        assert rules.users == {"ali": HASH.encode()}
+
+
+def test_a_refused_reload_says_what_would_be_lost_and_how_to_remove_it(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    access, _ = _guarded(authority, tmp_path)
+    _config(tmp_path, "")
+    access.now()
+    assert access.valid is False
+    assert "would remove protection, for it no longer has tls_server_config, " in caplog.text
+    assert "`tls_server_config: {}`" in caplog.text
+    assert "`basic_auth_users: {}`" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda body: "tls_server_config: {}\nbasic_auth_users: {}\n", (False, False, False, False)),
+        (lambda body: body.partition("basic_auth_users")[0] + "basic_auth_users: {}\n", (True, True, True, False)),
+        (lambda body: "tls_server_config: {}\n" + body[body.index("basic_auth") :], (False, False, False, True)),
+        (lambda body: body.replace("[prometheus]", "[]"), (True, True, False, True)),
+        (
+            lambda body: body.replace("[prometheus]", "[]").replace("RequireAndVerifyClientCert", "NoClientCert"),
+            (True, False, False, True),
+        ),
+    ],
+)
+def test_protection_goes_when_the_file_says_so(
+    authority: Authority, tmp_path: Path, change: Callable[[str], str], left: tuple[bool, ...]
+) -> None:
+    access, body = _guarded(authority, tmp_path)
+    _config(tmp_path, change(body))
+    rules = access.now()
+    asks = rules.tls is not None and rules.tls.verify_mode is ssl.CERT_REQUIRED
+    assert access.valid
+    assert (rules.tls is not None, asks, bool(rules.allowed_names), bool(rules.users)) == left
+
+
 def test_a_certificate_must_have_one_of_the_allowed_names() -> None:
-    access = Access()
-    assert access.allows_certificate(None)
-    access._rules = access._rules.__class__(allowed_names=frozenset({"prometheus"}))
-    assert access.allows_certificate({"subjectAltName": (("DNS", "x"), ("DNS", "prometheus"))})
-    assert not access.allows_certificate({"subjectAltName": (("DNS", "x"),)})
-    assert not access.allows_certificate(None)
+    assert allows_certificate(Rules(), None)
+    rules = Rules(allowed_names=frozenset({"prometheus"}))
+    assert allows_certificate(rules, {"subjectAltName": (("DNS", "x"), ("DNS", "prometheus"))})
+    assert not allows_certificate(rules, {"subjectAltName": (("DNS", "x"),)})
+    assert not allows_certificate(rules, None)

@@ -14,7 +14,9 @@ from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import Pages
 from numaudit.web.auth import Access
+from numaudit.web.budget import TRIES
 from numaudit.web.pages import AgentSite, Health, Request, Response
+from numaudit.web.tick_document import Document
 from reports import LIVE, STARTED, container, exposition, report
 
 GOOD, BAD = Health(True, "ok"), Health(False, "the newest tick began 99 s ago")
@@ -24,8 +26,8 @@ def _site(access: Access | None = None, with_tick: bool = True, health: Health =
     pages = Pages(lambda: evaluate_live(LIVE, STARTED))
     if with_tick:
         pages.publish(exposition(report(container())))
-    body = b'{"kind": "Report"}\n' if with_tick else None
-    return AgentSite(pages, lambda: body, lambda: health, lambda: Health(with_tick, "ready"), access or Access())
+    document = Document(lambda: b'{"kind": "Report"}\n') if with_tick else None
+    return AgentSite(pages, lambda: document, lambda: health, lambda: Health(with_tick, "ready"), access or Access())
 
 
 def _get(site: AgentSite, path: str, **headers: str) -> Response:
@@ -36,12 +38,12 @@ def test_metrics_come_packed_when_asked_for() -> None:
     response = _get(_site(), "/metrics", accept_encoding="gzip")
     assert response.status == HTTPStatus.OK
     assert ("Content-Encoding", "gzip") in response.headers
-    assert b"numaudit_container_judged_bytes" in gzip.decompress(response.body)
+    assert b"numaudit_container_judged_bytes" in gzip.decompress(b"".join(response.body))
 
 
 def test_the_report_comes_as_json_packed_or_not() -> None:
-    assert _get(_site(), "/report.json").body == b'{"kind": "Report"}\n'
-    assert gzip.decompress(_get(_site(), "/report.json", accept_encoding="gzip").body) == b'{"kind": "Report"}\n'
+    assert _get(_site(), "/report.json").body == (b'{"kind": "Report"}\n',)
+    assert gzip.decompress(*_get(_site(), "/report.json", accept_encoding="gzip").body) == b'{"kind": "Report"}\n'
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/report.json", "/-/ready"])
@@ -58,7 +60,7 @@ def test_the_settings_are_read_again_by_post_where_that_is_switched_on() -> None
     site.reload = lambda: reloads.append(1)
     refused = _post(site, "/-/reload")
     assert (refused.status, reloads) == (HTTPStatus.FORBIDDEN, [])
-    assert b"web.reload" in refused.body
+    assert b"web.reload" in b"".join(refused.body)
     site.may_reload = lambda: True
     assert _get(site, "/-/reload").status == HTTPStatus.METHOD_NOT_ALLOWED
     assert reloads == []
@@ -74,7 +76,7 @@ def test_wrong_settings_are_the_answer_to_a_reload() -> None:
     site.may_reload, site.reload = lambda: True, fail
     answer = _post(site, "/-/reload")
     assert answer.status == HTTPStatus.INTERNAL_SERVER_ERROR
-    assert answer.body == b"agent.yaml:1: interval must be\\x1b a duration\n"
+    assert b"".join(answer.body) == b"agent.yaml:1: interval must be\\x1b a duration\n"
 
 
 def test_a_reload_needs_the_password_that_other_pages_need(tmp_path: Path) -> None:
@@ -94,11 +96,14 @@ def test_other_pages_take_no_post() -> None:
 
 def test_a_stuck_agent_is_not_healthy_and_says_why() -> None:
     response = _get(_site(health=BAD), "/-/healthy")
-    assert (response.status, response.body) == (HTTPStatus.SERVICE_UNAVAILABLE, b"the newest tick began 99 s ago\n")
+    assert (response.status, response.body) == (
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        (b"the newest tick began 99 s ago\n",),
+    )
 
 
 def test_the_index_names_every_page() -> None:
-    body = _get(_site(), "/").body.decode()
+    body = b"".join(_get(_site(), "/").body).decode()
     assert all(f'href="{path}"' in body for path in ("/metrics", "/report.json", "/-/healthy", "/-/ready"))
 
 
@@ -106,7 +111,15 @@ def test_the_index_names_every_page() -> None:
 def test_an_unknown_path_is_not_found_and_counted_under_one_name(path: str) -> None:
     site = _site()
     assert _get(site, path).status == HTTPStatus.NOT_FOUND
+    site.count(path, HTTPStatus.NOT_FOUND)
     assert dict(site.requests) == {("other", "404"): 1}
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "CONNECT", "BREW"])
+def test_a_page_names_the_methods_that_it_takes(method: str) -> None:
+    response = _site().answer(Request("/metrics", {}, method))
+    assert response.status == HTTPStatus.METHOD_NOT_ALLOWED
+    assert ("Allow", "GET, HEAD") in response.headers
 
 
 def _authorization(user: str, password: str) -> str:
@@ -148,3 +161,16 @@ def test_anything_else_is_refused_with_a_challenge(access: Access, authorization
 
 def test_health_asks_for_no_password(access: Access) -> None:
     assert _get(_site(access), "/-/healthy").status == HTTPStatus.OK
+
+
+def test_too_many_wrong_passwords_are_answered_with_when_to_come_again(access: Access) -> None:
+    site = _site(access)
+
+    def guess(password: str) -> Response:
+        headers = {"authorization": _authorization("ali", password)}
+        return site.answer(Request("/metrics", headers, client="192.0.2.9"))
+
+    assert [guess(f"guess {number}").status for number in range(TRIES)] == [HTTPStatus.UNAUTHORIZED] * TRIES
+    response = guess("one more")
+    assert response.status == HTTPStatus.TOO_MANY_REQUESTS
+    assert dict(response.headers)["Retry-After"] == "6"

@@ -1,0 +1,108 @@
+"""How many wrong passwords a client's address may try, and who is next when many wait.
+
+An address has a number of tries, and gets one back every few seconds. Addresses of an IPv6 network of 64 bits count as
+one, for any host may have as many of them as it likes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import threading
+import time
+from bisect import insort
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+TRIES = 10
+SECONDS_PER_TRY = 6.0
+MOST_ADDRESSES = 4096
+MOST_WAITING = 8
+LONGEST_WAIT = 2.0
+"""Seconds."""
+_ROUNDING = 1e-6
+"""Of tries: sums of seconds are not exact."""
+
+
+@dataclass(slots=True)
+class Tries:
+    """What each address has left. An address that is not listed has all."""
+
+    now: Callable[[], float] = time.monotonic
+    _full_at: dict[str, float] = field(default_factory=dict)
+    """Address -> when it will have all its tries again; what was used last comes last."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, client: str) -> int | None:
+        """Use one. How many are in use now, this one included; None when there is none left."""
+        address, now = network_of(client), self.now()
+        with self._lock:
+            full_at = max(now, self._full_at.pop(address, now))
+            used = math.ceil((full_at - now) / SECONDS_PER_TRY - _ROUNDING)
+            enough = used < TRIES
+            self._full_at[address] = full_at + SECONDS_PER_TRY if enough else full_at
+            if len(self._full_at) > MOST_ADDRESSES:
+                del self._full_at[next(iter(self._full_at))]
+        return used + 1 if enough else None
+
+    def give_back(self, client: str) -> None:
+        """The password was right."""
+        address = network_of(client)
+        with self._lock:
+            if address in self._full_at:
+                self._full_at[address] -= SECONDS_PER_TRY
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+
+def network_of(client: str) -> str:
+    """What counts as one client."""
+    try:
+        address = ipaddress.ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if isinstance(address, ipaddress.IPv4Address):
+        return client
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), 64), strict=False).network_address)
+
+
+@dataclass(slots=True)
+class Turns:
+    """One at a time, those with the fewest tries in use first. Whoever would wait too long, or as one of too many,
+    is sent away."""
+
+    _waiting: list[tuple[int, int]] = field(default_factory=list)
+    """Tries in use and a number for each, best first."""
+    _taken: bool = False
+    _numbers: count[int] = field(default_factory=count)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def take(self, tries: int) -> bool:
+        """Wait for the turn. False = sent away; else `leave` must follow."""
+        with self._changed:
+            me = (tries, next(self._numbers))
+            insort(self._waiting, me)
+            if len(self._waiting) > MOST_WAITING:
+                self._waiting.pop()
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_next(me) or me not in self._waiting, LONGEST_WAIT)
+            if not self._is_next(me):
+                if me in self._waiting:
+                    self._waiting.remove(me)
+                return False
+            self._waiting.remove(me)
+            self._taken = True
+            return True
+
+    def leave(self) -> None:
+        """Let the next one in."""
+        with self._changed:
+            self._taken = False
+            self._changed.notify_all()
+
+    def _is_next(self, one: tuple[int, int]) -> bool:
+        return not self._taken and bool(self._waiting) and self._waiting[0] == one

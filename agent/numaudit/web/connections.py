@@ -1,0 +1,136 @@
+"""The slots for connections, and who loses one when there are more.
+
+A connection whose client must act (send its request, or read its answer) may be closed for a newer one. One whose
+request is being answered may not, so some slots are kept from requests that may take a while: through them a new
+connection always gets in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+
+RESERVED_SHARE = 1 / 16
+"""Of all slots, and at least one: never taken by requests that are being answered, but for urgent ones."""
+GRACE = 0.05
+"""Seconds that every client has before its connection may be closed for a newer one."""
+_LONGEST_WAIT = 0.5
+"""Seconds that a new connection waits for a slot."""
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One slot."""
+
+    socket: socket.socket
+    client: str
+    """The address of the other side."""
+    waiting_since: float
+    """When its client last did what it had to."""
+    deadline: float
+    """Until when the client has to be done."""
+    answering: bool = False
+    """A whole request has arrived and is being answered: never closed to make room."""
+    urgent: bool = False
+
+
+@dataclass(slots=True)
+class Connections:
+    """All open connections. Who takes one more than allowed has the longest waiting one closed."""
+
+    most: int
+    evicted: int = 0
+    _open: set[Connection] = field(default_factory=set)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def reserved(self) -> int:
+        return max(1, int(self.most * RESERVED_SHARE))
+
+    def add(self, one: socket.socket, client: str, seconds: float) -> Connection | None:
+        """A new connection; None when no other could be closed for it for half a second."""
+        with self._changed:
+            if not self._wait_for_room():
+                return None
+            now = time.monotonic()
+            connection = Connection(one, client, now, now + seconds)
+            self._open.add(connection)
+        return connection
+
+    def wrapped(self, connection: Connection, by: socket.socket) -> None:
+        """The same connection has become another socket object (TLS)."""
+        with self._changed:
+            connection.socket = by
+
+    def waits(self, connection: Connection, seconds: float) -> None:
+        """From now on its client has this long to send, or to read."""
+        now = time.monotonic()
+        with self._changed:
+            connection.answering, connection.waiting_since, connection.deadline = False, now, now + seconds
+            self._changed.notify()
+
+    def goes_on(self, connection: Connection) -> None:
+        """Its client has done a part of what it has to."""
+        connection.waiting_since = time.monotonic()
+
+    def answers(self, connection: Connection, seconds: float, urgent: bool) -> bool:
+        """A whole request is here. False: it must be refused, for only the reserved slots are left."""
+        with self._changed:
+            answering = sum(one.answering and not one.urgent for one in self._open)
+            if not urgent and answering >= self.most - self.reserved:
+                return False
+            connection.answering, connection.urgent = True, urgent
+            connection.deadline = time.monotonic() + seconds
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        with self._changed:
+            self._open.discard(connection)
+            self._changed.notify()
+
+    def close_overdue(self) -> None:
+        """Close those whose time is up, also when they send or read a byte now and then."""
+        now = time.monotonic()
+        with self._changed:
+            for connection in [one for one in self._open if one.deadline < now]:
+                self._close(connection)
+
+    def close_all(self) -> None:
+        with self._changed:
+            for connection in list(self._open):
+                self._close(connection)
+
+    def _wait_for_room(self) -> bool:
+        """Whether there is a slot: a free one, or that of a connection which had its time."""
+        end = time.monotonic() + _LONGEST_WAIT
+        while not (self._has_room() or self._evict()):
+            if (left := end - time.monotonic()) <= 0:
+                return False
+            self._changed.wait(min(left, GRACE / 5))
+        return True
+
+    def _has_room(self) -> bool:
+        return len(self._open) < self.most
+
+    def _evict(self) -> bool:
+        """Close the one that has been waiting longest, if it had its time."""
+        waiting = [one for one in self._open if not one.answering]
+        longest = min(waiting, key=lambda one: one.waiting_since, default=None)
+        if longest is None or longest.waiting_since > time.monotonic() - GRACE:
+            return False
+        self._close(longest)
+        self.evicted += 1
+        return True
+
+    def _close(self, connection: Connection) -> None:
+        """Its thread wakes up with an error and ends; the slot is free at once."""
+        self._open.discard(connection)
+        with contextlib.suppress(OSError):  # the client was quicker
+            # SSLSocket.shutdown ends the encryption first, and what its thread sends then would leave in the clear.
+            socket.socket.shutdown(connection.socket, socket.SHUT_RDWR)

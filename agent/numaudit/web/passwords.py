@@ -1,0 +1,93 @@
+"""Whether a password is right, without letting those who guess it delay those who know it.
+
+bcrypt takes tens of milliseconds on purpose. So verdicts are remembered, good ones apart from wrong ones, which anybody
+can make; one password is hashed at a time, and wrong ones are counted against the client's address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from numaudit.web.budget import Tries, Turns
+from numaudit.web.rules import password_checker
+
+_REMEMBERED = 1000
+"""Verdicts of each kind."""
+
+
+class Verdict(Enum):
+    """What came of a check."""
+
+    GOOD = auto()
+    WRONG = auto()
+    TOO_MANY = auto()
+    """Not checked: the client's address has tried too many wrong ones, or too many wait to be checked."""
+
+
+@dataclass(slots=True)
+class Passwords:
+    """Checks passwords of many clients at once. A good one that is remembered needs no lock."""
+
+    tries: Tries = field(default_factory=Tries)
+    turns: Turns = field(default_factory=Turns)
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    _good: dict[bytes, None] = field(default_factory=dict)
+    _wrong: dict[bytes, None] = field(default_factory=dict)
+
+    def check(self, users: Mapping[str, bytes], name: str, password: bytes, client: str) -> Verdict:
+        """`users` are names and bcrypt hashes, at least one. `client` is an address."""
+        known = name in users
+        hash_ = users[name] if known else self._stand_in(users, name)
+        key = self._digest(b"known" if known else b"unknown", name.encode(), hash_, password)
+        if key in self._good:
+            return Verdict.GOOD
+        if key in self._wrong:
+            return Verdict.WRONG
+        tries = self.tries.take(client)
+        if tries is None:
+            return Verdict.TOO_MANY
+        verdict = self._in_turn(key, password, hash_, known, tries)
+        if verdict is not Verdict.WRONG:
+            self.tries.give_back(client)
+        return verdict
+
+    def _in_turn(self, key: bytes, password: bytes, hash_: bytes, known: bool, tries: int) -> Verdict:
+        if not self.turns.take(tries):
+            return Verdict.TOO_MANY
+        try:
+            if key not in self._good and key not in self._wrong:  # nobody has asked the same meanwhile
+                good = _matches(password, hash_) and known
+                _remember(self._good if good else self._wrong, key)
+            return Verdict.GOOD if key in self._good else Verdict.WRONG
+        finally:
+            self.turns.leave()
+
+    def _stand_in(self, users: Mapping[str, bytes], name: str) -> bytes:
+        """A hash for an unknown name, always the same one, so that the time does not reveal which names exist."""
+        hashes = list(users.values())
+        return hashes[int.from_bytes(self._digest(name.encode())[:8]) % len(hashes)]
+
+    def _digest(self, *parts: bytes) -> bytes:
+        digest = hashlib.blake2b(key=self._secret, digest_size=32)
+        for part in parts:
+            digest.update(len(part).to_bytes(8))
+            digest.update(part)
+        return digest.digest()
+
+
+def _matches(password: bytes, hash_: bytes) -> bool:
+    try:
+        return password_checker()(password, hash_)
+    except ValueError:  # longer than the 72 bytes that bcrypt can tell apart
+        return False
+
+
+def _remember(verdicts: dict[bytes, None], key: bytes) -> None:
+    """Only who has the turn does."""
+    if len(verdicts) >= _REMEMBERED:
+        del verdicts[next(iter(verdicts))]
+    verdicts[key] = None
