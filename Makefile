@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lab bench soak fuzz golden fixtures clean
+.PHONY: help report test check lab bench soak attack fuzz golden fixtures clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -33,6 +33,9 @@ bench: ## the benchmarks, as ratios against a floor or a peer in the same run
 
 soak: ## the agent under churn for 20 minutes (SECONDS=...): memory, files, threads and maps stay as they are
 	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)
+
+attack: ## hundreds of clients that do harm to the agent for two minutes (SECONDS=...), and what honest ones notice
+	$(PYTHON) tests/attack/attack.py $(or $(SECONDS),120)
 
 fuzz: ## every parser against many generated inputs
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'

@@ -208,6 +208,20 @@ def test_a_connection_is_used_again_for_the_next_scrape(start: StartServer) -> N
     connection.close()
 
 
+def test_a_client_that_has_read_a_page_keeps_its_connection_among_strangers(start: StartServer) -> None:
+    server = start(timeout=NEVER)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == BODY
+    connection.auto_open = False
+    silent = _silent(server, 40)
+    assert _eventually(lambda: server.connections.evicted >= 30)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == BODY
+    for one in silent:
+        one.close()
+
+
 def test_head_is_get_without_the_body(start: StartServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", start().port, timeout=PATIENCE)
     connection.request("HEAD", "/")

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,31 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 @dataclass(frozen=True, slots=True)
+class Door:
+    """What a client needs to get in."""
+
+    tls: ssl.SSLContext | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """One agent process."""
 
     process: subprocess.Popen[bytes]
     log_file: Path
     port: int
+    door: Door = Door()
+
+    def connection(self) -> http.client.HTTPConnection:
+        if self.door.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=self.door.tls)
 
     def get(self, path: str, accept: str = OPENMETRICS) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = self.connection()
         try:
-            connection.request("GET", path, headers={"Accept": accept})
+            connection.request("GET", path, headers={"Accept": accept, **self.door.headers})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
@@ -79,6 +94,7 @@ def running_agent(
     environment: dict[str, str] | None = None,
     program: str = "",
     ready_within: float = 2 * PATIENCE,
+    door: Door = Door(),
 ) -> Iterator[Agent]:
     """Start an agent on a free port and wait for its first snapshot. `before` wraps the command (unshare, ...).
 
@@ -89,7 +105,7 @@ def running_agent(
         process = subprocess.Popen(command, stderr=stderr, env={**os.environ, **(environment or {})})
     try:
         port = _wait(lambda: port_of(log), process, log, ready_within)
-        agent = Agent(process, log, port)
+        agent = Agent(process, log, port, door)
         _wait(lambda: agent.get("/-/ready")[0] == 200 or None, process, log, ready_within)
         yield agent
     finally:

@@ -17,11 +17,12 @@ from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0002
 """A scrape during a tick gives the interpreter up at each system call, and gets it back after this time each.
 
 Measured with 1,000 containers, ticks of 1 s and four scrapers: 99 % of scrapes within 6 ms instead of 14 by the usual
-5 ms. A tick takes as much CPU time as before.
+5 ms. Among 500 clients that attack, health takes a quarter of the time that it takes by 1 ms. A tick takes as much CPU
+time as before.
 """
 
 

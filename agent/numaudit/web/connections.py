@@ -12,13 +12,19 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Literal
 
 RESERVED_SHARE = 1 / 16
 """Of all slots, and at least one: never taken by requests that are being answered, but for urgent ones."""
-GRACE = 0.05
-"""Seconds that every client has before its connection may be closed for a newer one."""
+GRACE = (0.05, 0.1, 0.1)
+"""Seconds that a client has before its connection may be closed for a newer one, by its standing."""
 _LONGEST_WAIT = 0.5
 """Seconds that a new connection waits for a slot."""
+
+
+Standing = Literal[0, 1, 2]
+"""What is known of a client: nothing; it has done its TLS handshake; it may see pages and has read the newest it asked
+for. Who has less is closed first, so that a scraper keeps its connection."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,11 +41,16 @@ class Connection:
     answering: bool = False
     """A whole request has arrived and is being answered: never closed to make room."""
     urgent: bool = False
+    standing: Standing = 0
+
+    @property
+    def gives_way_at(self) -> float:
+        return self.waiting_since + GRACE[self.standing]
 
 
 @dataclass(slots=True)
 class Connections:
-    """All open connections. Who takes one more than allowed has the longest waiting one closed."""
+    """All open connections. Who takes one more than allowed has another closed whose client must act."""
 
     most: int
     evicted: int = 0
@@ -109,24 +120,28 @@ class Connections:
     def _wait_for_room(self) -> bool:
         """Whether there is a slot: a free one, or that of a connection which had its time."""
         end = time.monotonic() + _LONGEST_WAIT
-        while not (self._has_room() or self._evict()):
-            if (left := end - time.monotonic()) <= 0:
+        while len(self._open) >= self.most:
+            first = self._first_to_go()
+            now = time.monotonic()
+            left = (end if first is None else min(end, first.gives_way_at)) - now
+            if left > 0:
+                self._changed.wait(left)
+            elif first is None:
                 return False
-            self._changed.wait(min(left, GRACE / 5))
+            else:
+                self._close(first)
+                self.evicted += 1
         return True
 
-    def _has_room(self) -> bool:
-        return len(self._open) < self.most
-
-    def _evict(self) -> bool:
-        """Close the one that has been waiting longest, if it had its time."""
+    def _first_to_go(self) -> Connection | None:
+        """Of those with the least standing, so many that they hold half of the slots at least."""
         waiting = [one for one in self._open if not one.answering]
-        longest = min(waiting, key=lambda one: one.waiting_since, default=None)
-        if longest is None or longest.waiting_since > time.monotonic() - GRACE:
-            return False
-        self._close(longest)
-        self.evicted += 1
-        return True
+        for standing in (0, 1):
+            among = [one for one in waiting if one.standing <= standing]
+            if 2 * len(among) >= self.most:
+                waiting = among
+                break
+        return min(waiting, key=lambda one: one.gives_way_at, default=None)
 
     def _close(self, connection: Connection) -> None:
         """Its thread wakes up with an error and ends; the slot is free at once."""

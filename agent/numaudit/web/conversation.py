@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ _SENT_AT_ONCE = 256 << 10
 """Bytes. A client that has not read as many since it last did may be closed for a newer one."""
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 1 << 20
 """For the rest of a refused request: closing before it has come would destroy the answer."""
+_BRAKE_SECONDS = 0.25
+"""After each answer that is not 200: guesses and nonsense at full speed would take all of the agent's time."""
 _VERSIONS = (b"1.0", b"1.1")
 _log = logging.getLogger(__name__)
 
@@ -91,6 +94,8 @@ class Conversation:
         self._send(request, response, last)
         if last:
             self._linger()
+        elif response.status is not HTTPStatus.OK:
+            self._brake()
         return not last and self._http.our_state is h11.DONE
 
     def _read(self) -> Request | None:
@@ -138,7 +143,10 @@ class Conversation:
         if request is None or request.method != "HEAD":
             parts += [self._http.send(h11.Data(data=part)) or b"" for part in response.body]
         self._http.send(h11.EndOfMessage())
+        self.slot.standing = 1
         self._write(parts)
+        if response.status is HTTPStatus.OK and not self.slot.urgent:
+            self.slot.standing = 2
 
     def _headers(self, response: Response, last: bool) -> Iterable[tuple[str, str]]:
         headers = {
@@ -162,6 +170,13 @@ class Conversation:
             for begin in range(0, len(whole), _SENT_AT_ONCE):
                 self.slot.socket.sendall(whole[begin : begin + _SENT_AT_ONCE])
                 self.connections.goes_on(self.slot)
+
+    def _brake(self) -> None:
+        """Let some time pass before the next request, unless the connection is closed meanwhile."""
+        self.connections.waits(self.slot, self.patience)
+        closed = select.poll()
+        closed.register(self.slot.socket, 0)
+        closed.poll(_BRAKE_SECONDS * 1000)
 
     def _linger(self) -> None:
         self.connections.waits(self.slot, _LINGER_SECONDS)

@@ -121,3 +121,4 @@ class Server(TCPServer):
         wrapped.do_handshake()
         if not allows_certificate(rules, wrapped.getpeercert()):
             raise ssl.SSLError("the client's certificate has none of the allowed names")
+        connection.standing = 1
