@@ -197,6 +197,15 @@ def test_a_taken_port_ends_the_agent_with_what_to_do(agent: Agent, tree: NodeTre
     assert "with --listen HOST:PORT" in message
 
 
+def test_an_agent_that_strangers_can_reach_says_so_once(tree: NodeTree, tmp_path: Path) -> None:
+    with running_agent(
+        "--root", str(tree.root), "--interval", "1s", "--listen", "0.0.0.0:0", log=tmp_path / "log"
+    ) as one:
+        assert eventually(lambda: (one.value("numaudit_ticks_total") or 0) >= 3)
+        assert one.log().count("may read the names of pods and namespaces") == 1
+        assert " WARNING " in next(line for line in one.log().splitlines() if "may read" in line)
+
+
 def test_a_wrong_web_config_file_ends_the_agent(tree: NodeTree, tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     path.write_text("rate_limit: {}\n")

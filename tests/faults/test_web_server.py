@@ -318,6 +318,32 @@ def test_no_host_means_every_address(start: StartServer) -> None:
     server.stop()
 
 
+USERS = f"basic_auth_users: {{ali: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).decode()}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "config", "warns"),
+    [
+        ("", "", True),
+        ("0.0.0.0", "", True),
+        ("127.0.0.1", "", False),
+        ("localhost", "", False),
+        ("", USERS, False),
+        ("", "http_server_config: {headers: {X-Frame-Options: deny}}\n", True),
+    ],
+)
+def test_an_address_that_others_reach_without_a_password_is_warned_of(
+    tmp_path: Path, host: str, config: str, warns: bool
+) -> None:
+    (tmp_path / "web.yaml").write_text(config)
+    with Server((host, 0), Echo(), Access.by(tmp_path / "web.yaml")) as server:
+        exposure = server.exposure()
+    assert (exposure is not None) == warns
+    if exposure is not None:
+        assert all(word in exposure for word in ("pods and namespaces", "cgroup paths", "kubelet", "findings"))
+        assert "set web.config_file" in exposure
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
@@ -359,6 +385,13 @@ def test_plain_text_on_a_tls_port_ends_that_connection_only(
     with contextlib.suppress(ConnectionResetError):
         assert b"200" not in plain.recv(100)
     assert _get_tls(server, authority) == 200
+
+
+@pytest.mark.parametrize(("auth", "warns"), [("NoClientCert", True), ("RequireAndVerifyClientCert", False)])
+def test_tls_alone_keeps_no_stranger_out(authority: Authority, tmp_path: Path, auth: str, warns: bool) -> None:
+    extra = f"  client_ca_file: {authority.certificate}\n  client_auth_type: {auth}\n"
+    with Server(("", 0), Echo(), _tls_access(authority, tmp_path, extra)) as server:
+        assert (server.exposure() is not None) == warns
 
 
 def test_only_certificates_with_an_allowed_name_get_in(

@@ -144,6 +144,8 @@ class Daemon:
     def _work(self) -> None:
         self.server.start()
         _log.info("numaudit %s serves http on port %d", __version__, self.server.port)
+        if (exposure := self.server.exposure()) is not None:
+            _log.warning("%s", exposure)
         if signals.early_hang_ups:
             self._on_hang_up(signal.SIGHUP, None)
         self._wait_until(time.monotonic() + _PROBES_WITHIN, lambda: self.loading is not None and self.loading.busy)

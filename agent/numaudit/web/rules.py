@@ -66,6 +66,11 @@ class Rules:
             lost = [key for key in lost if not key.startswith("client_")]
         return [key for key in lost if key not in self.named]
 
+    @property
+    def lets_strangers_read(self) -> bool:
+        """Neither a password nor a client's certificate is needed."""
+        return not self.users and (self.tls is None or self.tls.verify_mode is not ssl.CERT_REQUIRED)
+
     def protects(self, key: str) -> bool:
         """Whether a key of the file keeps somebody out."""
         return dict(_PROTECTIONS)[key](self)

@@ -6,6 +6,7 @@ connections are accepted. Sockets block: whoever lets its time pass is closed by
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
 import ssl
@@ -68,6 +69,17 @@ class Server(TCPServer):
     @property
     def port(self) -> int:
         return cast("int", self.socket.getsockname()[1])
+
+    def exposure(self) -> str | None:
+        """What to warn of: what strangers may read, and how to close it; None when only this host may connect."""
+        host = self.socket.getsockname()[0]
+        if ipaddress.ip_address(host.partition("%")[0]).is_loopback or not self.access.now().lets_strangers_read:
+            return None
+        return (
+            f"whoever reaches port {self.port} may read the names of pods and namespaces, cgroup paths, the kubelet's "
+            f"state and all findings: set web.config_file with users (and TLS) or required client certificates, or "
+            f"listen on this host only (--listen 127.0.0.1:{self.port})"
+        )
 
     def start(self) -> None:
         self._thread.start()
