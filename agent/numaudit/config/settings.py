@@ -64,7 +64,7 @@ class WebSettings:
         "itself when it changes.",
     )
     max_connections: int = _setting(
-        64, number(4, 4096), "Connections at a time. Over it, the one whose client has been idle longest is closed."
+        128, number(4, 4096), "Connections at a time. Over it, the one whose client has been idle longest is closed."
     )
     timeout: float = _setting(5.0, duration(0.1, 300), "Time for a whole request to arrive, or its answer to leave.")
     reload: bool = _setting(False, boolean(), "POST to `/-/reload` reads the settings again.", reloads=True)

@@ -16,8 +16,11 @@ from typing import Literal
 
 RESERVED_SHARE = 1 / 16
 """Of all slots, and at least one: never taken by requests that are being answered, but for urgent ones."""
-GRACE = (0.05, 0.1, 0.1)
-"""Seconds that a client has before its connection may be closed for a newer one, by its standing."""
+GRACE = 0.1
+"""Seconds that every client has before its connection may be closed for a newer one.
+
+Less, and handshakes end early on a busy machine; more, and new connections wait longer for a slot.
+"""
 _LONGEST_WAIT = 0.5
 """Seconds that a new connection waits for a slot."""
 
@@ -42,10 +45,6 @@ class Connection:
     """A whole request has arrived and is being answered: never closed to make room."""
     urgent: bool = False
     standing: Standing = 0
-
-    @property
-    def gives_way_at(self) -> float:
-        return self.waiting_since + GRACE[self.standing]
 
 
 @dataclass(slots=True)
@@ -123,7 +122,7 @@ class Connections:
         while len(self._open) >= self.most:
             first = self._first_to_go()
             now = time.monotonic()
-            left = (end if first is None else min(end, first.gives_way_at)) - now
+            left = (end if first is None else min(end, first.waiting_since + GRACE)) - now
             if left > 0:
                 self._changed.wait(left)
             elif first is None:
@@ -141,7 +140,7 @@ class Connections:
             if 2 * len(among) >= self.most:
                 waiting = among
                 break
-        return min(waiting, key=lambda one: one.gives_way_at, default=None)
+        return min(waiting, key=lambda one: one.waiting_since, default=None)
 
     def _close(self, connection: Connection) -> None:
         """Its thread wakes up with an error and ends; the slot is free at once."""

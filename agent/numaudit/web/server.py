@@ -32,7 +32,7 @@ class Server(TCPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, address: tuple[str, int], site: Site, access: Access, max_connections: int = 64, timeout: float = 5.0
+        self, address: tuple[str, int], site: Site, access: Access, max_connections: int = 128, timeout: float = 5.0
     ) -> None:
         """Bind and listen. Raises InputError when the address cannot be had."""
         self.site, self.access, self.patience = site, access, timeout
