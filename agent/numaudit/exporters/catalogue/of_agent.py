@@ -1,0 +1,113 @@
+"""One row for each metric family of the agent at the moment of the scrape."""
+
+from __future__ import annotations
+
+from numaudit.exporters import values
+from numaudit.exporters.facts import Live
+from numaudit.exporters.metric import Metric, one
+
+LIVE_METRICS: tuple[Metric[Live], ...] = (
+    Metric(
+        "snapshot_age_seconds", "seconds", "Time since the newest snapshot was taken, at the moment of the scrape.",
+        (), one(lambda live: live.snapshot_age),
+    ),
+    Metric(
+        "ticks_total", "", "Ticks that gave a snapshot.",
+        (), one(lambda live: live.ticks), since="agent", item="tick",
+    ),
+    Metric(
+        "failed_ticks_total", "", "Ticks that gave none; the log says why.",
+        (), one(lambda live: live.failed_ticks), since="agent", item="tick",
+    ),
+    Metric(
+        "missed_ticks_total", "", "Ticks left out because the one before took too long.",
+        (), one(lambda live: live.missed_ticks), since="agent", item="tick",
+    ),
+    Metric(
+        "tick_duration_seconds", "seconds", "Wall-clock time of the newest tick, rendering included.",
+        (), one(lambda live: live.tick_seconds),
+    ),
+    Metric(
+        "tick_cpu_seconds", "seconds", "CPU time of the newest tick, rendering included.",
+        (), one(lambda live: live.tick_cpu_seconds),
+    ),
+    Metric(
+        "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
+        (), one(lambda live: live.cpu_seconds), since="agent", otel="process.cpu.time",
+    ),
+    Metric(
+        "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
+        (), one(lambda live: live.resident_bytes), otel="process.memory.usage",
+    ),
+    Metric(
+        "process_open_files", "", "Open descriptors of the agent.",
+        (), one(lambda live: live.open_files), item="file_descriptor", otel="process.unix.file_descriptor.count",
+    ),
+    Metric(
+        "process_threads", "", "Threads of the agent.",
+        (), one(lambda live: live.threads), item="thread", otel="process.thread.count",
+    ),
+    Metric(
+        "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
+        (), one(lambda live: live.cpu_seconds), since="agent", is_standard=True,
+    ),
+    Metric(
+        "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
+        (), one(lambda live: live.resident_bytes), is_standard=True,
+    ),
+    Metric(
+        "process_virtual_memory_bytes", "bytes", "Virtual memory of the agent.",
+        (), one(lambda live: live.virtual_bytes), is_standard=True,
+    ),
+    Metric(
+        "process_open_fds", "", "Open descriptors of the agent.",
+        (), one(lambda live: live.open_files), is_standard=True,
+    ),
+    Metric(
+        "process_max_fds", "", "Open descriptors that the agent may have.",
+        (), one(lambda live: live.most_files), is_standard=True,
+    ),
+    Metric(
+        "process_start_time_seconds", "seconds", "When the agent's process began, in seconds since the epoch.",
+        (), one(lambda live: live.process_started_at), is_standard=True,
+    ),
+    # Not `http.server.request.*`, whose only count is that of a histogram of durations, which nobody measures here.
+    Metric(
+        "web_requests_total", "", "HTTP requests answered.",
+        ("path", "code"), lambda live: live.requests.items(), since="agent", item="request",
+    ),
+    Metric("web_connections", "", "Open HTTP connections.", (), one(lambda live: live.connections), item="connection"),
+    Metric(
+        "web_evicted_connections_total", "", "Idle connections closed to make room for newer ones.",
+        (), one(lambda live: live.evicted_connections), since="agent", item="connection",
+    ),
+    Metric(
+        "web_config_valid", "", "0 while the web-config file is wrong and the one read before is in force.",
+        (), one(lambda live: None if live.web_config_valid is None else int(live.web_config_valid)),
+    ),
+    Metric(
+        "otlp_batches_total", "", "OTLP batches, by outcome.",
+        ("outcome",), values.otlp("batches"), since="agent", item="batch",
+    ),
+    Metric(
+        "otlp_points_total", "", "OTLP data points, by outcome.",
+        ("outcome",), values.otlp("points"), since="agent", item="data_point",
+    ),
+    Metric(
+        "suppressed_log_lines_total", "", "Log lines left out because the same message came too often.",
+        (), one(lambda live: live.suppressed_log_lines), since="agent", item="line",
+    ),
+    Metric(
+        "otlp_last_success_timestamp_seconds", "seconds",
+        "When an OTLP push was last delivered as a whole, as Unix time; absent = not yet.",
+        (), one(lambda live: None if live.otlp is None else live.otlp.last_success),
+    ),
+    Metric(
+        "config_reload_success", "", "0 when the settings were wrong as they were read last, and those before stay.",
+        (), one(lambda live: None if live.reload_success is None else int(live.reload_success)),
+    ),
+    Metric(
+        "config_reload_success_timestamp_seconds", "seconds", "When the settings in force were read.",
+        (), one(lambda live: live.reloaded_at),
+    ),
+)  # fmt: skip

@@ -1,0 +1,100 @@
+"""One row for each metric family of containers.
+
+Counters give what this one container has counted since its start; `series` carries them over restarts.
+"""
+
+from __future__ import annotations
+
+from numaudit.exporters import values
+from numaudit.exporters.metric import Metric, one
+from numaudit.report.values import ContainerReport
+
+_LARGEST_PAIRS = 4
+"""All pairs of a machine with two nodes."""
+
+CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
+    Metric(
+        "container_info", "", "Facts of the newest instance; always 1.",
+        ("pod_uid", "container_id", "qos", "runtime"), values.info, merged=None,
+    ),
+    Metric(
+        "container_intended_node", "", "1 for each node that the kubelet's managers promised, by resource.",
+        ("numa_node", "resource"), values.intended_nodes, merged="max",
+    ),
+    Metric(
+        "container_intended_bytes", "bytes", "Promised bytes.",
+        ("type",), values.intended_bytes,
+    ),
+    Metric(
+        "container_allowed_node", "", "1 for each node the effective cpuset allows, by resource.",
+        ("numa_node", "resource"), values.allowed_nodes, merged="max",
+    ),
+    Metric(
+        "container_resident_bytes", "bytes", "Where the bytes are, each in one type; absent = none there.",
+        ("numa_node", "type"), values.resident,
+    ),
+    Metric(
+        "container_misplaced_bytes", "bytes", "Judged bytes on nodes that were not promised.",
+        ("numa_node",), values.misplaced,
+    ),
+    Metric(
+        "container_judged_bytes", "bytes", "Bytes that judge alignment, on all nodes: anon, shmem and hugetlb.",
+        (), one(lambda container: container.judged_bytes),
+    ),
+    Metric(
+        "container_aligned_bytes", "bytes", "Judged bytes on the nodes that were promised.",
+        (), one(lambda container: container.aligned_bytes),
+    ),
+    Metric(
+        "container_aligned_ratio", "ratio", "Aligned bytes / judged bytes.",
+        (), one(lambda container: container.aligned_ratio), merged=None,
+    ),
+    Metric(
+        "container_cpu_seconds_total", "seconds", "CPU time by the node it was spent on.",
+        ("numa_node",),
+        lambda container: [((str(on.numa_node),), on.seconds) for on in container.cpu_seconds or ()],
+        since="container",
+    ),
+    Metric(
+        "container_allocated_bytes_total", "bytes", "Pages given by the kernel: asked for from where, given where.",
+        ("cpu_numa_node", "numa_node", "locality"), values.allocated, since="container", largest=_LARGEST_PAIRS,
+    ),
+    Metric(
+        "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
+        ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container", largest=_LARGEST_PAIRS,
+        item="fault",
+    ),
+    Metric(
+        "container_memory_access_samples_total", "", "Sampled accesses, by how they were sampled.",
+        ("locality", "source"), values.access_samples, since="container", item="sample",
+    ),
+    Metric(
+        "container_migrated_bytes_total", "bytes", "Pages moved by the container's tasks, its own or others'.",
+        ("reason",), lambda container: [((kind.reason,), kind.bytes) for kind in container.migrated or ()],
+        since="container",
+    ),
+    Metric(
+        "container_remote_ratio", "ratio", "Share of memory accesses that go to another node, by how it is known.",
+        ("source",), values.remote_ratios, merged=None,
+    ),
+    Metric(
+        "container_remote_ratio_lower", "",
+        "Lower end of the 95 % confidence interval of the remote share, by the best source that measures one.",
+        ("source",), values.remote_lower, merged=None, item="ratio",
+    ),
+    Metric(
+        "container_remote_samples", "", "Samples that this share rests on.",
+        ("source",), values.remote_samples, merged=None, item="sample",
+    ),
+    Metric(
+        "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",
+    ),
+    Metric(
+        "container_hint_outcome", "", "1 for how the hints turned out at the container's admission.",
+        ("outcome",), values.hint_outcome, merged="max",
+    ),
+    Metric(
+        "container_finding", "", "1 while the finding holds.", ("finding",),
+        lambda container: [((name,), 1) for name in dict.fromkeys(container.findings)], merged="max",
+    ),
+)  # fmt: skip
