@@ -76,10 +76,10 @@ def test_a_failing_collector_stops_no_other_and_recovers(agent: Agent, tree: Nod
     mounts = tree.root / "sys/devices/system/node/node0/meminfo"
     good = mounts.read_text()
     mounts.write_text("nonsense\n")
-    assert eventually(lambda: agent.value("numaudit_node_memory_bytes", numa_node="0", type="total") is None)
+    assert eventually(lambda: agent.value("numaudit_node_memory_total_bytes", numa_node="0") is None)
     assert agent.value("numaudit_container_judged_bytes", container="db") == 7 * MIB + 4096 * 3
     mounts.write_text(good)
-    assert eventually(lambda: agent.value("numaudit_node_memory_bytes", numa_node="0", type="total") is not None)
+    assert eventually(lambda: agent.value("numaudit_node_memory_total_bytes", numa_node="0") is not None)
 
 
 def test_cgroups_that_vanish_as_a_whole_are_logged_once_and_come_back(agent: Agent, tree: NodeTree) -> None:
