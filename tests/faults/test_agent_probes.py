@@ -66,7 +66,7 @@ def test_a_loader_that_hangs_holds_back_neither_pages_nor_ticks_nor_the_end(bcc:
     ) as agent:
         (loader,) = psutil.Process(agent.process.pid).children()
         assert agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 0
-        assert _reason(agent, "bpf_cpu_time") == "it is being loaded"
+        assert _reason(agent, "bpf_cpu_time") == "loading"
         assert agent.value("numaudit_collector_success", collector="page_alloc") is None  # nobody asked for it
         assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) >= 2)
         assert agent.stop()[0] == 0
@@ -95,7 +95,7 @@ def test_a_loader_that_was_killed_is_tried_again(bcc: Bcc, tmp_path: Path) -> No
     with running_agent(
         "--interval", "1s", log=tmp_path / "log", before=V2_ONLY, environment=environment, program=V2_ENOUGH + soon
     ) as agent:
-        assert eventually(lambda: "ended by signal SIGKILL" in _reason(agent, "bpf_cpu_time"))
+        assert eventually(lambda: _reason(agent, "bpf_cpu_time") == "loader-died")
         assert agent.value("numaudit_collector_success", collector="cpu_time") == 0
         (tmp_path / "modules/healed").touch()
         assert eventually(lambda: agent.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 1)

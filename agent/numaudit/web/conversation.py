@@ -131,7 +131,9 @@ class Conversation:
 
     def _send(self, request: Request | None, response: Response, last: bool) -> None:
         self.connections.waits(self.slot, self.patience)
-        self.site.count("" if request is None else request.path, response.status)
+        path = "" if request is None else request.path
+        self.site.count(path, response.status)
+        _log.debug("%s: %s %s", self.slot.client, path or "not understood", response.status.value)
         head = self._http.send(
             h11.Response(
                 status_code=response.status,
