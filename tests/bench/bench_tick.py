@@ -138,13 +138,19 @@ def _push_ms(agent: Agent) -> float:
     """What one push took on average: the CPU time of its thread."""
     while not _pushes(agent):  # it begins after the first tick
         time.sleep(0.1)
-    tasks = sorted(Path(f"/proc/{agent.process.pid}/task").iterdir(), key=lambda task: int(task.name))
-    pushing = tasks[2]  # after the main thread and the web server's
+    pushing = _lasting_tasks(agent.process.pid)[2]  # after the main thread and the web server's
     before, pushed = _cpu_ns(pushing), _pushes(agent)
     time.sleep(SECONDS)
     while _pushes(agent) == pushed:  # on a busy machine one may take longer
         time.sleep(0.1)
     return (_cpu_ns(pushing) - before) / 1e6 / (_pushes(agent) - pushed)
+
+
+def _lasting_tasks(pid: int) -> list[Path]:
+    """Threads in the order of their begin, without those of connections and of the loading of probes, which end."""
+    tasks = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda task: int(task.name))
+    time.sleep(1)
+    return [task for task in tasks if task.exists()]
 
 
 def _pushes(agent: Agent) -> float:
