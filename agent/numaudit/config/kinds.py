@@ -95,27 +95,35 @@ def choices(*allowed: str) -> KindOf:
     """Some of some words, each at most once."""
 
     def parse(value: object) -> tuple[str, ...]:
-        words = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        words = _parts(value) if isinstance(value, str) else value
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError
         if len(set(words)) != len(words) or not set(words) <= set(allowed):
             raise ValueError
         return tuple(words)
 
-    return KindOf(f"a list of {', '.join(allowed)}", parse, ", ".join)
+    return KindOf(f"a list of {', '.join(allowed)}", parse, lambda value: ", ".join(value) or _NONE)
+
+
+_NONE = "none"
+"""An empty list on one line."""
+
+
+def _parts(text: str) -> list[str]:
+    return [] if text.strip() == _NONE else [part.strip() for part in text.split(",") if part.strip()]
 
 
 def selectors() -> KindOf:
     """Which containers, one selector an entry; on one line with commas between them."""
 
     def parse(value: object) -> tuple[selection.Selector, ...]:
-        texts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        texts = _parts(value) if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError
         return tuple(map(selection.parse, texts))
 
     what = "a list of selectors, such as `namespace=prod`, `kind=slice` or `kind=service cgroup=/system.slice/*`"
-    return KindOf(what, parse, lambda value: ", ".join(map(selection.show, value)))
+    return KindOf(what, parse, lambda value: ", ".join(map(selection.show, value)) or _NONE)
 
 
 def duration(least: float, most: float) -> KindOf:

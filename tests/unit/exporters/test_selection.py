@@ -56,3 +56,10 @@ def test_what_is_no_selector_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["*", "namespace=prod", "kind=service cgroup=/system.slice/*"])
 def test_a_selector_is_shown_as_it_is_written(text: str) -> None:
     assert show(parse(text)) == text
+
+
+def test_an_empty_list_is_shown_and_read_as_none() -> None:
+    for path in ("metrics.exclude", "metrics.include", "probes"):
+        kind = KEYS[path].kind
+        assert kind.show(()) == "none"
+        assert kind.parse("none") == kind.parse([]) == kind.parse("") == ()
