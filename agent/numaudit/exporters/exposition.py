@@ -52,6 +52,8 @@ class Exposition:
     created: Mapping[Key, float] = field(default_factory=dict)
     omitted: Omitted = Omitted()
     """What `max_series` left out."""
+    taken_at: float | None = None
+    """When the numbers were measured, in seconds since the epoch; None = now."""
 
     def created_at(self, metric: Metric[Any], key: Key | None) -> float | None:
         """Since when this counter counts, in seconds since the epoch; None = not known."""
@@ -85,7 +87,7 @@ def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
     own = [_own_family(metric, tick) for metric in TICK_METRICS]
     since: dict[Since, float | None] = {"agent": tick.started_at, "boot": tick.booted_at}
     families = tuple(family for family in (*containers.families, *own) if family.blocks)
-    return Exposition(families, since, containers.created, containers.omitted)
+    return Exposition(families, since, containers.created, containers.omitted, tick.report.taken_at)
 
 
 def evaluate_live(live: Live, started_at: float) -> Exposition:

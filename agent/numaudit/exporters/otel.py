@@ -82,11 +82,14 @@ def instance_id(machine: str | None, node: str | None, listen: tuple[str, int]) 
 def requests(
     expositions: Sequence[Exposition], of: Resource, now: float, most_points: int = MOST_POINTS
 ) -> Iterator[Part]:
-    """All families as requests of at most `most_points` points; `now` in seconds since the epoch."""
+    """All families as requests of at most `most_points` points; `now` in seconds since the epoch.
+
+    Each point has the time at which it was measured: with that of the push, rates would be wrong by up to a tick.
+    """
     identities = _Attributes(IDENTITY)
-    at = int(now * 1e9)
     request, count = _empty(of), 0
     for exposition in expositions:
+        at = int((now if exposition.taken_at is None else min(exposition.taken_at, now)) * 1e9)
         for family in _sent(exposition):
             into = None
             for point in _points(family, exposition, identities, at):

@@ -145,3 +145,14 @@ def test_an_instance_is_the_same_after_a_restart_and_differs_by_host_and_address
     assert len(set(ids)) == len(ids)
     assert instance_id(machine, "node-1", listen) == ids[0]
     assert {uuid.UUID(one).version for one in ids} == {5}
+
+
+def test_a_point_has_the_time_at_which_it_was_measured() -> None:
+    tick = exposition(report(container(), taken_at=NOW - 12))
+    found = _metrics(requests([tick, evaluate_live(LIVE, STARTED)], SENDER, NOW))
+    times = {
+        metric.name: {round(point.time_unix_nano / 1e9, 3) for point in _points(metric)}
+        for metric in found
+        if metric.name in ("numaudit.container.judged", "numaudit.snapshot.age")
+    }
+    assert times == {"numaudit.container.judged": {NOW - 12}, "numaudit.snapshot.age": {NOW}}
