@@ -31,8 +31,9 @@ lab: ## boot a four-node guest and report on an aligned, a misaligned and a spli
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run
 	for bench in tests/bench/bench_*.py; do $(PYTHON) $$bench || exit 1; done
 
-soak: ## the agent under churn for 20 minutes (SECONDS=...): memory, files, threads and maps stay as they are
+soak: ## the agent under churn for 20 minutes (SECONDS=...), then with all probes in the guests: memory, files, threads and maps stay as they are
 	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)
+	$(PYTHON) tests/vm/soak_guest.py $(or $(SECONDS),1200)
 
 attack: ## hundreds of clients that do harm to the agent for two minutes (SECONDS=...), and what honest ones notice
 	$(PYTHON) tests/attack/attack.py $(or $(SECONDS),120)

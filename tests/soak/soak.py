@@ -76,10 +76,7 @@ def _watch(agent: Agent, receiver: OtlpReceiver, seconds: float) -> list[Sizes]:
     process, begun, sizes = psutil.Process(agent.process.pid), time.monotonic(), []
     while (at := time.monotonic() - begun) < seconds:
         time.sleep(min(5.0, seconds / 60))
-        cpu = process.cpu_times()
-        maps = Path(f"/proc/{process.pid}/maps").read_text().count("\n")
-        rss, files, threads = process.memory_info().rss / MIB, process.num_fds(), process.num_threads()
-        sizes.append(Sizes(at, rss, files, threads, maps, cpu.user + cpu.system))
+        sizes.append(sizes_of(process.pid, at))
         if len(sizes) % 12 == 1:
             now = sizes[-1]
             print(
@@ -91,7 +88,17 @@ def _watch(agent: Agent, receiver: OtlpReceiver, seconds: float) -> list[Sizes]:
     return sizes
 
 
-def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
+def sizes_of(pid: int, at: float) -> Sizes:
+    """What a process has now."""
+    process = psutil.Process(pid)
+    cpu = process.cpu_times()
+    maps = Path(f"/proc/{pid}/maps").read_text().count("\n")
+    rss, files, threads = process.memory_info().rss / MIB, process.num_fds(), process.num_threads()
+    return Sizes(at, rss, files, threads, maps, cpu.user + cpu.system)
+
+
+def grows(sizes: Sequence[Sizes]) -> bool:
+    """Whether there is more of anything in the last third than in the middle one; printed, too."""
     third = len(sizes) // 3
     middle, last = sizes[third : 2 * third], sizes[2 * third :]
     failed = False
@@ -102,6 +109,11 @@ def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
         verdict = "flat" if ok else "GROWS"
         print(f"{name:8} median of the middle third {before:8.1f}, of the last third {after:8.1f}: {verdict}")
     print(f"slope of memory over the last two thirds: {_slope(sizes[third:]) * 3600:+.2f} MiB/h")
+    return failed
+
+
+def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
+    failed = grows(sizes)
     owed, unseen, wrong = churn.owed(), churn.unseen(), churn.misattributed()
     print(f"{churn.started} containers, {churn.scrapes} scrapes; {len(owed)} lived two ticks")
     if len(owed) < LEAST_OWED * churn.lived_long():
