@@ -32,9 +32,10 @@ def printable(text: str) -> str:
 
 
 def _escape(char: str) -> str:
-    # How Python keeps a byte of a file's name that is not UTF-8 (PEP 383).
+    # How Python keeps a byte of a file's name that is not UTF-8 (PEP 383). A codec would be imported at its first use,
+    # which fails when no file can be opened, and that is when messages are needed.
     is_byte = 0xDC80 <= ord(char) <= 0xDCFF
-    return f"\\x{ord(char) - 0xDC00:02x}" if is_byte else char.encode("unicode_escape").decode()
+    return f"\\x{ord(char) - 0xDC00:02x}" if is_byte else ascii(char)[1:-1]
 
 
 def without_password(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -78,3 +80,21 @@ def test_groups_that_cannot_be_listed_have_not_ended(group: Path, tmp_path: Path
         assert eventually(lambda: any(one["path"] == seen for one in agent.report()["containers"]))
         assert agent.stop()[0] == 0
     assert "internal error" not in agent.log()
+
+
+def test_an_error_is_logged_when_no_file_can_be_opened() -> None:
+    """Nothing that a message needs may be imported only then."""
+    program = (
+        "import logging, os, resource\n"
+        "from numaudit.daemon import logs\n"
+        "logs.set_up('info', 'text')\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
+        "try:\n"
+        "    while True:\n"
+        "        os.open('/dev/null', os.O_RDONLY)\n"
+        "except OSError:\n"
+        "    logging.getLogger('numaudit').exception('it failed')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert "it failed\\nTraceback" in line

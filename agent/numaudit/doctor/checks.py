@@ -41,7 +41,15 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
 
 def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
     basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
-    return (*basic, *checkpoint_checks(host), *probe_checks(session), *check_sources(Trial(host, session, under_load)))
+    sources = check_sources(Trial(host, session, under_load))
+    return (*basic, *_checkpoints(host), *probe_checks(session), *sources)
+
+
+def _checkpoints(host: Host) -> tuple[Check, ...]:
+    try:
+        return tuple(checkpoint_checks(host))
+    except (NumauditError, OSError, ValueError) as error:
+        return (failed(MEMORY, error),)
 
 
 def names() -> tuple[str, ...]:
