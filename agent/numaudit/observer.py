@@ -10,6 +10,7 @@ from typing import Any
 
 from numaudit.collectors.base import Collector, Run, Tick
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.collectors.table import COLLECTORS, kinds_by_default
 from numaudit.containers.inventory import Census, Inventory
@@ -42,6 +43,7 @@ class Observer:
     kubelet: KubeletIntent
     owners: Owners = field(default_factory=Owners)
     sanity_check: SanityCheck = field(default_factory=SanityCheck)
+    process_times: ProcessTimes = field(default_factory=ProcessTimes)
 
     @classmethod
     def of(cls, host: Host, connection: Connection | None = None) -> Observer:
@@ -85,6 +87,7 @@ class Observer:
             self.owners,
             self.kubelet,
             self.sanity_check,
+            self.process_times,
             readings,
             mappings_budget,
         )

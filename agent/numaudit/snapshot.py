@@ -161,7 +161,10 @@ class Sampled:
     faults: Mapping[HintFault, int]
     """Since the probe was loaded."""
     single_threaded: bool | None
-    """Has one of its processes only one thread? Of those the kernel takes no local samples. None = not known."""
+    """Did processes with one thread use part of its CPU time? Of those the kernel takes no local samples.
+
+    None = not known.
+    """
     is_scanned: bool = True
     """False: the kernel leaves its tasks out, so no faults mean nothing."""
     is_watched: bool = True

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from numaudit.collectors.base import Tick
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.containers.inventory import Census
 from numaudit.kernel.cgroup import Hierarchies, Reader
@@ -28,4 +29,14 @@ def tick_of(host: Host, taken: Mapping[str, Reading], owners: Owners | None = No
     reader = Reader(Hierarchies("v2", top, top, top, top))
     census = Census((), {}, {})
     kubelet = cast("Any", None)
-    return Tick(host, Machine(()), reader, census, owners or Owners(), kubelet, SanityCheck(), readings_of(taken))
+    return Tick(
+        host,
+        Machine(()),
+        reader,
+        census,
+        owners or Owners(),
+        kubelet,
+        SanityCheck(),
+        ProcessTimes(),
+        readings_of(taken),
+    )

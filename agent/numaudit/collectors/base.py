@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.containers.inventory import Census
 from numaudit.errors import Absent, NumauditError, Unavailable, printable
@@ -99,6 +100,7 @@ class Tick:
     owners: Owners
     kubelet: KubeletIntent
     sanity_check: SanityCheck
+    process_times: ProcessTimes
     readings: Readings | None = None
     """None = there are no probes."""
     mappings_budget: float | None = None

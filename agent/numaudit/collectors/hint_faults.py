@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from numaudit.collectors.base import Skipped, Tick, require_v2
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Cgroup
-from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import read_mode, read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.snapshot import ContainerId, Sampled, Snapshot
@@ -32,13 +33,14 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         text = "hint faults were not counted: the map was full, or another BPF program was running"
         skipped.lose(reading.all_lost, text)
     groups_of = tick.census.groups
+    tick.process_times.begin_tick()
     faults = tick.owners.add_up("hint_faults", reading.faults)
     unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
     unwatched = _unwatched(groups_of, reading.watched)
     sampled = {
         owner: Sampled(
             faults.get(owner, {}),
-            _has_single_thread(tick, groups_of.get(owner, ())) if owner in faults else None,
+            _is_single_threaded(tick, groups_of.get(owner, ())) if owner in faults else None,
             is_scanned=owner not in unscanned,
             is_watched=owner not in unwatched,
         )
@@ -60,28 +62,15 @@ def _unwatched(groups_of: Groups, watched: frozenset[int] | None) -> set[Contain
     return {owner for owner, groups in groups_of.items() if watched.isdisjoint(group.id for group in groups)}
 
 
-def _has_single_thread(tick: Tick, groups: tuple[Cgroup, ...]) -> bool | None:
-    """Has one of the processes only one thread? None when none of them could be read."""
-    proc = str(tick.host.proc)
-    counts = []
+def _is_single_threaded(tick: Tick, groups: tuple[Cgroup, ...]) -> bool | None:
+    """Do processes with one thread use its CPU time? None when none of them could be read."""
+    return tick.process_times.is_single_threaded(tick.host, _processes(tick, groups))
+
+
+def _processes(tick: Tick, groups: tuple[Cgroup, ...]) -> Iterator[int]:
     for group in groups:
-        try:
-            processes = tick.reader.processes(group.path)
-        except OSError:
-            continue
-        for pid in processes:
-            count = _count_threads(f"{proc}/{pid}/stat")
-            if count is not None:
-                counts.append(count)
-    return 1 in counts if counts else None
-
-
-def _count_threads(stat: str) -> int | None:
-    """Field 20 of /proc/PID/stat; None for a process that has ended. Its name may hold any character."""
-    try:
-        return int(read_bytes(stat).rpartition(b")")[2].split(None, 18)[17])
-    except (OSError, IndexError, ValueError):
-        return None
+        with suppress(OSError):  # it has ended
+            yield from tick.reader.processes(group.path)
 
 
 def require_sampling(host: Host, machine: Machine) -> None:
