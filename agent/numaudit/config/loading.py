@@ -24,6 +24,8 @@ OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
 """Those that are no setting."""
 
 _PREFIX = "NUMAUDIT_"
+_SIMILAR = 0.7
+"""How near the last part of a name must come to that of a setting: `kind` is not meant to be `verdicts.window`."""
 _OF_A_SERVICE = re.compile(r"NUMAUDIT_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
 _NUMBER_AS_READ = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
 """A number that YAML 1.1 reads as people do: to it 1:30 is 90, and 010 is 8."""
@@ -204,7 +206,7 @@ def _suggestion(path: str) -> str:
     path = path.lower()
     known = [*KEYS, *{one.partition(".")[0] for one in KEYS if "." in one}]
     close = difflib.get_close_matches(path, known, n=1) or difflib.get_close_matches(
-        path.rpartition(".")[2], [one.rpartition(".")[2] for one in known], n=1
+        path.rpartition(".")[2], [one.rpartition(".")[2] for one in known], n=1, cutoff=_SIMILAR
     )
     if not close:
         return ""
