@@ -175,7 +175,7 @@ def observe(
         return build(last, judge(last, earlier=first))
     snapshot = observer.observe(numa_maps_budget)
     judgements = judge(snapshot)
-    if judgements.spilled_ticks:
+    if judgements.needs_another_tick:
         if observer.host.is_live:
             progress.wait(_SECOND_TICK, "measuring again, since bytes are out of place")
         snapshot = observer.observe(numa_maps_budget)

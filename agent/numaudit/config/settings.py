@@ -180,7 +180,13 @@ class VerdictSettings:
     remote_access_percent: float = _setting(
         100 * DEFAULT.remote_access_share,
         percent(0, 100),
-        "Lower bound of remote accesses: remote-access.",
+        "Lower bound of the sampled pages that are used from another node: remote-access.",
+        reloads=True,
+    )
+    window: float = _setting(
+        DEFAULT.window,
+        duration(15, 86400),
+        "Time for which samples of memory and CPU time count in verdicts, for less the older they are.",
         reloads=True,
     )
 
@@ -191,6 +197,7 @@ class VerdictSettings:
             spilled_share=self.spilled_percent / 100,
             spilled_bytes=self.spilled_bytes,
             remote_access_share=self.remote_access_percent / 100,
+            window=self.window,
         )
 
 

@@ -74,7 +74,7 @@ def _check_hint_faults(trial: Trial) -> str:
     require_v2(find_hierarchies(trial.host))
     require_sampling(trial.host, read_machine(trial.host))
     before, own_before = _count_faults(trial.session), _kernel_count(trial.host)
-    what = "NUMA balancing's samples of accesses, by CPU's node and memory's node"
+    what = "NUMA balancing's samples of pages that are used, by CPU's node and memory's node"
     if not trial.under_load:
         return what
     with known_work(_LOAD, threads=2) as work:

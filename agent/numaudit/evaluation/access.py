@@ -6,15 +6,16 @@ that the samples cannot give fairly has none, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from numaudit.evaluation.rates import expected_remote_ratio, increase
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.window import Window
 from numaudit.snapshot import Container, ContainerId, HintFault, Sampled, Snapshot
 
 Source = Literal["hint_faults", "first_touch", "expected"]
@@ -23,10 +24,12 @@ _Z = 1.959964
 DESIGN_EFFECT = 2.0
 """Samples come in bursts: this many weigh as much as one independent sample."""
 _NO_FAULTS: Mapping[HintFault, int] = {}
+_NO_SAMPLES: Mapping[bool, float] = {}
+_EMPTY: Window[bool] = Window()
 
 
 class Access(Struct, frozen=True):
-    """What one source says of one container's accesses since the previous tick, or since it began to measure."""
+    """What one source says of one container's accesses lately. Its samples count for less the older they are."""
 
     source: Source
     remote_ratio: float | None
@@ -36,21 +39,24 @@ class Access(Struct, frozen=True):
     upper: float | None = None
     """Bounds of the 95 % confidence interval; null for a source that does not sample."""
     samples: int | None = None
+    """What the samples count for now."""
     remote_samples: int | None = None
     reason: str | None = None
     """Why there is no ratio."""
+    age: float | None = None
+    """Mean age of the samples in seconds; those since the previous tick count as new. null = there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteShare:
-    """The measured share of remote accesses, with its confidence interval."""
+    """The share of the sampled pages that were used from another node, with its confidence interval."""
 
     source: str
     lower: float
     upper: float
 
 
-def wilson(part: int, whole: int, design_effect: float = DESIGN_EFFECT) -> tuple[float, float]:
+def wilson(part: float, whole: float, design_effect: float = DESIGN_EFFECT) -> tuple[float, float]:
     """95 % confidence interval of a share, from `part` of `whole` samples.
 
     With `design_effect` 1 the samples are independent. Source: E. B. Wilson, 1927.
@@ -63,94 +69,145 @@ def wilson(part: int, whole: int, design_effect: float = DESIGN_EFFECT) -> tuple
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def accesses(
-    snapshot: Snapshot, container: Container, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT
-) -> tuple[Access, ...]:
-    """What each source says of a container: those that measure, the best first, then what is to be expected."""
-    found = _measured(snapshot, container, before, thresholds)
+Windows = Mapping[Source, Window[bool]]
+"""What each source sampled lately, by whether it was remote."""
+_NO_WINDOWS: Windows = {}
+
+
+class Weighed(NamedTuple):
+    """What is said of a container's accesses, and what the next tick needs of it."""
+
+    accesses: tuple[Access, ...]
+    """Those of the sources that measure, the best first, then what is to be expected."""
+    windows: Windows
+
+
+class _Samples(NamedTuple):
+    """What a source sampled since the previous tick."""
+
+    remote: int
+    total: int
+    unfair: str | None = None
+    """Why they give no share; None = they do."""
+
+    @property
+    def evidence(self) -> Mapping[bool, float]:
+        """Those that a share may rest on, by whether they were remote."""
+        if self.unfair is not None or not self.total:
+            return _NO_SAMPLES
+        return {False: self.total - self.remote, True: self.remote}
+
+
+def weigh(
+    snapshot: Snapshot,
+    container: Container,
+    before: Snapshot | None = None,
+    thresholds: Thresholds = DEFAULT,
+    past: Windows = _NO_WINDOWS,
+) -> Weighed:
+    """What each source says of a container, by its samples since the previous tick and those of `past` before them.
+
+    A source that pauses adds nothing, and its window goes on. Nor does a tick add anything whose samples are not fair.
+    """
+    found: list[Access] = []
+    windows = dict(past)
+    for source, samples in _sampled_now(snapshot, container.id, before):
+        added = _NO_SAMPLES if samples is None else samples.evidence
+        window = past.get(source, _EMPTY).after(added, snapshot.taken_at, thresholds.window)
+        if window.amounts:
+            windows[source] = window
+        else:
+            windows.pop(source, None)
+        if samples is not None or window.amounts:
+            found.append(_share(source, window, samples, thresholds))
     resident = snapshot.residency.get(container.id)
     if resident is not None and snapshot.cpu_time is not None:
         ratio = expected_remote_ratio(resident, snapshot.cpu_time.get(container.id, {}))
         reason = None if ratio is not None else "it did not run, or holds no memory"
         found.append(Access("expected", ratio, reason=reason))
-    return tuple(found)
+    return Weighed(tuple(found), windows if windows or past else past)
 
 
-def _measured(
-    snapshot: Snapshot, container: Container, before: Snapshot | None, thresholds: Thresholds
-) -> list[Access]:
-    """A source that was paused at the previous tick has nothing to compare with, and says nothing yet."""
-    found = []
-    sampled = _sampled(snapshot, container.id)
+def _sampled_now(
+    snapshot: Snapshot, container: ContainerId, before: Snapshot | None
+) -> Iterator[tuple[Source, _Samples | None]]:
+    """By each source that runs; None = it was paused at the previous tick, so there is nothing to compare with."""
+    sampled = _sampled(snapshot, container)
     if sampled is not None:
-        earlier = None if before is None else _sampled(before, container.id)
-        if before is None or earlier is not None:
-            found.append(of_hint_faults(sampled, earlier, thresholds))
+        earlier = None if before is None else _sampled(before, container)
+        comparable = before is None or earlier is not None
+        yield "hint_faults", _hint_faults(sampled, earlier) if comparable else None
     if snapshot.first_touch is not None:
+        pairs = snapshot.first_touch.get(container, {})
         if before is None:
-            found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), None, thresholds))
-        elif before.first_touch is not None:
-            past = before.first_touch.get(container.id, {})
-            found.append(of_first_touch(snapshot.first_touch.get(container.id, {}), past, thresholds))
-    return found
+            yield "first_touch", _first_touches(pairs, None)
+        elif before.first_touch is None:
+            yield "first_touch", None
+        else:
+            yield "first_touch", _first_touches(pairs, before.first_touch.get(container, {}))
 
 
-def of_hint_faults(now: Sampled, before: Sampled | None, thresholds: Thresholds = DEFAULT) -> Access:
-    """The remote share by hint faults, where it is fair: each sample stands for a page, not for how often it was used.
+def of_hint_faults(now: Sampled, thresholds: Thresholds = DEFAULT) -> Access:
+    """The remote share by all hint faults since the probe was loaded, where it is fair."""
+    samples = _hint_faults(now, None)
+    return _share("hint_faults", Window(samples.evidence), samples, thresholds)
+
+
+def _hint_faults(now: Sampled, before: Sampled | None) -> _Samples:
+    """Each sample stands for a page, not for how often it was used.
 
     Of a process with one thread the kernel takes no local samples of its private memory, so the share that its
     samples show says nothing.
     """
     faults = increase(now.faults, None if before is None else before.faults)
-    samples = sum(faults.values())
     remote = sum(count for fault, count in faults.items() if fault.is_remote)
-    reason = _why_unfair(now, samples, thresholds)
-    if reason is not None:
-        return Access("hint_faults", None, samples=samples, remote_samples=remote, reason=reason)
-    return Access("hint_faults", remote / samples, *wilson(remote, samples), samples, remote)
+    return _Samples(remote, sum(faults.values()), _why_unfair(now))
 
 
-def of_first_touch(
-    now: Mapping[tuple[int, int | None], int],
-    before: Mapping[tuple[int, int | None], int] | None,
-    thresholds: Thresholds = DEFAULT,
-) -> Access:
-    """The share of pages that came into being on another node than that of the CPU which first used them."""
+def _first_touches(
+    now: Mapping[tuple[int, int | None], int], before: Mapping[tuple[int, int | None], int] | None
+) -> _Samples:
+    """Pages that came into being: remote are those on another node than that of the CPU which first used them."""
     pairs = increase(now, before)
-    samples = sum(count for (_, page_node), count in pairs.items() if page_node is not None)
-    remote = sum(count for (cpu_node, page_node), count in pairs.items() if page_node not in (None, cpu_node))
-    if samples < thresholds.access_samples:
-        reason = f"{samples} samples are too few; at least {thresholds.access_samples} are needed"
-        return Access("first_touch", None, samples=samples, remote_samples=remote, reason=reason)
-    return Access("first_touch", remote / samples, *wilson(remote, samples), samples, remote)
+    known = sum(count for (_, page_node), count in pairs.items() if page_node is not None)
+    return _Samples(sum(count for (cpu, page), count in pairs.items() if page not in (None, cpu)), known)
 
 
-def _why_unfair(sampled: Sampled, samples: int, thresholds: Thresholds) -> str | None:
+def _share(source: Source, window: Window[bool], samples: _Samples | None, thresholds: Thresholds) -> Access:
+    """By the samples in the window. Without enough of them it is said why those of this tick add none."""
+    total, remote = window.total, window.amounts.get(True, 0.0)
+    age = window.age if total else None
+    if total >= thresholds.access_samples:
+        return Access(source, remote / total, *wilson(remote, total), round(total), round(remote), age=age)
+    if samples is not None and samples.unfair is not None:
+        return Access(source, None, samples=samples.total, remote_samples=samples.remote, reason=samples.unfair)
+    reason = f"{int(total)} samples are too few; at least {thresholds.access_samples} are needed"
+    return Access(source, None, samples=int(total), remote_samples=int(remote), reason=reason, age=age)
+
+
+def _why_unfair(sampled: Sampled) -> str | None:
     if not sampled.is_scanned:
         return "the kernel does not sample tasks whose cpuset.mems is one node"
     if not sampled.is_watched:
         return "it is not on the watch list now, which keeps the probes within their budget"
-    if samples < thresholds.access_samples:
-        return f"{samples} samples are too few; at least {thresholds.access_samples} are needed"
+    if not sampled.faults:
+        return None
     if sampled.single_threaded is None:
         return "how many threads its processes have is not known, and those with one have no local samples"
     if sampled.single_threaded:
-        return "a process of it has one thread only, and of such the kernel takes no local samples"
+        return "processes with one thread take part of its CPU time, and of such the kernel takes no local samples"
     return None
 
 
-def remote_shares(accesses: Mapping[ContainerId, Iterable[Access]]) -> dict[ContainerId, RemoteShare]:
-    """By container: the remote share of the best source that measures one.
+def measured_share(accesses: Iterable[Access]) -> RemoteShare | None:
+    """The remote share of the best source that measures one.
 
     An expected ratio is not a measurement, and a page's first use says nothing about later ones.
     """
-    shares = {}
-    for container, found in accesses.items():
-        for access in found:
-            if access.source != "first_touch" and access.lower is not None and access.upper is not None:
-                shares[container] = RemoteShare(access.source, access.lower, access.upper)
-                break
-    return shares
+    for access in accesses:
+        if access.source != "first_touch" and access.lower is not None and access.upper is not None:
+            return RemoteShare(access.source, access.lower, access.upper)
+    return None
 
 
 def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> tuple[int, int] | None:

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from numaudit.evaluation import access
-from numaudit.evaluation.access import Access, RemoteShare, accesses
+from msgspec.structs import replace
+
+from numaudit.evaluation.access import Access, measured_share, weigh
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
-from numaudit.evaluation.placement import bytes_outside
-from numaudit.evaluation.rates import increase, share_outside
+from numaudit.evaluation.history import History, UsedElsewhere, cpu_seconds
+from numaudit.evaluation.rates import share_outside
+from numaudit.evaluation.spill import Spill, next_spill
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
+from numaudit.evaluation.window import ends_at
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine
@@ -27,15 +30,18 @@ class Judgements:
 
     verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
     """Pause sandboxes and the remainders of pods and slices have none: nothing is promised to them."""
-    spilled_ticks: Mapping[ContainerId, int] = field(default_factory=dict)
+    spills: Mapping[ContainerId, Spill] = field(default_factory=dict)
     accesses: Mapping[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
-    """From where each container used its memory since the previous tick."""
+    """From where each container used its memory lately."""
+    histories: Mapping[ContainerId, History] = field(default_factory=dict)
+    """Of the containers that something is remembered of."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
 
-
-_SAMPLED = "of the sampled pages were used from another node"
-"""Each sample stands for a page, not for how often it was used."""
+    @property
+    def needs_another_tick(self) -> bool:
+        """Are bytes out of place that a second tick must confirm?"""
+        return any(spill.ticks for spill in self.spills.values())
 
 
 class _Said(NamedTuple):
@@ -54,9 +60,11 @@ class _Evidence(NamedTuple):
     intent: ContainerIntent | None
     allowed: Allowed | None
     resident: Resident | None
-    cpu_seconds: Mapping[int, float] | None
-    remote_share: RemoteShare | None
+    history: History
+    measures_cpu: bool
+    spill: Spill | None
     machine: Machine
+    now: float
 
 
 def judge(
@@ -64,30 +72,41 @@ def judge(
     before: Snapshot | None = None,
     earlier: Judgements | None = None,
     thresholds: Thresholds = DEFAULT,
-    remote_shares: Mapping[ContainerId, RemoteShare] | None = None,
 ) -> Judgements:
     """Judge every container of a snapshot.
 
-    `before` is the previous snapshot (for CPU time and accesses since then), `earlier` its judgements.
-    `remote_shares` are measured elsewhere; None = those that the snapshot itself holds.
+    `before` is the previous snapshot and `earlier` its judgements; without `before`, all that was counted is of now.
     """
     verdicts: dict[ContainerId, Verdict] = {}
-    spilled_ticks: dict[ContainerId, int] = {}
-    found = {one.id: accesses(snapshot, one, before, thresholds) for one in snapshot.containers}
-    shares = access.remote_shares(found) if remote_shares is None else remote_shares
+    spills: dict[ContainerId, Spill] = {}
+    accesses: dict[ContainerId, tuple[Access, ...]] = {}
+    histories: dict[ContainerId, History] = {}
+    past = {} if earlier is None or before is None else earlier.histories
     explained = Explained(snapshot, thresholds)
     for container in snapshot.containers:
-        if not is_judged(container):
-            continue
-        evidence = _gather(snapshot, before, container, shares.get(container.id))
-        ticks = _spilled_ticks(evidence, thresholds, earlier)
-        if ticks:
-            spilled_ticks[container.id] = ticks
-        name, reason, remedy = _verdict(snapshot, evidence, ticks, thresholds)
-        since = _since(name, container.id, snapshot.taken_at, earlier)
-        causes = explained.of(container, intended_nodes(evidence.intent), drifted=name == "drifted")
-        verdicts[container.id] = Verdict(name, reason, since, causes, REMEDIES[name] if remedy is None else remedy)
-    return Judgements(verdicts, spilled_ticks, found, thresholds)
+        id_ = container.id
+        known, allowed = past.get(id_), snapshot.allowed.get(id_)
+        history = History(allowed) if known is None else known.moved_to(allowed, snapshot.machine)
+        weighed = weigh(snapshot, container, before, thresholds, history.samples)
+        accesses[id_] = weighed.accesses
+        if weighed.windows is not history.samples:
+            history = replace(history, samples=weighed.windows)
+        if is_judged(container):
+            intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
+            if intended:
+                share = measured_share(weighed.accesses)
+                grown = cpu_seconds(snapshot, id_, before)
+                history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
+            evidence = _gather(snapshot, container, history, earlier, thresholds)
+            if evidence.spill is not None:
+                spills[id_] = evidence.spill
+            name, reason, remedy = _verdict(snapshot, evidence, thresholds)
+            causes = explained.of(container, intended, drifted=name == "drifted")
+            since = _since(name, id_, snapshot.taken_at, earlier)
+            verdicts[id_] = Verdict(name, reason, since, causes, REMEDIES[name] if remedy is None else remedy)
+        if history.is_worth_keeping:
+            histories[id_] = history
+    return Judgements(verdicts, spills, accesses, histories, thresholds)
 
 
 def is_judged(container: Container) -> bool:
@@ -106,24 +125,21 @@ def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
 
 
 def _gather(
-    snapshot: Snapshot, before: Snapshot | None, container: Container, remote_share: RemoteShare | None
+    snapshot: Snapshot, container: Container, history: History, earlier: Judgements | None, thresholds: Thresholds
 ) -> _Evidence:
-    cpu_seconds = None
-    if snapshot.cpu_time is not None:
-        earlier = None if before is None or before.cpu_time is None else before.cpu_time.get(container.id)
-        cpu_seconds = increase(snapshot.cpu_time.get(container.id, {}), earlier)
-    return _Evidence(
-        container=container,
-        intent=None if snapshot.intent is None else snapshot.intent.by_cgroup.get(container.id),
-        allowed=snapshot.allowed.get(container.id),
-        resident=snapshot.residency.get(container.id),
-        cpu_seconds=cpu_seconds,
-        remote_share=remote_share,
-        machine=snapshot.machine,
-    )
+    id_, now = container.id, snapshot.taken_at
+    intent = None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_)
+    allowed, resident = snapshot.allowed.get(id_), snapshot.residency.get(id_)
+    intended, spill = intended_nodes(intent), None
+    if intended and resident is not None:
+        drifted = allowed is not None and allowed.nodes is not None and allowed.nodes != intended
+        known = None if earlier is None else earlier.spills.get(id_)
+        spill = next_spill(resident, intended, drifted, known, now, thresholds)
+    measures_cpu = snapshot.cpu_time is not None
+    return _Evidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
 
 
-def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresholds: Thresholds) -> _Said:
+def _verdict(snapshot: Snapshot, evidence: _Evidence, thresholds: Thresholds) -> _Said:
     """The first verdict that applies, as long as the evidence of every one before it is known."""
     unmanaged = _why_unmanaged(snapshot.intent, evidence)
     if unmanaged is not None:
@@ -137,13 +153,22 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, spilled_ticks: int, thresh
         return _Said("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
     if evidence.resident is None or evidence.resident.anon is None:
         return _Said("unknown", "where the bytes are is not known")
-    spilled = _spilled_bytes(evidence.resident, intended, thresholds)
-    if not spilled and evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
+    spill = evidence.spill
+    if spill is not None:
+        return _spilled(spill, intended, evidence.now, thresholds)
+    if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
         return _Said("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
-    if not spilled:
-        return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
-    if spilled_ticks >= thresholds.spilled_ticks:
-        return _Said("spilled", f"{in_units(spilled)} of its judged bytes are outside the promised nodes {intended}")
+    return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
+
+
+def _spilled(spill: Spill, intended: NodeSet, now: float, thresholds: Thresholds) -> _Said:
+    if spill.is_certain(now, thresholds):
+        return _Said(
+            "spilled", f"{in_units(spill.outside)} of its judged bytes are outside the promised nodes {intended}"
+        )
+    if spill.settling:
+        reason = "its cpuset was put right, and bytes outside the promised nodes may be on their way home"
+        return _Said("unknown", reason, "Nothing yet: wait until they have stopped moving.")
     return _Said(
         "unknown",
         "bytes are outside the promised nodes, but a second tick has to confirm it",
@@ -179,14 +204,22 @@ def _placed(
         if cause is None:
             return _Said("cpu-remote", cpu_remote)
         return _Said("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
-    share = evidence.remote_share
-    if share is not None and share.lower > thresholds.remote_access_share:
-        return _Said("remote-access", f"at least {share.lower:.0%} {_SAMPLED} ({share.source})")
+    used = evidence.history.used
+    if used is not None and used.is_past:
+        said = _said_of(used, f"at least {used.share.lower:.0%}", evidence.now)
+        return _Said("remote-access", said + _why_still(used.share.lower, thresholds.remote_access_share))
     if len(intended) > 1:
         return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
-    if share is None:
+    if used is None:
         return _Said("aligned", "access not measured")
-    return _Said("aligned", f"at most {share.upper:.0%} {_SAMPLED} ({share.source})")
+    return _Said("aligned", _said_of(used, f"at most {used.share.upper:.0%}", evidence.now))
+
+
+def _said_of(used: UsedElsewhere, share: str, now: float) -> str:
+    """When it was measured, unless it was now."""
+    minutes = int(now - used.taken_at) // 60
+    measured = f"{used.share.source}, {minutes} min ago" if minutes > 0 else used.share.source
+    return f"{share} of the sampled pages were used from another node ({measured})"
 
 
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
@@ -210,32 +243,29 @@ def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
 
 
 def _why_cpu_remote(evidence: _Evidence, cpus: CpuSet, intended: NodeSet, thresholds: Thresholds) -> str | None:
-    """By the measured CPU time; by the allowed CPUs when it is idle or was not measured."""
-    nodes = frozenset(intended)
-    ran = share_outside(evidence.cpu_seconds or {}, nodes)
+    """By the CPU time when it was measured last; by the allowed CPUs when it has hardly run, or was not measured."""
+    limit, ran = thresholds.cpu_remote_share, evidence.history.ran
     if ran is not None:
-        late = ran > thresholds.cpu_remote_share
-        return f"{ran:.0%} of the CPU time was on other nodes than {intended}" if late else None
+        if not ran.is_past:
+            return None
+        said = f"{ran.share:.0%} of the CPU time was on other nodes than {intended}"
+        return (
+            said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"
+        )
     by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes}
-    may = share_outside(by_node, nodes)
-    if may is None or may <= thresholds.cpu_remote_share:
+    may = share_outside(by_node, frozenset(intended))
+    if may is None or may <= limit:
         return None
-    why = "CPU time was not measured" if evidence.cpu_seconds is None else "idle"
+    seconds = evidence.history.cpu_seconds.total
+    why = "CPU time was not measured"
+    if evidence.measures_cpu:
+        why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
     return f"{may:.0%} of the allowed CPUs are on other nodes than {intended} ({why})"
 
 
-def _spilled_bytes(resident: Resident, intended: NodeSet, thresholds: Thresholds) -> int:
-    """Judged bytes outside the intended nodes when they are past the limits, else 0."""
-    outside = bytes_outside(resident.judged, intended)
-    past = outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * sum(resident.judged.values())
-    return outside if past else 0
-
-
-def _spilled_ticks(evidence: _Evidence, thresholds: Thresholds, earlier: Judgements | None) -> int:
-    intended = intended_nodes(evidence.intent)
-    if not intended or evidence.resident is None or not _spilled_bytes(evidence.resident, intended, thresholds):
-        return 0
-    return 1 + (0 if earlier is None else earlier.spilled_ticks.get(evidence.container.id, 0))
+def _why_still(share: float, limit: float) -> str:
+    """Said of a share that came back below its limit, where the verdict holds."""
+    return "" if share > limit else f", less than before; the verdict ends below {ends_at(limit):.1%}"
 
 
 def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:

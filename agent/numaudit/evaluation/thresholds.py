@@ -11,15 +11,21 @@ class Thresholds:
 
     cpu_remote_share: float = 0.05
     """CPU time on other nodes than the intended ones."""
+    cpu_seconds: float = 1.0
+    """With less measured CPU time in the window no share is made of it."""
     spilled_share: float = 0.01
     """Judged bytes outside the intended nodes, and also at least:"""
     spilled_bytes: int = 1 << 20
     spilled_ticks: int = 2
     """How many ticks in a row must see it: memory.numa_stat may lag by a second."""
+    settling_seconds: float = 3.0
+    """After its cpuset was put right, its bytes must also have stopped moving, and be there for this long."""
     remote_access_share: float = 0.10
-    """Lower bound of the share of remote accesses."""
+    """Lower bound of the share of sampled pages that are used from another node."""
     access_samples: int = 1000
-    """With fewer samples of accesses no share is made of them."""
+    """With fewer samples in the window no share is made of them."""
+    window: float = 600.0
+    """Seconds for which samples and CPU time count, for less the older they are."""
     failed_moves: int = 100
     """Pages that could not be moved to where they are used, and at least as many as could."""
     full_node_share: float = 0.03

@@ -115,7 +115,7 @@ def _check_hint_faults(bench: Bench) -> SelfTestCheck:
     found = sampling.sample(bench)
     if found.has_skipped:
         raise Unavailable("this kernel does not sample tasks whose cpuset.mems is one node")
-    near, far = (of_hint_faults(Sampled(found.faults[worker.name], False), None) for worker in bench.workers)
+    near, far = (of_hint_faults(Sampled(found.faults[worker.name], False)) for worker in bench.workers)
     seen = f"near: {_ratio(near.remote_ratio, near.samples)}; far: {_ratio(far.remote_ratio, far.samples)}"
     if not found.is_enough:
         seen += f"; {found.of_probe} on the whole machine, where the kernel counted {found.of_kernel}"

@@ -16,6 +16,7 @@ def test_the_limits_of_verdicts_are_the_defaults_until_they_are_set() -> None:
     flags = (("--set", "verdicts.cpu_remote_percent", "20"), ("--set", "verdicts.spilled_bytes", "0"))
     limits = load(None, {}, flags).settings.verdicts.thresholds
     assert (limits.cpu_remote_share, limits.spilled_bytes) == (0.2, 0)
+    assert load(None, {}, (("--set", "verdicts.window", "30m"),)).settings.verdicts.thresholds.window == 1800
 
 
 def test_the_kubelets_log_is_read_where_the_settings_say(tmp_path: Path) -> None:

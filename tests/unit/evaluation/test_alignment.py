@@ -8,11 +8,21 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from numaudit.evaluation.access import RemoteShare
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory, SourceState
-from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Kind, Qos, Resident, Snapshot
+from numaudit.snapshot import (
+    Allowed,
+    CollectorOutcome,
+    Container,
+    ContainerId,
+    HintFault,
+    Kind,
+    Qos,
+    Resident,
+    Sampled,
+    Snapshot,
+)
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -57,9 +67,14 @@ def snapshot(
     )
 
 
-def verdict(taken: Snapshot, earlier: Judgements | None = None, share: RemoteShare | None = None) -> Verdict:
-    shares = None if share is None else {DB: share}
-    return judge(taken, earlier=earlier, remote_shares=shares).verdicts[DB]
+def verdict(taken: Snapshot, earlier: Judgements | None = None) -> Verdict:
+    return judge(taken, earlier=earlier).verdicts[DB]
+
+
+def sampled(local: int, remote: int) -> Snapshot:
+    """With these hint faults since the probe was loaded."""
+    faults = {HintFault(0, 0, 0): local, HintFault(0, 1, 0): remote}
+    return replace(snapshot(), hint_faults={DB: Sampled(faults, single_threaded=False)})
 
 
 def said(found: Verdict) -> tuple[str, str]:
@@ -82,14 +97,14 @@ def test_every_verdict_but_aligned_says_what_to_do() -> None:
 
 
 def test_measured_access_is_named_with_its_source() -> None:
-    assert verdict(snapshot(), share=RemoteShare("hint_faults", 0.0, 0.04)).reason == (
+    assert verdict(sampled(9700, 300)).reason == (
         "at most 4% of the sampled pages were used from another node (hint_faults)"
     )
 
 
 def test_the_lower_bound_of_remote_access_decides() -> None:
-    assert verdict(snapshot(), share=RemoteShare("hint_faults", 0.11, 0.5)).name == "remote-access"
-    assert verdict(snapshot(), share=RemoteShare("hint_faults", 0.10, 0.9)).name == "aligned"
+    assert verdict(sampled(880, 120)).name == "aligned"
+    assert verdict(sampled(8800, 1200)).name == "remote-access"
 
 
 @pytest.mark.parametrize(

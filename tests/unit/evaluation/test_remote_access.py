@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from numaudit.evaluation.access import accesses, failed_moves, remote_shares, wilson
+from numaudit.evaluation.access import Access, failed_moves, measured_share, weigh, wilson
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
@@ -57,6 +57,10 @@ def tick(
         hint_faults=None if faults is None else {WEB.id: Sampled(faults, single_threaded, is_scanned)},
         migrations=None if migrated is None else {WEB.id: Migrated(migrated, {})},
     )
+
+
+def accesses(snapshot: Snapshot, container: Container, before: Snapshot | None = None) -> tuple[Access, ...]:
+    return weigh(snapshot, container, before).accesses
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_a_share_that_would_not_be_fair_says_why(snapshot: Snapshot, words: str)
     (access,) = accesses(snapshot, WEB)
     assert access.remote_ratio is None
     assert access.reason is not None and words in access.reason
-    assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
+    assert measured_share(accesses(snapshot, WEB)) is None
 
 
 def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
@@ -137,7 +141,7 @@ def test_the_expected_share_is_the_reports_own_figure() -> None:
     (access,) = accesses(snapshot, WEB)
     assert (access.source, access.remote_ratio, access.lower) == ("expected", 0.5, None)
     assert build(snapshot).containers[0].expected_remote_ratio == access.remote_ratio
-    assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
+    assert measured_share(accesses(snapshot, WEB)) is None
 
 
 def test_a_share_covers_the_time_since_the_previous_tick() -> None:
@@ -147,7 +151,8 @@ def test_a_share_covers_the_time_since_the_previous_tick() -> None:
 
 
 def test_the_measured_share_is_what_verdicts_are_given_by() -> None:
-    share = remote_shares({WEB.id: accesses(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}), WEB)})[WEB.id]
+    share = measured_share(accesses(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}), WEB))
+    assert share is not None
     assert share.source == "hint_faults"
     assert share.lower < 0.1 < share.upper
     assert judge(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000})).verdicts[WEB.id].name == "unmanaged"
@@ -212,7 +217,7 @@ def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
 
 def test_first_uses_are_shown_and_count_in_no_verdict() -> None:
     snapshot = _touched({(0, 1): 5000})
-    assert remote_shares({WEB.id: accesses(snapshot, WEB)}) == {}
+    assert measured_share(accesses(snapshot, WEB)) is None
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     assert "100.0% (99.8-100.0) at first touch" in text
     (pair,) = build(snapshot).containers[0].first_touches or ()

@@ -20,7 +20,7 @@ from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.collectors.table import kinds_by_default
 from numaudit.doctor.checks import probe_checks
-from numaudit.evaluation.access import accesses
+from numaudit.evaluation.access import weigh
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.kernel.host import Host
@@ -92,7 +92,7 @@ def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Ses
         assert share(faults, lambda fault: not fault.is_remote) > 0.97, faults
         snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container, tick_before)[0]
+        found = weigh(snapshot, container, tick_before).accesses[0]
         assert found.source == "hint_faults"
         assert found.remote_ratio is not None and found.upper is not None
         assert found.remote_ratio < 0.03 and found.upper < 0.1
@@ -112,7 +112,7 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
         assert share(faults, lambda fault: fault.could_not_move) > 0.9, faults
         snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container, tick_before)[0]
+        found = weigh(snapshot, container, tick_before).accesses[0]
         assert found.remote_ratio is not None and found.lower is not None
         assert found.remote_ratio > 0.97 and found.lower > 0.9
         assert "cannot-heal" in {one.name for one in find(snapshot) if one.container_id == key}
@@ -133,7 +133,7 @@ def test_a_process_with_one_thread_has_remote_samples_but_no_ratio(session: Sess
         assert share(faults, lambda fault: fault.is_remote) > 0.97, faults
         snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container)[0]
+        found = weigh(snapshot, container).accesses[0]
         assert found.remote_ratio is None
         assert found.reason is not None and "one thread" in found.reason
 
@@ -202,7 +202,7 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
         assert on[2] + on[3] < scans * own, faults
         snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = accesses(snapshot, container, tick_before)[0]
+        found = weigh(snapshot, container, tick_before).accesses[0]
         assert found.samples is not None and found.samples >= 2 * pages * 0.98
         assert found.remote_ratio is not None and found.lower is not None and found.upper is not None
         assert 0.45 < found.remote_ratio < 0.55, faults

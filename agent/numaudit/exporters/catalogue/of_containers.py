@@ -60,12 +60,12 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("cpu_numa_node", "numa_node", "locality"), values.allocated, since="container", largest=_LARGEST_PAIRS,
     ),
     Metric(
-        "container_hint_faults_total", "", "NUMA balancing's samples of real accesses.",
+        "container_hint_faults_total", "", "NUMA balancing's samples: pages that were used, each once in a scan.",
         ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container", largest=_LARGEST_PAIRS,
         item="fault",
     ),
     Metric(
-        "container_memory_access_samples_total", "", "Sampled accesses, by how they were sampled.",
+        "container_memory_access_samples_total", "", "Sampled first uses of a page.",
         ("locality", "source"), values.access_samples, since="container", item="sample",
     ),
     Metric(
@@ -74,7 +74,9 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         since="container",
     ),
     Metric(
-        "container_remote_ratio", "ratio", "Share of memory accesses that go to another node, by how it is known.",
+        "container_remote_ratio", "ratio",
+        "Share of what is used from another node: of sampled pages (hint_faults), or of accesses if every byte were "
+        "used equally (expected).",
         ("source",), values.remote_ratios, merged=None,
     ),
     Metric(
@@ -83,7 +85,7 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("source",), values.remote_lower, merged=None, item="ratio",
     ),
     Metric(
-        "container_remote_samples", "", "Samples that this share rests on.",
+        "container_remote_samples", "", "Samples that this share rests on; older ones count for less.",
         ("source",), values.remote_samples, merged=None, item="sample",
     ),
     Metric(

@@ -1,0 +1,103 @@
+"""What verdicts remember of one container from tick to tick.
+
+Rates are made of a window of many ticks, since the kernel samples memory in bursts that are minutes apart and many
+containers hardly run in a tick. Where a rate was past its limit stays known until evidence says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from numaudit.evaluation.access import RemoteShare, Windows
+from numaudit.evaluation.rates import increase, share_outside
+from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.window import Window, is_past
+from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_NO_SECONDS: Window[int] = Window()
+
+
+class RanElsewhere(NamedTuple):
+    """The share of CPU time on other nodes than the intended ones, when it was measured last."""
+
+    share: float
+    is_past: bool
+
+
+class UsedElsewhere(NamedTuple):
+    """The share of sampled pages that were used from another node, when it was measured last."""
+
+    share: RemoteShare
+    taken_at: float
+    """Seconds since the epoch."""
+    is_past: bool
+
+
+class History(Struct, frozen=True):
+    """It holds as long as the container may use the same nodes."""
+
+    allowed: Allowed | None = None
+    """The newest that was read."""
+    cpu_seconds: Window[int] = _NO_SECONDS
+    """By node."""
+    samples: Windows = {}
+    ran: RanElsewhere | None = None
+    used: UsedElsewhere | None = None
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        """False: it says nothing that the next tick does not know by itself."""
+        return bool(self.samples or self.cpu_seconds.amounts or self.ran or self.used)
+
+    def moved_to(self, allowed: Allowed | None, machine: Machine) -> History:
+        """The same for what is allowed now, empty if these are other nodes. What is not known changes nothing."""
+        if allowed is self.allowed or allowed is None or allowed.nodes is None or allowed.cpus is None:
+            return self
+        then = self.allowed
+        if then is not None:
+            if then.nodes != allowed.nodes:
+                return History(allowed)
+            if then.cpus == allowed.cpus:
+                return self
+            # A shared pool of CPUs changes with every pod that comes or goes, and mostly stays on its nodes.
+            if machine.nodes_of_cpus(then.cpus or CpuSet()) != machine.nodes_of_cpus(allowed.cpus):
+                return History(allowed)
+        return replace(self, allowed=allowed)
+
+    def judged(
+        self,
+        intended: NodeSet,
+        grown: Mapping[int, float] | None,
+        share: RemoteShare | None,
+        taken_at: float,
+        thresholds: Thresholds,
+    ) -> History:
+        """With the CPU seconds by node since the previous tick, and the remote share now. None = not measured."""
+        seconds = self.cpu_seconds
+        if grown is not None:
+            seconds = seconds.after(grown, taken_at, thresholds.window)
+        ran, used = self.ran, self.used
+        enough = grown is not None and seconds.total >= thresholds.cpu_seconds
+        outside = share_outside(seconds.amounts, frozenset(intended)) if enough else None
+        if outside is not None:
+            was_past = ran is not None and ran.is_past
+            ran = RanElsewhere(outside, is_past(thresholds.cpu_remote_share, outside, outside, was_past))
+        if share is not None:
+            was_past = used is not None and used.is_past
+            past = is_past(thresholds.remote_access_share, share.lower, share.upper, was_past)
+            used = UsedElsewhere(share, taken_at, past)
+        return History(self.allowed, seconds, self.samples, ran, used)
+
+
+def cpu_seconds(snapshot: Snapshot, container: ContainerId, before: Snapshot | None) -> dict[int, float] | None:
+    """By node since the previous tick, or since the probe was loaded; None = not measured in both ticks."""
+    if snapshot.cpu_time is None or (before is not None and before.cpu_time is None):
+        return None
+    earlier = None if before is None or before.cpu_time is None else before.cpu_time.get(container)
+    return increase(snapshot.cpu_time.get(container, {}), earlier)
