@@ -11,6 +11,7 @@ import re
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from numaudit.doctor.checks import probe_checks
 from numaudit.evaluation.access import weigh
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
+from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
@@ -33,6 +35,7 @@ from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId, Overhead, Snapshot
+from numaudit.topology.nodeset import NodeSet
 from numaudit.workloads.selftest import CHECKS
 from samples import (
     ENOUGH,
@@ -136,6 +139,58 @@ def test_a_process_with_one_thread_has_remote_samples_but_no_ratio(session: Sess
         found = weigh(snapshot, container).accesses[0]
         assert found.remote_ratio is None
         assert found.reason is not None and "one thread" in found.reason
+
+
+def test_an_idle_process_with_one_thread_silences_nothing(session: Session, observer: Observer) -> None:
+    """As an init of a container, or a shell that waits for what it started."""
+    with cgroup("numaudit-lab/init", cpus="0", mems="1") as group, worker(group, SIZE, threads=3) as running:
+        idle = subprocess.Popen(["sleep", "100000"])
+        try:
+            group.write("cgroup.procs", str(idle.pid))
+            before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+            running.order("touch")
+            seen(session, group, before, at_least=ENOUGH)
+            snapshot, key = tick_of(observer, session, group)
+            container = next(one for one in snapshot.containers if one.id == key)
+            found = weigh(snapshot, container, tick_before).accesses[0]
+            assert found.remote_ratio is not None, found.reason
+            assert found.remote_ratio > 0.97
+        finally:
+            idle.kill()
+            idle.wait()
+
+
+def _promised(snapshot: Snapshot, key: ContainerId, nodes: str) -> Snapshot:
+    """As if this container had been promised memory of these nodes."""
+    promise = Promise(memory=(PromisedMemory("memory", SIZE, NodeSet.parse(nodes)),))
+    intent = Intent(containers=(ContainerIntent("uid", "app", cgroups=(key,), promise=promise),))
+    one = next(one for one in snapshot.containers if one.id == key)
+    judged = replace(one, kind="container", qos="Guaranteed", pod_uid="uid", name="app")
+    return replace(snapshot, containers=(judged,), intent=intent)
+
+
+def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session, observer: Observer) -> None:
+    """It runs on node 0 and uses memory of node 1, both promised. A worker that sleeps is not scanned."""
+    with (
+        cgroup("numaudit-lab/held", cpus="0", mems="0-1") as group,
+        worker(group, 2 * SIZE, policy="bind-sampled", nodes=[1], threads=3) as running,
+    ):
+        key = ContainerId(group.id)
+        before, snapshot = session.read(HINT_FAULTS), _promised(tick_of(observer, session, group)[0], key, "0-1")
+        judgements = judge(snapshot, snapshot)
+        assert judgements.verdicts[key].name == "split"
+        running.order("touch")
+        seen(session, group, before, at_least=2 * ENOUGH)
+        running.order("sleep")
+        settled(lambda: faults_of(session, group, before))
+        found = []
+        for _ in range(4):
+            last, snapshot = snapshot, _promised(tick_of(observer, session, group)[0], key, "0-1")
+            judgements = judge(snapshot, last, judgements)
+            found.append(judgements.verdicts[key])
+        assert [one.name for one in found] == ["remote-access"] * 4, found
+        assert len({one.since for one in found}) == 1
+        assert "of the sampled pages were used from another node (hint_faults)" in found[-1].reason
 
 
 def test_local_memory_of_a_process_with_one_thread_gives_no_samples(session: Session) -> None:
