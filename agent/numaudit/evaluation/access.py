@@ -6,26 +6,32 @@ that the samples cannot give fairly has none, and says why.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from numaudit.evaluation.rates import expected_remote_ratio, increase
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Container, ContainerId, HintFault, Sampled, Snapshot
+from numaudit.topology.nodeset import NodeSet
 
 Source = Literal["hint_faults", "first_touch", "expected"]
 _Z = 1.959964
 """Of the normal distribution, for 95 %."""
 DESIGN_EFFECT = 2.0
 """Samples come in bursts: this many weigh as much as one independent sample."""
+STRAY_SHARE = 0.01
+"""A CPU's node with at most this share of a container's samples counts as one where it does not run."""
 _NO_FAULTS: Mapping[HintFault, int] = {}
-_NO_SAMPLES: Mapping[bool, float] = {}
-_EMPTY: Window[bool] = Window()
+Pair = tuple[int, int, bool]
+"""The CPU's node, the page's node, and whether the use was remote: a page that was then moved to the CPU was."""
+_NO_SAMPLES: Mapping[Pair, int] = {}
+_EMPTY: Window[Pair] = Window()
 
 
 class Access(Struct, frozen=True):
@@ -37,7 +43,8 @@ class Access(Struct, frozen=True):
     null = this source cannot give a fair figure."""
     lower: float | None = None
     upper: float | None = None
-    """Bounds of the 95 % confidence interval; null for a source that does not sample."""
+    """Bounds of the 95 % confidence interval; null for a source that does not sample. Without a ratio: the lower bound
+    is of what is remote for certain."""
     samples: int | None = None
     """What the samples count for now."""
     remote_samples: int | None = None
@@ -69,8 +76,8 @@ def wilson(part: float, whole: float, design_effect: float = DESIGN_EFFECT) -> t
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-Windows = Mapping[Source, Window[bool]]
-"""What each source sampled lately, by whether it was remote."""
+Windows = Mapping[Source, Window[Pair]]
+"""What each source sampled lately."""
 _NO_WINDOWS: Windows = {}
 
 
@@ -85,17 +92,14 @@ class Weighed(NamedTuple):
 class _Samples(NamedTuple):
     """What a source sampled since the previous tick."""
 
-    remote: int
-    total: int
+    pairs: Mapping[Pair, int]
     unfair: str | None = None
     """Why they give no share; None = they do."""
 
     @property
-    def evidence(self) -> Mapping[bool, float]:
-        """Those that a share may rest on, by whether they were remote."""
-        if self.unfair is not None or not self.total:
-            return _NO_SAMPLES
-        return {False: self.total - self.remote, True: self.remote}
+    def evidence(self) -> Mapping[Pair, int]:
+        """Those that a share may rest on."""
+        return self.pairs if self.unfair is None and any(self.pairs.values()) else _NO_SAMPLES
 
 
 def weigh(
@@ -158,31 +162,73 @@ def _hint_faults(now: Sampled, before: Sampled | None) -> _Samples:
 
     Of a process with one thread the kernel takes no local samples of its private memory, so the share that its
     samples show says nothing.
+
+    A marked page faults once, for the thread that comes first. Where threads run on several nodes, such a sample says
+    nothing of the others that share the page. So a page on one of those nodes may be local to some and remote to
+    others, whoever took the sample; only a page on another node is remote to all.
     """
     faults = increase(now.faults, None if before is None else before.faults)
-    remote = sum(count for fault, count in faults.items() if fault.is_remote)
-    return _Samples(remote, sum(faults.values()), _why_unfair(now))
+    pairs: Counter[Pair] = Counter()
+    for fault, count in faults.items():
+        pairs[fault.cpu_node, fault.memory_node, fault.is_remote] += count
+    return _Samples(pairs, _why_unfair(now))
 
 
 def _first_touches(
     now: Mapping[tuple[int, int | None], int], before: Mapping[tuple[int, int | None], int] | None
 ) -> _Samples:
     """Pages that came into being: remote are those on another node than that of the CPU which first used them."""
-    pairs = increase(now, before)
-    known = sum(count for (_, page_node), count in pairs.items() if page_node is not None)
-    return _Samples(sum(count for (cpu, page), count in pairs.items() if page not in (None, cpu)), known)
+    known = ((cpu, page, count) for (cpu, page), count in increase(now, before).items() if page is not None)
+    return _Samples({(cpu, page, cpu != page): count for cpu, page, count in known})
 
 
-def _share(source: Source, window: Window[bool], samples: _Samples | None, thresholds: Thresholds) -> Access:
+def _share(source: Source, window: Window[Pair], samples: _Samples | None, thresholds: Thresholds) -> Access:
     """By the samples in the window. Without enough of them it is said why those of this tick add none."""
-    total, remote = window.total, window.amounts.get(True, 0.0)
+    total, remote = window.total, _remote(window.amounts)
     age = window.age if total else None
     if total >= thresholds.access_samples:
-        return Access(source, remote / total, *wilson(remote, total), round(total), round(remote), age=age)
+        share = _all_alike if source == "first_touch" else _first_come
+        return share(Access(source, None, None, None, round(total), round(remote), age=age), window.amounts)
     if samples is not None and samples.unfair is not None:
-        return Access(source, None, samples=samples.total, remote_samples=samples.remote, reason=samples.unfair)
+        seen = sum(samples.pairs.values())
+        return Access(source, None, samples=seen, remote_samples=round(_remote(samples.pairs)), reason=samples.unfair)
     reason = f"{int(total)} samples are too few; at least {thresholds.access_samples} are needed"
     return Access(source, None, samples=int(total), remote_samples=int(remote), reason=reason, age=age)
+
+
+def _remote(pairs: Mapping[Pair, float]) -> float:
+    return sum(amount for (_, _, is_remote), amount in pairs.items() if is_remote)
+
+
+def _all_alike(found: Access, pairs: Mapping[Pair, float]) -> Access:
+    """The share of samples each of which says all of its page."""
+    total, remote = sum(pairs.values()), _remote(pairs)
+    lower, upper = wilson(remote, total)
+    return structs.replace(found, remote_ratio=remote / total, lower=lower, upper=upper)
+
+
+def _first_come(found: Access, pairs: Mapping[Pair, float]) -> Access:
+    """The share of samples each of which says who came to its page first."""
+    total = sum(pairs.values())
+    users = _cpu_nodes(pairs, total)
+    if len(users) < 2:
+        return _all_alike(found, pairs)
+    to_all = sum(amount for (_, page, is_remote), amount in pairs.items() if is_remote and page not in users)
+    lower = wilson(to_all, total)[0]
+    if total - to_all <= STRAY_SHARE * total:
+        return structs.replace(found, remote_ratio=to_all / total, lower=lower, upper=1.0)
+    reason = f"its threads run on nodes {users} and may share pages, whose samples only show who comes first"
+    if not to_all:
+        return structs.replace(found, reason=reason)
+    return structs.replace(found, lower=lower, upper=1.0, reason=reason)
+
+
+def _cpu_nodes(pairs: Mapping[Pair, float], total: float) -> NodeSet:
+    """Nodes from which more than a few stray samples came."""
+    by_node: dict[int, float] = {}
+    for (cpu, _, _), amount in pairs.items():
+        by_node[cpu] = by_node.get(cpu, 0.0) + amount
+    return NodeSet.from_ids(node for node, amount in by_node.items() if amount > STRAY_SHARE * total)
 
 
 def _why_unfair(sampled: Sampled) -> str | None:

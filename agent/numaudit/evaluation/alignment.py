@@ -212,6 +212,9 @@ def _placed(
         return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
     if used is None:
         return _Said("aligned", "access not measured")
+    if used.share.upper >= 1.0:
+        known = _said_of(used, f"at least {used.share.lower:.0%}", evidence.now)
+        return _Said("aligned", f"{known}; how many more is not known")
     return _Said("aligned", _said_of(used, f"at most {used.share.upper:.0%}", evidence.now))
 
 

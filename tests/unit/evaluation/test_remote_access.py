@@ -121,6 +121,61 @@ def test_a_share_that_would_not_be_fair_says_why(snapshot: Snapshot, words: str)
     assert measured_share(accesses(snapshot, WEB)) is None
 
 
+def _by_cpu_node(*faults: tuple[int, int, int]) -> Snapshot:
+    """Faults as (CPU's node, memory's node, count); a page moves in none of them."""
+    return tick({HintFault(cpu, memory, LOCAL if cpu == memory else 0): count for cpu, memory, count in faults})
+
+
+def test_pages_on_the_nodes_of_threads_that_run_on_two_may_be_shared_and_give_no_share() -> None:
+    """Measured: two threads used the same pages of node 0 evenly, and the near one met 94 of 100 marked pages first."""
+    (access,) = accesses(_by_cpu_node((0, 0, 9400), (1, 0, 600)), WEB)
+    assert (access.remote_ratio, access.lower, access.upper) == (None, None, None)
+    assert (access.samples, access.remote_samples) == (10_000, 600)
+    assert access.reason is not None and "nodes 0-1" in access.reason and "comes first" in access.reason
+
+
+def test_a_page_that_came_home_to_one_of_two_nodes_may_be_local_to_other_threads() -> None:
+    (access,) = accesses(tick({HEALED_FAULT: 5000, HintFault(1, 1, MIGRATED): 5000}), WEB)
+    assert (access.remote_ratio, access.lower) == (None, None)
+
+
+def test_pages_on_a_node_where_no_thread_runs_are_remote_to_all_that_may_share_them() -> None:
+    (access,) = accesses(_by_cpu_node((0, 3, 6000), (1, 3, 4000)), WEB)
+    assert access.remote_ratio == 1.0
+    assert access.lower is not None and access.lower > 0.99
+
+
+def test_what_is_remote_to_all_threads_bounds_a_share_that_cannot_be_given() -> None:
+    snapshot = _by_cpu_node((0, 3, 2000), (1, 2, 2000), (0, 0, 3000), (1, 0, 3000))
+    (access,) = accesses(snapshot, WEB)
+    assert access.remote_ratio is None and access.reason is not None
+    assert access.lower is not None and 0.38 < access.lower < 0.4
+    assert access.upper == 1.0
+    share = measured_share((access,))
+    assert share is not None and share.lower == access.lower
+
+
+def test_a_handful_of_samples_from_another_node_do_not_hide_the_share() -> None:
+    (access,) = accesses(_by_cpu_node((0, 0, 5000), (0, 1, 4950), (1, 1, 50)), WEB)
+    assert access.remote_ratio == pytest.approx(0.495)
+
+
+@given(
+    st.dictionaries(
+        st.builds(HintFault, st.integers(0, 3), st.integers(0, 3), st.sampled_from((0, MIGRATED))),
+        st.integers(1, 5000),
+        min_size=1,
+    )
+)
+def test_any_share_by_hint_faults_is_within_its_bounds(faults: dict[HintFault, int]) -> None:
+    (access,) = accesses(tick(faults), WEB)
+    assert (access.lower is None) == (access.upper is None)
+    if access.remote_ratio is not None:
+        assert access.lower is not None and access.upper is not None
+        assert access.lower - 1e-9 <= access.remote_ratio <= access.upper + 1e-9
+    assert (access.remote_ratio is None) == (access.reason is not None)
+
+
 def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
     (access,) = accesses(replace(tick(), hint_faults={}), WEB)
     assert (access.samples, access.remote_ratio) == (0, None)
