@@ -27,6 +27,8 @@ DESIGN_EFFECT = 2.0
 """Samples come in bursts: this many weigh as much as one independent sample."""
 STRAY_SHARE = 0.01
 """A CPU's node with at most this share of a container's samples counts as one where it does not run."""
+MOST_SAMPLES = 20_000
+"""More make an interval no narrower: each scan samples the same pages again, also those that are hardly used."""
 _NO_FAULTS: Mapping[HintFault, int] = {}
 Pair = tuple[int, int, bool]
 """The CPU's node, the page's node, and whether the use was remote: a page that was then moved to the CPU was."""
@@ -66,11 +68,12 @@ class RemoteShare:
 def wilson(part: float, whole: float, design_effect: float = DESIGN_EFFECT) -> tuple[float, float]:
     """95 % confidence interval of a share, from `part` of `whole` samples.
 
-    With `design_effect` 1 the samples are independent. Source: E. B. Wilson, 1927.
+    With `design_effect` 1 the samples are independent. Beyond MOST_SAMPLES they say nothing new.
+    Source: E. B. Wilson, 1927.
     """
     if not whole:
         return 0.0, 1.0
-    n, p = whole / design_effect, part / whole
+    n, p = min(whole, MOST_SAMPLES) / design_effect, part / whole
     centre = (p + _Z * _Z / (2 * n)) / (1 + _Z * _Z / n)
     half = _Z / (1 + _Z * _Z / n) * sqrt(p * (1 - p) / n + _Z * _Z / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
@@ -218,7 +221,7 @@ def _first_come(found: Access, pairs: Mapping[Pair, float]) -> Access:
     if total - to_all <= STRAY_SHARE * total:
         return structs.replace(found, remote_ratio=to_all / total, lower=lower, upper=1.0)
     reason = f"its threads run on nodes {users} and may share pages, whose samples only show who comes first"
-    if not to_all:
+    if to_all <= STRAY_SHARE * total:
         return structs.replace(found, reason=reason)
     return structs.replace(found, lower=lower, upper=1.0, reason=reason)
 

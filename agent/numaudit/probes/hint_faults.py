@@ -7,6 +7,9 @@ and so shows from which node it came. What this cannot show:
 - Memory bound by a policy (MPOL_BIND without MPOL_F_NUMA_BALANCING), huge pages of the pool and pages that cannot
   move are never sampled.
 - A sample stands for a page that was used, not for how often.
+- A marked page faults once, for the thread that comes first, whoever else uses it. Who took its previous fault
+  (last_cpupid) does not tell whether threads share it: a fault by a CPU of the page's own node does not write that
+  (mm/mempolicy.c, mpol_misplaced).
 Source: kernel/sched/fair.c (task_numa_fault), include/linux/sched/numa_balancing.h (TNF_ flags).
 """
 

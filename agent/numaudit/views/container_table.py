@@ -139,12 +139,15 @@ def has_samples(report: Report) -> bool:
 
 
 def _sampled_remote(container: ContainerReport) -> str:
-    """The share by the best source that samples, with its interval: `97.1% (95.0-98.3)`."""
+    """The share by the best source that samples, with its interval: `97.1% (95.0-98.3)`, or its least."""
     sampled = [access for access in container.accesses if access.samples is not None]
     for one in sampled:
-        if one.remote_ratio is not None and one.lower is not None and one.upper is not None:
-            of = " at first touch" if one.source == "first_touch" else ""
-            return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f}){of}"
+        if one.lower is None or one.upper is None:
+            continue
+        if one.remote_ratio is None:
+            return f"at least {100 * one.lower:.1f}%"
+        of = " at first touch" if one.source == "first_touch" else ""
+        return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f}){of}"
     return UNKNOWN if any(one.samples for one in sampled) else "-"
 
 

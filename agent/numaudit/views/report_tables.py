@@ -30,7 +30,8 @@ _EXPECTED = (
 )
 _SAMPLED = (
     "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
-    "samples; ? = samples that give no fair share, such as those of a process with one thread."
+    "samples; ? = samples that give no fair share, such as those of a process with one thread or of threads on several "
+    "nodes."
 )
 
 

@@ -79,6 +79,12 @@ def test_intervals_of_independent_samples_are_wilsons(part: int, whole: int, low
     assert wilson(part, whole, design_effect=1) == pytest.approx((lower, upper), abs=1e-6)
 
 
+def test_samples_of_the_same_pages_again_and_again_make_an_interval_no_narrower() -> None:
+    assert wilson(15_000, 20_000) == wilson(750_000, 1_000_000)
+    lower, upper = wilson(750_000, 1_000_000)
+    assert 0.74 < lower < 0.745 < 0.755 < upper < 0.76
+
+
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_an_interval_holds_its_share_and_is_wider_than_that_of_independent_samples(part: int, rest: int) -> None:
     whole = part + rest
@@ -153,6 +159,11 @@ def test_what_is_remote_to_all_threads_bounds_a_share_that_cannot_be_given() -> 
     assert access.upper == 1.0
     share = measured_share((access,))
     assert share is not None and share.lower == access.lower
+
+
+def test_pages_of_which_next_to_none_are_remote_to_all_give_no_bound() -> None:
+    (access,) = accesses(_by_cpu_node((0, 3, 100), (0, 0, 6000), (1, 0, 3900)), WEB)
+    assert (access.remote_ratio, access.lower, access.upper) == (None, None, None)
 
 
 def test_a_handful_of_samples_from_another_node_do_not_hide_the_share() -> None:
@@ -308,6 +319,13 @@ def test_a_share_that_is_not_given_is_a_dash_or_a_question_mark(snapshot: Snapsh
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
     assert row.split()[-3] == cell
+
+
+def test_a_share_of_which_only_the_least_is_known_is_shown_by_that() -> None:
+    snapshot = _by_cpu_node((0, 3, 4000), (1, 0, 6000))
+    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
+    (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
+    assert " at least 38.7% " in row
 
 
 def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:
