@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lab bench soak attack fuzz golden fixtures clean
+.PHONY: help report test check lab truth bench soak attack fuzz golden fixtures clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -27,6 +27,10 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh test
 	$(PYTHON) tests/vm/lab.py
+
+truth: ## boot the guest and hold the sampled shares of remote accesses against the truth (ROUNDS=...): 12 minutes
+	@deploy/setup.sh test
+	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),8)
 
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run
 	for bench in tests/bench/bench_*.py; do $(PYTHON) $$bench || exit 1; done

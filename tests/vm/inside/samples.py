@@ -7,8 +7,9 @@ worker fault once.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,19 @@ ENOUGH = 1200
 """Samples: fewer than one scan brings, and 1000 are needed for a share."""
 PATIENCE = 180.0
 """Seconds for a scan; on an idle machine it takes two or three."""
+BALANCING = Path("/proc/sys/kernel/numa_balancing")
 Faults = dict[HintFault, int]
+
+
+@contextlib.contextmanager
+def balancing(value: str) -> Iterator[None]:
+    """kernel.numa_balancing has this value for as long as the block lasts."""
+    before = BALANCING.read_text()
+    BALANCING.write_text(value)
+    try:
+        yield
+    finally:
+        BALANCING.write_text(before)
 
 
 def faults_of(session: Session, group: Cgroup, before: HintFaultCounts) -> Faults:

@@ -41,6 +41,7 @@ from samples import (
     ENOUGH,
     PAGES,
     SIZE,
+    balancing,
     cpu_seconds,
     faults_of,
     kernel_count,
@@ -52,8 +53,6 @@ from samples import (
 )
 from workload import Cgroup, cgroup, eventually, worker
 
-BALANCING = Path("/proc/sys/kernel/numa_balancing")
-
 
 @pytest.fixture(scope="module")
 def observer() -> Observer:
@@ -64,16 +63,6 @@ def observer() -> Observer:
 def session() -> Iterator[Session]:
     with Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as opened:
         yield opened
-
-
-@contextlib.contextmanager
-def balancing(value: str) -> Iterator[None]:
-    before = BALANCING.read_text()
-    BALANCING.write_text(value)
-    try:
-        yield
-    finally:
-        BALANCING.write_text(before)
 
 
 def tick_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapshot, ContainerId]:
@@ -233,7 +222,8 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
 
     Each scan of the kernel's makes every page fault once, so the samples of each half are as many as its pages in each
     scan, and up to some hundred of Python's own and its libraries' pages more, which are on either node. Two processes
-    would not do: each has scans of its own, and the kernel scans one of them more often.
+    would not do: each has scans of its own, and the kernel scans one of them more often. Threads on two nodes get no
+    share.
     """
     half, pages, own = 2 * SIZE, 2 * PAGES, 600
     with cgroup("numaudit-lab/half", cpus="0", mems="0-1") as group, contextlib.ExitStack() as stack:
