@@ -26,13 +26,14 @@ _Z = 1.959964
 DESIGN_EFFECT = 2.0
 """Samples come in bursts: this many weigh as much as one independent sample."""
 STRAY_SHARE = 0.01
-"""A CPU's node with at most this share of a container's samples counts as one where it does not run."""
+"""A node with at most this share of a container's samples and of its CPU time counts as one where it does not run."""
 MOST_SAMPLES = 20_000
 """More make an interval no narrower: each scan samples the same pages again, also those that are hardly used."""
 _NO_FAULTS: Mapping[HintFault, int] = {}
 Pair = tuple[int, int, bool]
 """The CPU's node, the page's node, and whether the use was remote: a page that was then moved to the CPU was."""
 _NO_SAMPLES: Mapping[Pair, int] = {}
+_NO_TIME: Mapping[int, float] = {}
 _EMPTY: Window[Pair] = Window()
 
 
@@ -111,9 +112,11 @@ def weigh(
     before: Snapshot | None = None,
     thresholds: Thresholds = DEFAULT,
     past: Windows = _NO_WINDOWS,
+    ran: Mapping[int, float] = _NO_TIME,
 ) -> Weighed:
     """What each source says of a container, by its samples since the previous tick and those of `past` before them.
 
+    `ran`: CPU seconds by node lately. They show threads that never come first to a page.
     A source that pauses adds nothing, and its window goes on. Nor does a tick add anything whose samples are not fair.
     """
     found: list[Access] = []
@@ -126,7 +129,7 @@ def weigh(
         else:
             windows.pop(source, None)
         if samples is not None or window.amounts:
-            found.append(_share(source, window, samples, thresholds))
+            found.append(_share(source, window, samples, thresholds, ran))
     resident = snapshot.residency.get(container.id)
     if resident is not None and snapshot.cpu_time is not None:
         ratio = expected_remote_ratio(resident, snapshot.cpu_time.get(container.id, {}))
@@ -154,10 +157,10 @@ def _sampled_now(
             yield "first_touch", _first_touches(pairs, before.first_touch.get(container, {}))
 
 
-def of_hint_faults(now: Sampled, thresholds: Thresholds = DEFAULT) -> Access:
+def of_hint_faults(now: Sampled, thresholds: Thresholds = DEFAULT, ran: Mapping[int, float] = _NO_TIME) -> Access:
     """The remote share by all hint faults since the probe was loaded, where it is fair."""
     samples = _hint_faults(now, None)
-    return _share("hint_faults", Window(samples.evidence), samples, thresholds)
+    return _share("hint_faults", Window(samples.evidence), samples, thresholds, ran)
 
 
 def _hint_faults(now: Sampled, before: Sampled | None) -> _Samples:
@@ -185,13 +188,19 @@ def _first_touches(
     return _Samples({(cpu, page, cpu != page): count for cpu, page, count in known})
 
 
-def _share(source: Source, window: Window[Pair], samples: _Samples | None, thresholds: Thresholds) -> Access:
+def _share(
+    source: Source,
+    window: Window[Pair],
+    samples: _Samples | None,
+    thresholds: Thresholds,
+    ran: Mapping[int, float],
+) -> Access:
     """By the samples in the window. Without enough of them it is said why those of this tick add none."""
     total, remote = window.total, _remote(window.amounts)
     age = window.age if total else None
     if total >= thresholds.access_samples:
-        share = _all_alike if source == "first_touch" else _first_come
-        return share(Access(source, None, None, None, round(total), round(remote), age=age), window.amounts)
+        found = Access(source, None, None, None, round(total), round(remote), age=age)
+        return _all_alike(found, window.amounts) if source == "first_touch" else _first_come(found, window.amounts, ran)
     if samples is not None and samples.unfair is not None:
         seen = sum(samples.pairs.values())
         return Access(source, None, samples=seen, remote_samples=round(_remote(samples.pairs)), reason=samples.unfair)
@@ -210,10 +219,10 @@ def _all_alike(found: Access, pairs: Mapping[Pair, float]) -> Access:
     return structs.replace(found, remote_ratio=remote / total, lower=lower, upper=upper)
 
 
-def _first_come(found: Access, pairs: Mapping[Pair, float]) -> Access:
+def _first_come(found: Access, pairs: Mapping[Pair, float], ran: Mapping[int, float]) -> Access:
     """The share of samples each of which says who came to its page first."""
     total = sum(pairs.values())
-    users = _cpu_nodes(pairs, total)
+    users = _more_than_stray(_by_cpu_node(pairs)) | _more_than_stray(ran)
     if len(users) < 2:
         return _all_alike(found, pairs)
     to_all = sum(amount for (_, page, is_remote), amount in pairs.items() if is_remote and page not in users)
@@ -226,12 +235,16 @@ def _first_come(found: Access, pairs: Mapping[Pair, float]) -> Access:
     return structs.replace(found, lower=lower, upper=1.0, reason=reason)
 
 
-def _cpu_nodes(pairs: Mapping[Pair, float], total: float) -> NodeSet:
-    """Nodes from which more than a few stray samples came."""
+def _by_cpu_node(pairs: Mapping[Pair, float]) -> dict[int, float]:
     by_node: dict[int, float] = {}
     for (cpu, _, _), amount in pairs.items():
         by_node[cpu] = by_node.get(cpu, 0.0) + amount
-    return NodeSet.from_ids(node for node, amount in by_node.items() if amount > STRAY_SHARE * total)
+    return by_node
+
+
+def _more_than_stray(by_node: Mapping[int, float]) -> NodeSet:
+    total = sum(by_node.values())
+    return NodeSet.from_ids(node for node, part in by_node.items() if part > STRAY_SHARE * total)
 
 
 def _why_unfair(sampled: Sampled) -> str | None:

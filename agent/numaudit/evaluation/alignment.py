@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from numaudit.evaluation.access import Access, measured_share, weigh
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
-from numaudit.evaluation.history import History, UsedElsewhere, cpu_seconds
-from numaudit.evaluation.rates import share_outside
+from numaudit.evaluation.history import History, UsedElsewhere
+from numaudit.evaluation.rates import cpu_seconds, share_outside
 from numaudit.evaluation.spill import Spill, next_spill
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
@@ -87,7 +87,8 @@ def judge(
         id_ = container.id
         known, allowed = past.get(id_), snapshot.allowed.get(id_)
         history = History(allowed) if known is None else known.moved_to(allowed, snapshot.machine)
-        weighed = weigh(snapshot, container, before, thresholds, history.samples)
+        grown = cpu_seconds(snapshot, id_, before)
+        weighed = weigh(snapshot, container, before, thresholds, history.samples, history.ran_with(grown))
         accesses[id_] = weighed.accesses
         if weighed.windows is not history.samples:
             history = replace(history, samples=weighed.windows)
@@ -95,7 +96,6 @@ def judge(
             intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
             if intended:
                 share = measured_share(weighed.accesses)
-                grown = cpu_seconds(snapshot, id_, before)
                 history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
             evidence = _gather(snapshot, container, history, earlier, thresholds)
             if evidence.spill is not None:

@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.evaluation.access import RemoteShare, Windows
-from numaudit.evaluation.rates import increase, share_outside
+from numaudit.evaluation.rates import share_outside
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.window import Window, is_past
-from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -70,6 +70,13 @@ class History(Struct, frozen=True):
                 return History(allowed)
         return replace(self, allowed=allowed)
 
+    def ran_with(self, grown: Mapping[int, float] | None) -> Mapping[int, float]:
+        """CPU seconds by node lately, with those since the previous tick."""
+        lately = self.cpu_seconds.amounts
+        if not lately or not grown:
+            return lately or grown or {}
+        return {node: lately.get(node, 0) + grown.get(node, 0) for node in {*lately, *grown}}
+
     def judged(
         self,
         intended: NodeSet,
@@ -93,11 +100,3 @@ class History(Struct, frozen=True):
             past = is_past(thresholds.remote_access_share, share.lower, share.upper, was_past)
             used = UsedElsewhere(share, taken_at, past)
         return History(self.allowed, seconds, self.samples, ran, used)
-
-
-def cpu_seconds(snapshot: Snapshot, container: ContainerId, before: Snapshot | None) -> dict[int, float] | None:
-    """By node since the previous tick, or since the probe was loaded; None = not measured in both ticks."""
-    if snapshot.cpu_time is None or (before is not None and before.cpu_time is None):
-        return None
-    earlier = None if before is None or before.cpu_time is None else before.cpu_time.get(container)
-    return increase(snapshot.cpu_time.get(container, {}), earlier)

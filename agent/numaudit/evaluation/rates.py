@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from numaudit.snapshot import Resident
+from numaudit.snapshot import ContainerId, Resident, Snapshot
 
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", int, float)
@@ -20,6 +20,14 @@ def increase(now: Mapping[Key, Number], before: Mapping[Key, Number] | None) -> 
         earlier = before.get(key)
         grown[key] = value if earlier is None or value < earlier else value - earlier
     return grown
+
+
+def cpu_seconds(snapshot: Snapshot, container: ContainerId, before: Snapshot | None) -> dict[int, float] | None:
+    """By node since the previous tick, or since the probe was loaded; None = not measured in both ticks."""
+    if snapshot.cpu_time is None or (before is not None and before.cpu_time is None):
+        return None
+    earlier = None if before is None or before.cpu_time is None else before.cpu_time.get(container)
+    return increase(snapshot.cpu_time.get(container, {}), earlier)
 
 
 def expected_remote_ratio(resident: Resident, cpu_seconds: Mapping[int, float]) -> float | None:

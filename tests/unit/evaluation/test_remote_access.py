@@ -140,6 +140,14 @@ def test_pages_on_the_nodes_of_threads_that_run_on_two_may_be_shared_and_give_no
     assert access.reason is not None and "nodes 0-1" in access.reason and "comes first" in access.reason
 
 
+def test_a_node_whose_threads_are_never_the_first_shows_by_its_cpu_time() -> None:
+    before = replace(tick({}), cpu_time={WEB.id: {0: 50.0}})
+    snapshot = replace(_by_cpu_node((0, 0, 9950), (1, 0, 50)), cpu_time={WEB.id: {0: 60.0, 1: 5.0}})
+    assert accesses(snapshot, WEB, before)[0].remote_ratio is None
+    moved_away_before = replace(before, cpu_time={WEB.id: {0: 50.0, 1: 5.0}})
+    assert accesses(snapshot, WEB, moved_away_before)[0].remote_ratio == 0.005
+
+
 def test_a_page_that_came_home_to_one_of_two_nodes_may_be_local_to_other_threads() -> None:
     (access,) = accesses(tick({HEALED_FAULT: 5000, HintFault(1, 1, MIGRATED): 5000}), WEB)
     assert (access.remote_ratio, access.lower) == (None, None)
