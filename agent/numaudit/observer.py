@@ -28,6 +28,8 @@ from numaudit.topology.machine import Machine
 
 _LEAST_CAPACITY = 1024
 """BPF maps hold twice as many cgroups as there are, and at least this many."""
+_LEAST_PAIRS = 4096
+"""And at least this many pairs of a cgroup and a node: those that come and go within a tick have one or two each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,21 @@ class Observer:
             text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
             return partial(Session.refused, kinds, Refusal(Reason.CGROUP_V1, text))
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
-        capacity = max(_LEAST_CAPACITY, 2 * cgroups)
-        return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=len(self.machine.nodes))
+        nodes = len(self.machine.nodes)
+        capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
+        return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=nodes)
 
     def observe(self, mappings_budget: float | None = None, readings: Readings | None = None) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`."""
         run = Run()
+        counted: set[int] = set()
+        if readings is not None and self.hierarchies.is_v2:
+            # Before the walk: what is counted by then and not found by the walk has ended.
+            counted = run("bpf cgroups", lambda _: readings.session.cgroups(), counted)
         census = run("cgroups", lambda _: self.inventory.take(), Census((), {}, {"/": ()}))
-        if readings is not None and self.hierarchies.is_v2 and census.containers:
-            # Right after the walk, so that hardly any cgroup can have come in between.
-            self.owners.follow(census)
-            run("bpf clean-up", lambda _: readings.session.forget_all_but(self.owners.cgroups()), 0)
+        is_followed = readings is not None and self.hierarchies.is_v2 and bool(census.containers)
+        if is_followed:
+            self.owners.follow(census, counted)
         tick = Tick(
             self.host,
             self.machine,
@@ -95,6 +101,8 @@ class Observer:
         for one in COLLECTORS:
             if _is_due(one, tick):
                 snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)
+        if readings is not None and is_followed:
+            run("bpf clean-up", lambda _: readings.forget(self.owners.ended()), 0)
         self.files.end_tick()
         return replace(snapshot, taken_at=time.time(), outcomes=tuple(run.outcomes))
 

@@ -20,6 +20,10 @@ BytesByNode = Mapping[int, int]
 ContainerId = NewType("ContainerId", int)
 """The inode of the cgroup folder, which is what the kernel calls the cgroup id."""
 
+ENDED, UNSEEN = ContainerId(-1), ContainerId(-2)
+"""Owners of what probes have counted for the whole host: of containers that have ended, and of cgroups that came and
+went between two ticks."""
+
 Kind = Literal["container", "sandbox", "pod", "service", "scope", "slice", "group"]
 """What a cgroup is. `sandbox` is a pod's pause container; `group` is a cgroup of no known shape."""
 

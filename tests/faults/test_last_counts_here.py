@@ -16,7 +16,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Session
+from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId
 
 pytestmark = pytest.mark.root
@@ -45,10 +45,11 @@ def test_a_cgroup_that_is_gone_at_the_next_tick_gives_all_that_it_counted(
         run_in(job, [sys.executable, "-I", "-S", "-c", f"bytearray(b'x') * {SIZE}"]).communicate()
         job.rmdir()
         for is_last_tick in (True, False):
-            owners.follow(_census(other))
-            session.forget_all_but(owners.cgroups())
-            allocated = owners.add_up("page_alloc", session.read(PAGE_ALLOC).by_node)
-            ran = owners.add_up("cpu_time", session.read(CPU_TIME).by_node)
+            owners.follow(_census(other), session.cgroups())
+            readings = Readings(session)
+            allocated = owners.add_up("page_alloc", readings.of(PAGE_ALLOC).by_node)
+            ran = owners.add_up("cpu_time", readings.of(CPU_TIME).by_node)
+            readings.forget(owners.ended())
             if is_last_tick:
                 assert SIZE <= sum(allocated[id_].values()) < SIZE + SMALL
                 assert 0 < sum(ran[id_].values()) < 10e9

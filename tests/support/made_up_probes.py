@@ -26,8 +26,11 @@ class Counters:
     def read(self) -> Reading:
         return self.read_as({cgroup: dict(row) for cgroup, row in self.by_cgroup.items()})
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        gone = self.by_cgroup.keys() - set(cgroups)
+    def cgroups(self) -> set[int]:
+        return {*self.by_cgroup}
+
+    def forget(self, cgroups: Collection[int]) -> int:
+        gone = self.by_cgroup.keys() & set(cgroups)
         for cgroup in gone:
             del self.by_cgroup[cgroup]
         return len(gone)

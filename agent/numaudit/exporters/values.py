@@ -12,6 +12,7 @@ from numaudit.evaluation.access import Access
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.memorymanager.versions import KNOWN_GATES
+from numaudit.report.counters import Counters
 from numaudit.report.values import ContainerReport, NodeBytes
 from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES, OverheadOfProbe
 from numaudit.topology.nodeset import NodeSet
@@ -97,7 +98,11 @@ def misplaced(container: ContainerReport) -> Values:
 _judged_types = attrgetter(*JUDGED_TYPES)
 
 
-def allocated(container: ContainerReport) -> Values:
+def cpu_seconds(container: Counters) -> Values:
+    return [((str(on.numa_node),), on.seconds) for on in container.cpu_seconds or ()]
+
+
+def allocated(container: Counters) -> Values:
     for pair in container.allocated or ():
         if pair.bytes:
             yield _pair_labels(pair.cpu_numa_node, pair.numa_node), pair.bytes
@@ -143,7 +148,7 @@ def access_samples(container: ContainerReport) -> Values:
     return [((locality, "first_touch"), count) for locality, count in counts.items() if count]
 
 
-def hint_faults(container: ContainerReport) -> Values:
+def hint_faults(container: Counters) -> Values:
     sums: dict[tuple[str, ...], int] = {}
     for kind in container.hint_faults or ():
         labels = (str(kind.cpu_numa_node), str(kind.numa_node), kind.locality)
@@ -153,6 +158,11 @@ def hint_faults(container: ContainerReport) -> Values:
 
 def hint_outcome(container: ContainerReport) -> Values:
     return () if container.hint_outcome is None else (((str(container.hint_outcome.outcome),), 1),)
+
+
+def unseen(values: Callable[[Counters], Values]) -> Callable[[Tick], Values]:
+    """A container's counter, of the cgroups that came and went between two ticks."""
+    return lambda tick: () if tick.report.ended is None else values(tick.report.ended.unseen)
 
 
 def node_memory(tick: Tick) -> Values:

@@ -20,6 +20,8 @@ from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 Mode = Literal["v1", "v2", "hybrid"]
+ROOT_ID = 1
+"""Of the root of cgroup v2, where kernel threads and the idle tasks are."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 

@@ -116,7 +116,7 @@ class Limiter:
         for name, probe in probes.items():
             probe.watch(cgroups)
             if name in full:
-                probe.forget_all_but(cgroups)
+                probe.forget(probe.cgroups() - cgroups)
         return chosen
 
     def _narrowable(self) -> dict[str, Probe[Reading]]:

@@ -70,7 +70,10 @@ class BpfProbe:
         narrowed.update(_FIRST, struct.pack("=I", cgroups is not None))
         self._watched = cgroups
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
+    def cgroups(self) -> set[int]:
+        return {_cgroup_of(key) for table in self.tables for key in self._maps[table].read_keys()}
+
+    def forget(self, cgroups: Collection[int]) -> int:
         return sum(self._forget(table, cgroups) for table in self.tables)
 
     def run_time(self) -> RunTime:
@@ -108,8 +111,7 @@ class BpfProbe:
 
     def _forget(self, table: str, cgroups: Collection[int]) -> int:
         counters = self._maps[table]
-        keys = counters.read_keys()
-        return sum(counters.delete(key) for key in keys if struct.unpack_from(_CGROUP_ID, key)[0] not in cgroups)
+        return sum(counters.delete(key) for key in counters.read_keys() if _cgroup_of(key) in cgroups)
 
     def _dropped(self) -> int:
         """Events that found their map full."""
@@ -142,3 +144,8 @@ class BpfProbe:
             self._hooks.append(bpf.open_raw_tracepoint(tracepoint, self._loaded.programs[program]))
         except OSError as error:
             raise reasons.of_error(f"cannot attach to the raw tracepoint {tracepoint}", error) from error
+
+
+def _cgroup_of(key: bytes) -> int:
+    (cgroup,) = struct.unpack_from(_CGROUP_ID, key)
+    return int(cgroup)

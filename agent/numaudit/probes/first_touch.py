@@ -101,10 +101,13 @@ class FirstTouch:
         lost: dict[Loss, int] = {"ring-full": self._lost, "no-address": self._without_address}
         return FirstTouches(samples, self._throttled, lost=lost)
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        """Forget the samples of every other cgroup; how many went."""
-        gone = [cgroup for cgroup in self._samples if cgroup not in cgroups]
-        return sum(len(self._samples.pop(cgroup)) for cgroup in gone)
+    def cgroups(self) -> set[int]:
+        """Those with samples that were read; what is in the rings is not known yet."""
+        return {*self._samples}
+
+    def forget(self, cgroups: Collection[int]) -> int:
+        """Forget the samples of these cgroups; how many pairs of nodes went."""
+        return sum(len(self._samples.pop(cgroup)) for cgroup in self._samples.keys() & set(cgroups))
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
         """A sample shows its cgroup only when it is read, so all are taken."""

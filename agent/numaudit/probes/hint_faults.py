@@ -106,7 +106,7 @@ class HintFaults(BpfProbe):
         found = decode(count.read(), self._maps["skipped"].read(), count.cpus, lost)
         return replace(found, watched=self._watched, forgotten=self._forgotten)
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
+    def forget(self, cgroups: Collection[int]) -> int:
         counted = self._forget("count", cgroups)
         self._forgotten += counted
         return counted + self._forget("skipped", cgroups)

@@ -99,8 +99,11 @@ class Probe(Protocol[R_co]):
     def watch(self, cgroups: frozenset[int] | None) -> None:
         """Count events of these cgroups only; None = of all. A probe that cannot filter early counts all."""
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        """Delete the counters of every other cgroup, so that dead ones do not fill the maps; how many went."""
+    def cgroups(self) -> set[int]:
+        """Those that have counters now."""
+
+    def forget(self, cgroups: Collection[int]) -> int:
+        """Delete the counters of these cgroups, so that dead ones do not fill the maps; how many went."""
 
     def run_time(self) -> RunTime | None:
         """The kernel's account of its programs, while somebody has it keep one; None = it has no programs."""

@@ -106,12 +106,9 @@ class Session:
             else:
                 probe.resume()
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        """Delete the counters of every cgroup but these, so that dead ones do not fill the maps; how many went.
-
-        Cgroup ids are not used again, so a counter once deleted never comes back as another's.
-        """
-        return sum(probe.forget_all_but(cgroups) for probe in self.running().values())
+    def cgroups(self) -> set[int]:
+        """Those for which some probe has counters now. Raises OSError."""
+        return set().union(*(probe.cgroups() for probe in self.running().values()))
 
     def close(self) -> None:
         for probe in self.running().values():
@@ -139,6 +136,17 @@ class Readings:
         if kind.name not in self.taken:
             self.taken[kind.name] = self.session.read(kind)
         return cast("R", self.taken[kind.name])
+
+    def forget(self, cgroups: Collection[int]) -> int:
+        """Delete the counters of these cgroups, of every probe that was read in this tick; how many went.
+
+        One that was not keeps them for the tick that reads it. Cgroup ids are not used again, so a counter once deleted
+        never comes back as another's. Raises OSError.
+        """
+        if not cgroups:
+            return 0
+        running = self.session.running()
+        return sum(running[name].forget(cgroups) for name in self.taken if name in running)
 
 
 def _request(

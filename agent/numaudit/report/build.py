@@ -13,6 +13,7 @@ from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.evaluation.verdicts import severity
 from numaudit.intent import CheckpointHealth, Intent
 from numaudit.report.containers import ContainerReports, names_by_container
+from numaudit.report.counters import Counters, Measured
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.not_running import not_running_reports
@@ -20,11 +21,12 @@ from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
     ContainerReport,
+    Ended,
     KubeletReport,
     Report,
     Unknown,
 )
-from numaudit.snapshot import CollectorOutcome, NodeMemory, Snapshot
+from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, NodeMemory, Snapshot
 
 _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
     "ok": "ok",
@@ -58,6 +60,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         containers=tuple(containers),
         nodes=tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes),
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
+        ended=_ended(snapshot),
         residual=residuals(snapshot),
         findings=findings,
         rejections=tuple(one for one in hint_outcomes if one.container is None),
@@ -70,6 +73,13 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
     )
+
+
+def _ended(snapshot: Snapshot) -> Ended | None:
+    if not snapshot.probes:
+        return None
+    measured = Measured.by(snapshot)
+    return Ended(seen=Counters(**measured.of(ENDED)), unseen=Counters(**measured.of(UNSEEN)))
 
 
 def _order(one: ContainerReport) -> tuple[int, int, int, str]:

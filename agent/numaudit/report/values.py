@@ -177,6 +177,19 @@ class ContainerReport(Counters, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """What was counted since the measurement began by cgroups that are no more, and that no container here has.
+
+    With the containers' own counts it makes all that was counted outside the root cgroup.
+    """
+
+    seen: Counters
+    """Of containers that a tick has seen."""
+    unseen: Counters
+    """Of cgroups that came and went between two ticks; whose they were is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """One node by its own counters."""
 
@@ -217,6 +230,8 @@ class Report:
     nodes: tuple[NodeReport, ...]
     unattributed: tuple[NodeBytes, ...] | None
     """Held by no container: the root cgroup's own memory."""
+    ended: Ended | None
+    """null = no probe was read."""
     residual: tuple[Residual, ...]
     findings: tuple[Finding, ...]
     rejections: tuple[HintOutcome, ...]

@@ -155,12 +155,27 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console)
     for note in notes:
         print_note(note, out, "dim")
     print_judgements(report, shown, out)
+    ended = _ended(report)
+    if ended:
+        print_note(ended, out, "dim")
     for unknown in report.unknown:
         print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
     for reason, names in _unknown_by_reason(shown).items():
         print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
     for why, sources in _sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
+
+
+def _ended(report: Report) -> str | None:
+    """What containers and cgroups counted that ended during the measurement, for they have no row."""
+    if report.ended is None:
+        return None
+    both = report.ended.seen, report.ended.unseen
+    seconds = sum(on.seconds for one in both for on in one.cpu_seconds or ())
+    given = sum(pair.bytes for one in both for pair in one.allocated or ())
+    if not seconds and not given:
+        return None
+    return f"cgroups that ended meanwhile, and have no row: {seconds:.2f} s of CPU time, {size(given)} allocated"
 
 
 def _sources_by_trouble(report: Report) -> dict[str, list[str]]:

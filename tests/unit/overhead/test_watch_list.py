@@ -30,7 +30,7 @@ class Probe:
     """A probe of hint faults that remembers what was asked of it."""
 
     watched: frozenset[int] | None = None
-    kept: list[frozenset[int]] = field(default_factory=list)
+    counted: set[int] = field(default_factory=lambda: {22, 99})
     is_paused: bool = False
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
@@ -39,8 +39,11 @@ class Probe:
     def run_time(self) -> None:
         """It has no program."""
 
-    def forget_all_but(self, cgroups: Collection[int]) -> int:
-        self.kept.append(frozenset(cgroups))
+    def cgroups(self) -> set[int]:
+        return set(self.counted)
+
+    def forget(self, cgroups: Collection[int]) -> int:
+        self.counted -= set(cgroups)
         return 0
 
 
@@ -82,7 +85,7 @@ def test_within_the_budget_all_are_watched(probe: Probe) -> None:
     probe.watched = frozenset({5})
     assert tick(limiter_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2])) is None
     assert probe.watched is None
-    assert probe.kept == []
+    assert probe.counted == {22, 99}
 
 
 def test_over_the_budget_all_cgroups_of_the_chosen_containers_are_watched(
@@ -93,7 +96,7 @@ def test_over_the_budget_all_cgroups_of_the_chosen_containers_are_watched(
     snapshot = snapshot_of([1, 2, 3, 4], promised=[2])
     assert tick(limiter, snapshot, judged(c1="aligned", c4="drifted")) == pytest.approx(2 / 4)
     assert probe.watched == frozenset({21, 22, 41, 42, 43})
-    assert probe.kept == []
+    assert probe.counted == {22, 99}
 
 
 def test_the_others_take_turns_from_tick_to_tick(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,10 +128,11 @@ def test_a_full_map_makes_room_by_forgetting_who_is_not_watched(probe: Probe, mo
     monkeypatch.setattr(overhead, "WATCHED_AT_MOST", 1)
     limiter, snapshot = limiter_of(probe, {1: [11], 2: [22]}), snapshot_of([1, 2], promised=[2])
     assert tick(limiter, snapshot, dropped=3) == pytest.approx(1 / 2)
-    assert (probe.watched, probe.kept) == (frozenset({22}), [frozenset({22})])
+    assert (probe.watched, probe.counted) == (frozenset({22}), {22})
+    probe.counted.add(99)
     assert tick(limiter, snapshot, dropped=3) is None
     assert probe.watched is None
-    assert len(probe.kept) == 1
+    assert probe.counted == {22, 99}
 
 
 def test_a_probe_that_does_not_run_has_no_watch_list() -> None:

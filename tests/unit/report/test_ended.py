@@ -14,8 +14,9 @@ from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
+from numaudit.probes.session import Readings
 from numaudit.report.build import build
-from numaudit.report.counters import COUNTERS
+from numaudit.report.counters import COUNTERS, NodeSeconds
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Balancing, Container, HintFault, Migrated, MigratedPages, Sampled, Snapshot, TaskMove
@@ -40,6 +41,12 @@ class Node:
         assert self.daemon.published is not None
         families = {one.metric.name: one for one in self.daemon.published.exposition.families}
         return {(key[1], *labels): value for key, labels, value in families[name].points if key is not None and key[1]}
+
+    def of_host(self, name: str) -> dict[tuple[str, ...], float]:
+        """Label values -> value in the newest exposition."""
+        assert self.daemon.published is not None
+        families = {one.metric.name: one for one in self.daemon.published.exposition.families}
+        return {labels: value for _, labels, value in families[name].points}
 
 
 @pytest.fixture
@@ -125,3 +132,41 @@ def test_every_counter_of_the_last_interval_is_kept(field: str) -> None:
 def test_a_counter_that_was_not_read_once_more_keeps_what_it_had() -> None:
     (before,) = build(_snapshot(1, JOB)).containers
     assert _ended(Snapshot(0.0, MACHINE, "v2")) == before
+
+
+def test_cgroups_that_come_and_go_between_two_ticks_are_counted_for_the_host(node: Node) -> None:
+    with node.daemon.server:
+        node.tree.container(node.tree.pod("prod", "job"), "main", anon=(MIB, 0))
+        node.daemon.tick()
+        for tick, cgroup in enumerate(range(1 << 40, (1 << 40) + 3), start=1):
+            node.probes["cpu_time"].by_cgroup[cgroup] = {1: 500_000_000}
+            node.probes["page_alloc"].by_cgroup[cgroup] = {(0, 1): MIB}
+            node.probes["hint_faults"].by_cgroup[cgroup] = {HintFault(0, 1, 0): 9}
+            node.daemon.tick()
+            assert node.of_host("node_ended_cpu_seconds_total") == {("1",): 0.5 * tick}
+            assert node.of_host("node_ended_allocated_bytes_total") == {("0", "1", "remote"): tick * MIB}
+            assert node.of_host("node_ended_hint_faults_total") == {("0", "1", "remote"): 9 * tick}
+            assert not any(cgroup in probe.by_cgroup for probe in node.probes.values())
+
+
+def test_a_report_has_all_that_was_counted_whoever_has_ended(tmp_path: Path) -> None:
+    tree = NodeTree(tmp_path / "node")
+    pod = tree.pod("prod", "job")
+    stays, ends = tree.container(pod, "stays", anon=(MIB, 0)), tree.container(pod, "ends", anon=(MIB, 0))
+    ids = [(tree.root / f"sys/fs/cgroup{path}").stat().st_ino for path in (stays, ends)]
+    probes, session = made_up_session()
+    observer = Observer.of(Host.under(tree.root))
+    observer.observe(readings=Readings(session))
+    tree.kill(ends)
+    probes["cpu_time"].by_cgroup |= {ids[0]: {0: 10**9}, ids[1]: {0: 2 * 10**9}, 1 << 40: {1: 4 * 10**9}}
+    report = build(observer.observe(readings=Readings(session)))
+    assert report.ended is not None
+    assert report.ended.seen.cpu_seconds == (NodeSeconds(0, 2.0),)
+    assert report.ended.unseen.cpu_seconds == (NodeSeconds(1, 4.0),)
+    listed = sum(on.seconds for one in report.containers for on in one.cpu_seconds or ())
+    assert listed == 1.0
+
+
+def test_without_probes_a_report_says_nothing_of_what_has_ended(tmp_path: Path) -> None:
+    observer = Observer.of(Host.under(NodeTree(tmp_path / "node").root))
+    assert build(observer.observe()).ended is None

@@ -22,7 +22,8 @@ from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.report.build import build
-from numaudit.report.values import Report
+from numaudit.report.counters import AllocatedBytes, Counters, NodeSeconds
+from numaudit.report.values import Ended, Report
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -281,3 +282,13 @@ def test_a_row_costs_little_however_many_there_are() -> None:
         sys.setprofile(before)
     assert text.count("prod/db-") >= 300
     assert calls / 300 < 1500
+
+
+def test_what_ended_cgroups_counted_is_a_note_for_they_have_no_row() -> None:
+    nothing = msgspec.convert(dict.fromkeys(Counters.__struct_fields__), Counters)
+    seen = msgspec.structs.replace(nothing, cpu_seconds=(NodeSeconds(0, 1.25),))
+    given = (AllocatedBytes(0, 1, MIB),)
+    unseen = msgspec.structs.replace(nothing, cpu_seconds=(NodeSeconds(1, 2.0),), allocated=given)
+    text = _printed(replace(_report(), ended=Ended(seen=seen, unseen=unseen)))
+    assert "cgroups that ended meanwhile, and have no row: 3.25 s of CPU time, 1M allocated" in text
+    assert "ended meanwhile" not in _printed(_report())

@@ -529,7 +529,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
         one_each = struct.pack("=Q", 1) * counts.cpus
         gone = [(1 << 40) + number for number in range(counts.info.max_entries)]
         probe.watch(frozenset({group.id}))  # nothing else takes a place from here on
-        small.forget_all_but(())
+        probe.forget(probe.cgroups())
         counts.update_all({struct.pack("=QHHI", one, 0, 1, 0): one_each for one in gone})
         with worker(group, SIZE, threads=2) as running:
             running.order("touch")
@@ -539,7 +539,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
 
             eventually(finds_it_full)
         assert set(small.read(HINT_FAULTS).faults) == set(gone)
-        small.forget_all_but({group.id})
+        probe.forget(probe.cgroups() - {group.id})
         with worker(group, SIZE, threads=2) as running:
             before = small.read(HINT_FAULTS)
             running.order("touch")

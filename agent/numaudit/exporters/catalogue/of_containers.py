@@ -51,9 +51,7 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_cpu_seconds_total", "seconds", "CPU time by the node it was spent on.",
-        ("numa_node",),
-        lambda container: [((str(on.numa_node),), on.seconds) for on in container.cpu_seconds or ()],
-        since="container",
+        ("numa_node",), values.cpu_seconds, since="container",
     ),
     Metric(
         "container_allocated_bytes_total", "bytes", "Pages given by the kernel: asked for from where, given where.",

@@ -199,4 +199,17 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         "build_info", "", "numaudit's version; always 1.",
         ("version", "python"), lambda tick: (((tick.version, tick.python), 1),),
     ),
+    Metric(
+        "node_ended_cpu_seconds_total", "seconds",
+        "CPU time of cgroups that came and went between two ticks, so it is no container's.",
+        ("numa_node",), values.unseen(values.cpu_seconds), since="agent",
+    ),
+    Metric(
+        "node_ended_allocated_bytes_total", "bytes", "Pages given to such cgroups: asked for from where, given where.",
+        ("cpu_numa_node", "numa_node", "locality"), values.unseen(values.allocated), since="agent",
+    ),
+    Metric(
+        "node_ended_hint_faults_total", "", "NUMA balancing's samples of accesses by such cgroups.",
+        ("cpu_numa_node", "numa_node", "locality"), values.unseen(values.hint_faults), since="agent", item="fault",
+    ),
 )  # fmt: skip
