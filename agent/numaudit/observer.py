@@ -97,7 +97,8 @@ class Observer:
             readings,
             mappings_budget,
         )
-        snapshot = Snapshot(0.0, self.machine, self.hierarchies.mode, census.containers)
+        hierarchies = self.hierarchies
+        snapshot = Snapshot(0.0, self.machine, hierarchies.mode, census.containers, hierarchies.is_whole)
         for one in COLLECTORS:
             if _is_due(one, tick):
                 snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)

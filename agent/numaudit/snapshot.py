@@ -287,8 +287,12 @@ class Snapshot:
     machine: Machine
     cgroup_mode: str | None
     containers: tuple[Container, ...] = ()
+    is_whole_host: bool = True
+    """False: there may be cgroups that are not to be seen, as from a cgroup namespace."""
     allowed: Mapping[ContainerId, Allowed] = field(default_factory=dict)
     residency: Mapping[ContainerId, Resident] = field(default_factory=dict)
+    not_resident: Mapping[ContainerId, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """Of containers whose residency, or a type of it, is not known for a reason of their own: what, and why."""
     numa_maps: Mapping[ContainerId, Mappings] = field(default_factory=dict)
     nodes: tuple[NodeMemory, ...] = ()
     unattributed: Resident | None = None

@@ -19,6 +19,10 @@ from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host
 from numaudit.snapshot import BytesByNode, ContainerId, Mappings, Snapshot
 
+_HIDDEN = (
+    "processes are in another PID namespace; run in the host's (docker run --pid=host; hostPID: true in Kubernetes)"
+)
+
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     """Mappings of every container whose bytes are known, the largest container first."""
@@ -63,7 +67,7 @@ class ProcessMappings:
 
         None when not all of them could be read in time. Shared mappings count for each process.
         """
-        read = self._read(self.reader.processes(""), monotonic() + self.budget, skipped)
+        read = self._read(self.reader.all_processes(""), monotonic() + self.budget, skipped)
         return read.by_kind.get("hugetlb", {}) if read.processes_read == read.processes else None
 
     def _read(self, processes: Sequence[int], deadline: float, skipped: Skipped) -> Mappings:
@@ -73,6 +77,9 @@ class ProcessMappings:
             if monotonic() > deadline:
                 skipped.lose(len(processes) - position, f"the time budget of {self.budget:g} s ran out")
                 break
+            if not pid:
+                skipped.lose(1, _HIDDEN)
+                continue
             try:
                 sums.add(numa_maps.read(self.host, pid))
                 done += 1
@@ -87,7 +94,7 @@ class ProcessMappings:
         pids: list[int] = []
         for group in groups:
             try:
-                pids.extend(self.reader.processes(group.path))
+                pids.extend(self.reader.all_processes(group.path))
             except OSError as error:
                 skipped.count(error)
         return pids

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import NamedTuple
+
+from msgspec import structs
 
 from numaudit.collectors.base import Skipped, Tick
 from numaudit.containers.inventory import Census
@@ -12,12 +15,27 @@ from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 
+_IMPOSSIBLE = (
+    "the kernel shows more on a node than that has: it miscounts huge pages that were migrated; a newer kernel may not"
+)
+
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
     reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
-    resident, unattributed = Residency(reader).collect(tick.census, skipped)
-    return replace(snapshot, residency=resident, unattributed=unattributed)
+    found = Residency(reader, _pools(snapshot.nodes)).collect(tick.census, skipped)
+    return replace(snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident)
+
+
+class Found(NamedTuple):
+    """Where the bytes are."""
+
+    resident: dict[ContainerId, Resident]
+    unattributed: Resident | None
+    """Of the root cgroup itself: the memory controller's own account of it, so it stays independent of the nodes'
+    meminfo. None = the kernel does not show it."""
+    not_resident: dict[ContainerId, tuple[tuple[str, str], ...]]
+    """What is not known of a container, and why, where that is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +43,50 @@ class Residency:
     """Reads memory.numa_stat and hugetlb.*.numa_stat of every container, each byte once."""
 
     reader: Reader
+    pools: BytesByNode | None = None
+    """Bytes of the huge pages that each node has; None = not known."""
 
-    def collect(self, census: Census, skipped: Skipped) -> tuple[dict[ContainerId, Resident], Resident | None]:
-        """Bytes by container, and the unattributed ones: those of the root cgroup itself.
-
-        The root's figure is the memory controller's own account of it, so it stays independent
-        of the nodes' meminfo. None when the kernel does not show it.
-        """
-        by_path = self._read_all(census, skipped)
+    def collect(self, census: Census, skipped: Skipped) -> Found:
+        """Bytes by container, and the unattributed ones."""
+        unknown: dict[ContainerId, tuple[tuple[str, str], ...]] = {}
+        by_path = self._read_all(census, skipped, unknown)
+        doubtful = {census.folder(id_) for id_, ((what, _),) in unknown.items() if what == "hugetlb"}
         own: dict[ContainerId, Resident] = {}
         for container in census.containers:
             path = census.folder(container.id)
             whole = by_path.get(path)
             if whole is not None:
                 own[container.id] = whole if container.whole else self._own(by_path, census, path)
-        return own, self._unattributed(by_path, census, skipped)
+            if not container.whole and not doubtful.isdisjoint(census.children.get(path, ())):
+                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
+                own[container.id] = structs.replace(own[container.id], hugetlb=None)
+        return Found(own, self._unattributed(by_path, census, skipped), unknown)
 
-    def _read_all(self, census: Census, skipped: Skipped) -> dict[str, Resident]:
+    def _read_all(
+        self, census: Census, skipped: Skipped, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
+    ) -> dict[str, Resident]:
         """By path, descendants included."""
         found: dict[str, Resident] = {}
         for container in census.containers:
             path = census.folder(container.id)
             try:
-                found[path] = self.reader.resident(path)
+                resident = self.reader.resident(path)
             except (OSError, ParseError) as error:
-                skipped.count(error)
+                why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
+                if why is None:
+                    skipped.count(error)
+                else:  # no byte is missing: the group above has them
+                    unknown[container.id] = (("resident", why),)
+                continue
+            if not self._is_possible(resident.hugetlb):
+                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
+                resident = structs.replace(resident, hugetlb=None)
+            found[path] = resident
         return found
+
+    def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
+        pools = self.pools
+        return pools is None or all(size <= pools.get(node, 0) for node, size in (hugetlb or {}).items())
 
     def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
         """What the children do not hold: the group's own, and what children that were removed left behind."""
@@ -64,6 +100,10 @@ class Residency:
             skipped.count(error)
             return None
         return self._own(by_path, census, "/")
+
+
+def _pools(nodes: Sequence[NodeMemory]) -> dict[int, int]:
+    return {node.node: sum(pages.total * pages.page_size for pages in node.huge_pages) for node in nodes}
 
 
 def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
+_HOSTS_PID_NAMESPACE = 0xEFFFFFFC
 _CGROUPS, _NODES = 256, 4
 """Room enough in the maps for a trial."""
 
@@ -104,6 +105,11 @@ def _rights(name: str, host: Host) -> Check:
 
 def _cgroup(name: str, host: Host) -> Check:
     found = find_hierarchies(host)
+    if not found.is_whole:
+        hint = "run in the host's cgroup namespace, or mount the host's /sys/fs/cgroup here"
+        return Check(
+            name, "reduced", f"{found.mode}, in a cgroup namespace: the host's other groups cannot be seen", hint
+        )
     if found.is_v2:
         return Check(name, "ok", "v2")
     why = "shared memory is counted as anon, kernel memory is not split, and BPF programs cannot tell containers apart"
@@ -142,7 +148,15 @@ def _numa_maps(name: str, host: Host) -> Check:
         return Check(
             name, "reduced", explain(error), "CAP_PERFMON or CAP_SYS_PTRACE is needed for other users' processes"
         )
+    if host.is_live and _is_own_pid_namespace(host):
+        hint = "run in the host's PID namespace (docker run --pid=host; hostPID: true in Kubernetes)"
+        return Check(name, "reduced", "only of the processes of this PID namespace, not of the host's others", hint)
     return Check(name, "ok", "mapping kinds and memory policies can be read")
+
+
+def _is_own_pid_namespace(host: Host) -> bool:
+    """The host's own always has the same number. Source: include/linux/proc_ns.h (PROC_PID_INIT_INO)."""
+    return (host.proc / "self/ns/pid").stat().st_ino != _HOSTS_PID_NAMESPACE
 
 
 def _balancing(name: str, host: Host) -> Check:

@@ -162,7 +162,12 @@ def hint_outcome(container: ContainerReport) -> Values:
 
 def unseen(values: Callable[[Counters], Values]) -> Callable[[Tick], Values]:
     """A container's counter, of the cgroups that came and went between two ticks."""
-    return lambda tick: () if tick.report.ended is None else values(tick.report.ended.unseen)
+
+    def of_tick(tick: Tick) -> Values:
+        ended = tick.report.ended
+        return () if ended is None or ended.unseen is None else values(ended.unseen)
+
+    return of_tick
 
 
 def node_memory(tick: Tick) -> Values:

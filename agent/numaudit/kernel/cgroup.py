@@ -22,6 +22,8 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 Mode = Literal["v1", "v2", "hybrid"]
 ROOT_ID = 1
 """Of the root of cgroup v2, where kernel threads and the idle tasks are."""
+_LEAF_LINKS = 2
+"""Of a folder without folders in it."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -47,6 +49,8 @@ class Hierarchies:
     hugetlb: Path | None
     unified: Path | None
     """The cgroup2 mount, if there is one: BPF programs know groups by its inodes."""
+    is_whole: bool = True
+    """False: a part of the host's groups, as in a cgroup namespace. There may be others that are not to be seen."""
 
     @property
     def is_v2(self) -> bool:
@@ -77,7 +81,19 @@ def find_hierarchies(host: Host) -> Hierarchies:
             f"{unified} has no memory controller (its cgroup.controllers); remove cgroup_disable=memory "
             "from the kernel's command line, or delegate the controller to this container"
         )
-    return Hierarchies("v2", unified, unified, unified, unified)
+    return Hierarchies("v2", unified, unified, unified, unified, is_whole=_is_whole(unified))
+
+
+def _is_whole(unified: Path) -> bool:
+    """Is this the host's own root? That has no cgroup.events. Raises Unavailable where it is not and has no groups."""
+    if not (unified / "cgroup.events").exists():
+        return True
+    if unified.stat().st_nlink == _LEAF_LINKS:
+        raise Unavailable(
+            f"{unified} is the group of this container alone, so no other can be seen; "
+            "run in the host's cgroup namespace (docker run --cgroupns=host, or mount the host's /sys/fs/cgroup there)"
+        )
+    return False
 
 
 def walk(
@@ -106,7 +122,7 @@ def walk(
             path = f"{parent}/{name}"
             yield Cgroup(inodes.get(root + path, status.st_ino) if inodes else status.st_ino, path)
             # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
-            if status.st_nlink != 2:
+            if status.st_nlink != _LEAF_LINKS:
                 pending.append((path, status.st_nlink))
 
 
@@ -199,10 +215,32 @@ class Reader:
         except (FileNotFoundError, ValueError):
             return None
 
+    def why_not_counted(self, path: str) -> str | None:
+        """Why a group that is there has no memory.numa_stat; None = it has gone, or the kernel has none."""
+        if not self.hierarchies.is_v2 or not path or not Path(f"{self.hierarchies.memory}{path}").is_dir():
+            return None
+        names = path.split("/")
+        for depth in range(1, len(names)):
+            above = "/".join(names[:depth])
+            try:
+                handed_down = read_text(f"{self.hierarchies.memory}{above}/cgroup.subtree_control").split()
+            except OSError:
+                return None
+            if "memory" not in handed_down:
+                return (
+                    f"the memory controller is off here: `memory` is not in cgroup.subtree_control of {above or '/'}, "
+                    "which counts these bytes as its own"
+                )
+        return None
+
     def processes(self, path: str) -> tuple[int, ...]:
-        """Ids of the processes in this very group. 0 means one in another PID namespace: left out."""
+        """Ids of the processes in this very group; those in another PID namespace are left out."""
+        return tuple(filter(None, self.all_processes(path)))
+
+    def all_processes(self, path: str) -> tuple[int, ...]:
+        """The same, with a 0 for each that is in another PID namespace."""
         text = read_text(f"{self.hierarchies.memory}{path}/cgroup.procs")
-        return tuple(pid for word in text.split() if word.isascii() and word.isdigit() and (pid := int(word[:9])))
+        return tuple(int(word[:9]) for word in text.split() if word.isascii() and word.isdigit())
 
 
 def parse_process_cgroups(text: str) -> dict[str, str]:

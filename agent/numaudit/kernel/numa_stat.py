@@ -16,6 +16,8 @@ from numaudit.errors import ParseError
 from numaudit.snapshot import BytesByNode, Resident
 
 _FIELD = re.compile(r" N(\d{1,4})=(\d{1,19})", re.ASCII)
+_WRAPPED = re.compile(rb"(?<==)\d{20}(?!\d)")
+_TOO_MANY = b"%d" % (2**63 - 1)
 _NAME = re.compile(rb"[^ =\n]*")
 
 
@@ -150,9 +152,13 @@ def resident_v1(text: bytes, hugetlb: BytesByNode | None, page_size: int) -> Res
 
 
 def hugetlb(text: bytes, is_v2: bool) -> BytesByNode:
-    """Bytes in huge pages of one size, descendants included: v2's `total`, v1's `hierarchical_total`."""
+    """Bytes in huge pages of one size, descendants included: v2's `total`, v1's `hierarchical_total`.
+
+    Linux 6.1 and others take a page that was migrated from the count of its new node: the old one's is too large for
+    good, and the new one's wraps below 0, to 20 digits. Such a count becomes one that no node can have.
+    """
     rows = _HUGETLB_V2 if is_v2 else _HUGETLB_V1
-    return rows.read(text)[rows.required[0]]
+    return rows.read(_WRAPPED.sub(_TOO_MANY, text))[rows.required[0]]
 
 
 @lru_cache

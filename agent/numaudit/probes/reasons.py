@@ -37,6 +37,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     LOADER_TIMEOUT = "loader-timeout"
     LOADER_DIED = "loader-died"
     CGROUP_V1 = "cgroup-v1"
+    NO_CGROUPS = "no-cgroups"
     NO_MEMORY_BLOCKS = "no-memory-blocks"
     NOT_LIVE = "not-live"
     SWITCHED_OFF = "switched-off"
@@ -74,6 +75,7 @@ _HINTS = {
     Reason.LOADER_TIMEOUT: "the host is overloaded or bcc hangs; try again with a longer deadline",
     Reason.LOADER_DIED: "look for the out-of-memory killer in dmesg; compiling takes about 150 MiB for a second",
     Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
+    Reason.NO_CGROUPS: "numaudit doctor says more, in its line `cgroup`",
     Reason.NO_MEMORY_BLOCKS: "use a kernel with CONFIG_MEMORY_HOTPLUG (every distribution's has it) and mount sysfs",
     Reason.NOT_LIVE: "leave out --root: a captured tree has no kernel to ask",
     Reason.OVER_BUDGET: "it resumes when there is less load; or raise the agent's setting overhead.max_cpu_percent",

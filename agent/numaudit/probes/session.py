@@ -168,8 +168,8 @@ def _refuse_all(host: Host) -> Refusal | None:
         return Refusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
     try:
         unified = cgroup.find_hierarchies(host).unified
-    except Unavailable:
-        unified = None
+    except Unavailable as error:
+        return Refusal(Reason.NO_CGROUPS, f"there are no cgroups to keep apart: {error}")
     if unified is None:
         text = "cgroup version 2 is not mounted, and to BPF programs every task of version 1 is in the root cgroup"
         return Refusal(Reason.CGROUP_V1, text)

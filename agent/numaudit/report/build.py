@@ -79,7 +79,8 @@ def _ended(snapshot: Snapshot) -> Ended | None:
     if not snapshot.probes:
         return None
     measured = Measured.by(snapshot)
-    return Ended(seen=Counters(**measured.of(ENDED)), unseen=Counters(**measured.of(UNSEEN)))
+    unseen = Counters(**measured.of(UNSEEN)) if snapshot.is_whole_host else None
+    return Ended(seen=Counters(**measured.of(ENDED)), unseen=unseen)
 
 
 def _order(one: ContainerReport) -> tuple[int, int, int, str]:
@@ -112,6 +113,8 @@ def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:
     if snapshot.cgroup_mode in ("v1", "hybrid"):
         found.append(Unknown("shmem", "cgroup v1 counts shared memory as anon"))
         found.append(Unknown("kernel", "cgroup v1 does not split a container's kernel memory by node"))
+    if not snapshot.is_whole_host:
+        found.append(Unknown("other cgroups", "only those of this cgroup namespace can be seen, not the host's others"))
     if snapshot.unattributed is None:
         found.append(Unknown("unattributed", "the root cgroup's memory.numa_stat could not be read"))
     elif snapshot.unattributed.hugetlb is None and _huge_pages_in_use(snapshot.nodes):

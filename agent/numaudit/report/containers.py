@@ -82,7 +82,7 @@ class ContainerReports:
             expected_remote_ratio=expected,
             accesses=accesses,
             mappings=None if mappings is None else _mappings(mappings),
-            unknown=_unknown(container, resident, allowed, mappings),
+            unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ())),
             **self._measured.of(id_),
         )
 
@@ -111,10 +111,14 @@ def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
 
 
 def _unknown(
-    container: Container, resident: Resident | None, allowed: Allowed, mappings: Mappings | None
+    container: Container,
+    resident: Resident | None,
+    allowed: Allowed,
+    mappings: Mappings | None,
+    not_resident: tuple[tuple[str, str], ...],
 ) -> tuple[Unknown, ...]:
-    found = []
-    if resident is None:
+    found = [Unknown(what, reason) for what, reason in not_resident]
+    if resident is None and not not_resident:
         found.append(Unknown("resident", "the cgroup vanished or its memory.numa_stat could not be read"))
     if allowed.nodes is None:
         found.append(Unknown("allowed", "no cpuset controller shows this cgroup"))

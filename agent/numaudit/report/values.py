@@ -185,8 +185,9 @@ class Ended:
 
     seen: Counters
     """Of containers that a tick has seen."""
-    unseen: Counters
-    """Of cgroups that came and went between two ticks; whose they were is not known."""
+    unseen: Counters | None
+    """Of cgroups that came and went between two ticks; whose they were is not known. null = there may be other cgroups
+    that are not to be seen from here."""
 
 
 @dataclass(frozen=True, slots=True)

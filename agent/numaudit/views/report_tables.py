@@ -170,7 +170,7 @@ def _ended(report: Report) -> str | None:
     """What containers and cgroups counted that ended during the measurement, for they have no row."""
     if report.ended is None:
         return None
-    both = report.ended.seen, report.ended.unseen
+    both = tuple(filter(None, (report.ended.seen, report.ended.unseen)))
     seconds = sum(on.seconds for one in both for on in one.cpu_seconds or ())
     given = sum(pair.bytes for one in both for pair in one.allocated or ())
     if not seconds and not given:

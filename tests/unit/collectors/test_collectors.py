@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from node_tree import NodeTree
 from numaudit.collectors.allowed import AllowedNodes
 from numaudit.collectors.base import Run, Skipped
 from numaudit.collectors.mappings import ProcessMappings
@@ -18,6 +19,8 @@ from numaudit.containers.inventory import Census, Inventory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_bytes, read_text
+from numaudit.observer import Observer
+from numaudit.report.build import build
 from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Mappings, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -185,9 +188,49 @@ def test_a_container_that_cannot_be_read_takes_nothing_from_the_others(fixtures:
     assert less["/docker"] == {0: MIB, 1: 0}
 
 
+def test_a_group_without_the_memory_controller_has_that_for_a_reason(tmp_path: Path) -> None:
+    tree = NodeTree(tmp_path / "node")
+    tree.group("/jobs", (MIB, 0))
+    tree.group("/jobs/inner", (MIB, 0))
+    top = tree.root / "sys/fs/cgroup"
+    (top / "cgroup.subtree_control").write_text("cpuset memory\n")
+    (top / "jobs/cgroup.subtree_control").write_text("cpuset\n")
+    (top / "jobs/inner/memory.numa_stat").unlink()
+    snapshot = Observer.of(Host.under(tree.root)).observe()
+    (inner,) = (one for one in build(snapshot).containers if one.path == "/jobs/inner")
+    assert inner.resident is None
+    (reason,) = (one.reason for one in inner.unknown if one.what == "resident")
+    assert reason.startswith("the memory controller is off here: `memory` is not in cgroup.subtree_control of /jobs")
+    (outcome,) = (one for one in snapshot.outcomes if one.source == "residency")
+    assert (outcome.state, outcome.skipped) == ("ok", 0)
+
+
+def test_a_wrapped_count_of_huge_pages_is_not_known_and_the_other_types_stay(fixtures: Path, tmp_path: Path) -> None:
+    tree = shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
+    file = tree / f"sys/fs/cgroup{DPDK}/hugetlb.2MB.numa_stat"
+    file.write_text("total=134217728 N0=18446744073575333888 N1=268435456\n")
+    report = build(Observer.of(Host.under(tree)).observe())
+    (dpdk,) = (one for one in report.containers if one.path == DPDK)
+    assert dpdk.resident is not None
+    assert {one.hugetlb for one in dpdk.resident} == {None}
+    assert sum(one.anon or 0 for one in dpdk.resident) > 0
+    assert [one.what for one in dpdk.unknown if "miscounts huge pages" in one.reason] == ["hugetlb"]
+    (above,) = (one for one in report.containers if one.path == "/docker")
+    assert {one.hugetlb for one in above.resident or ()} == {None}
+
+
+def test_processes_of_another_pid_namespace_are_counted_and_not_read(fixtures: Path, tmp_path: Path) -> None:
+    tree = shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
+    (tree / f"sys/fs/cgroup{DPDK}/cgroup.procs").write_text("0\n0\n")
+    found, ids, skipped = _mappings(Host.under(tree), 60)
+    assert (found[ids[DPDK]].processes_read, found[ids[DPDK]].processes, skipped.failed) == (0, 2, 2)
+    assert skipped.reason is not None
+    assert skipped.reason.startswith("processes are in another PID namespace; run in the host's")
+
+
 def _resident(host: Host) -> dict[str, Resident]:
     reader, census = _census_of(host)
-    found, _ = Residency(reader).collect(census, Skipped())
+    found, _, _ = Residency(reader).collect(census, Skipped())
     return {container.path: found[container.id] for container in census.containers if container.id in found}
 
 

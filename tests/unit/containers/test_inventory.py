@@ -86,7 +86,7 @@ def test_any_tree_counts_each_byte_once(groups: list[Cgroup], data: st.DataObjec
     reader = _Ledger(_HIERARCHIES, own_bytes=own)
     census = divide(groups)
     skipped = Skipped()
-    resident, unattributed = Residency(reader).collect(census, skipped)
+    resident, unattributed, _ = Residency(reader).collect(census, skipped)
     assert (skipped.gone, skipped.failed) == (0, 0)
     for container in census.containers:
         members = sum(own[group.path] for group in census.groups[container.id])
@@ -99,7 +99,7 @@ def test_what_a_removed_group_left_behind_is_its_parents() -> None:
     """Page cache stays charged to a group that was removed; only the sums of those above it show that."""
     ledger = _Ledger(_HIERARCHIES, own_bytes={"/": 1, "/jobs": 2, "/jobs/alive": 10, "/jobs/removed": 100})
     census = divide([Cgroup(1, "/"), Cgroup(2, "/jobs"), Cgroup(3, "/jobs/alive")])
-    resident, unattributed = Residency(ledger).collect(census, Skipped())
+    resident, unattributed, _ = Residency(ledger).collect(census, Skipped())
     assert {container.path: resident[container.id].anon for container in census.containers} == {
         "/jobs": {0: 102},
         "/jobs/alive": {0: 10},

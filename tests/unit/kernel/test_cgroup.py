@@ -98,6 +98,22 @@ def test_missing_mounts_cannot_answer_and_name_the_file(tmp_path: Path) -> None:
         find_hierarchies(Host(tmp_path))
 
 
+def test_a_mount_whose_root_is_a_containers_own_group_shows_no_host(tmp_path: Path) -> None:
+    """The host's real root has no cgroup.events."""
+    host = _host(tmp_path, V2)
+    (tmp_path / "sys/fs/cgroup/cgroup.events").write_text("populated 1\nfrozen 0\n")
+    with pytest.raises(Unavailable, match=r"is the group of this container alone.*; run in the host's cgroup namespace"):
+        find_hierarchies(host)
+
+
+def test_groups_below_a_containers_own_group_are_a_part_of_the_hosts(tmp_path: Path) -> None:
+    host = _host(tmp_path, V2)
+    assert find_hierarchies(host).is_whole
+    (tmp_path / "sys/fs/cgroup/cgroup.events").write_text("populated 1\nfrozen 0\n")
+    (tmp_path / "sys/fs/cgroup/kubepods").mkdir()
+    assert not find_hierarchies(host).is_whole
+
+
 # Which groups there are
 
 

@@ -161,6 +161,7 @@ def test_a_report_has_all_that_was_counted_whoever_has_ended(tmp_path: Path) -> 
     probes["cpu_time"].by_cgroup |= {ids[0]: {0: 10**9}, ids[1]: {0: 2 * 10**9}, 1 << 40: {1: 4 * 10**9}}
     report = build(observer.observe(readings=Readings(session)))
     assert report.ended is not None
+    assert report.ended.unseen is not None
     assert report.ended.seen.cpu_seconds == (NodeSeconds(0, 2.0),)
     assert report.ended.unseen.cpu_seconds == (NodeSeconds(1, 4.0),)
     listed = sum(on.seconds for one in report.containers for on in one.cpu_seconds or ())

@@ -59,6 +59,7 @@ def test_cgroups_that_live_between_two_ticks_are_counted_for_the_host() -> None:
         words = parent.read("cpu.stat").split()
         used = int(words[words.index("usage_usec") + 1]) / 1e6
         assert report.ended is not None
+        assert report.ended.unseen is not None
         assert all(account.lost.get("map-full", 0) == 0 for account in report.probes)
         assert _seconds(report.ended.seen) == 0
         print(f"churn: {used:.3f} s by cpu.stat, {_seconds(report.ended.unseen):.3f} s counted")
