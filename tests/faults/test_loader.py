@@ -53,6 +53,7 @@ print(json.dumps([[name, refused[name].reason if name in refused else None, chec
 """
 """A small agent: opens the usual probes, reads each that runs, and says how each fared."""
 
+NOBODY = 65534
 MOUNT_TRACEFS = "mount -t tracefs tracefs /sys/kernel/tracing"
 NO_TRACEFS = "umount -a -t tracefs; umount -l /sys/kernel/debug 2>/dev/null; ! test -d /sys/kernel/tracing/events"
 
@@ -188,6 +189,26 @@ def test_enough_capabilities_are_enough(capabilities: str) -> None:
     assert {reason for reason, _ in fared.values()} - {Reason.NO_KPROBES} == {None}
 
 
+def test_a_tracefs_that_is_closed_to_the_user_is_named_and_only_what_needs_it_is_lost() -> None:
+    """As systemd mounts it: for root alone. The programs need only the capabilities."""
+    fared = _agent(f"{MOUNT_TRACEFS} -o mode=0700; exec {_as_a_user('bpf,perfmon')}")
+    assert fared["page_alloc"][0] is Reason.TRACEFS_CLOSED
+    assert "mode=0750" in fared["page_alloc"][1]
+    assert fared["cpu_time"][0] is None
+    assert {reason for reason, _ in fared.values()} <= {None, Reason.TRACEFS_CLOSED, Reason.NO_KPROBES}
+
+
+@pytest.mark.parametrize("capabilities", ["", "perfmon"])
+def test_a_user_without_the_capabilities_is_told_of_them_and_not_of_tracefs(capabilities: str) -> None:
+    fared = _agent(f"{MOUNT_TRACEFS} -o mode=0700; exec {_as_a_user(capabilities)}")
+    assert {reason for reason, _ in fared.values()} == {Reason.NO_PERMISSION}
+
+
+def test_a_user_with_the_capabilities_and_an_open_tracefs_lacks_nothing() -> None:
+    fared = _agent(f"{MOUNT_TRACEFS} -o mode=0750,gid={NOBODY}; exec {_as_a_user('bpf,perfmon')}")
+    assert {reason for reason, _ in fared.values()} - {Reason.NO_KPROBES} == {None}
+
+
 def test_a_limit_of_locked_memory_does_not_matter() -> None:
     """Since Linux 5.11 BPF maps are charged to the memory cgroup; 5.14 is the oldest kernel we support."""
     assert {reason for reason, _ in _agent("ulimit -l 0; exec").values()} - {Reason.NO_KPROBES} == {None}
@@ -260,7 +281,7 @@ def test_a_loader_that_is_killed_is_reported_with_the_signal() -> None:
 
 def test_a_loader_that_fails_is_reported_with_its_last_words(script: Script) -> None:
     outcomes = _load(pythons=[script("echo out of cheese >&2; exit 7")])
-    assert set(_reasons(outcomes).values()) == {Reason.LOADER_DIED}
+    assert set(_reasons(outcomes).values()) == {Reason.LOADER_FAILED}
     assert "exit code 7" in str(outcomes["cpu_time"])
     assert "out of cheese" in str(outcomes["cpu_time"])
 
@@ -399,6 +420,12 @@ def _with(capabilities: str) -> str:
     setpriv = shutil.which("setpriv")
     assert setpriv
     return f"{setpriv} --bounding-set=-all{kept} --inh-caps=-all{kept}"
+
+
+def _as_a_user(capabilities: str) -> str:
+    """The same for a process that is not root's."""
+    kept = "".join(f",+{name}" for name in capabilities.split(",") if name)
+    return f"{_with(capabilities)} --ambient-caps=-all{kept} --reuid={NOBODY} --regid={NOBODY} --clear-groups"
 
 
 def _environment() -> dict[str, str]:

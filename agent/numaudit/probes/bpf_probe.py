@@ -126,11 +126,11 @@ class BpfProbe:
 
     def _attach_tracepoint(self, tracepoint: str, program: str) -> None:
         """One CPU's event is enough, for a tracepoint's programs run on all CPUs. Raises Refusal."""
+        number = self._loaded.tracepoint_ids[tracepoint]
         try:
-            number = self._loaded.tracepoint_ids[tracepoint]
             event = perf_event.open_event(perf_event.tracepoint(number), cpu=perf_event.any_cpu(self._host))
         except OSError as error:
-            raise reasons.of_error(f"cannot open the tracepoint {tracepoint}", error) from error
+            raise reasons.of_perf_event(f"cannot open the tracepoint {tracepoint}", error) from error
         self._hooks.append(event)
         try:
             perf_event.set_program(event, self._loaded.programs[program])

@@ -116,7 +116,7 @@ class CpuTime(BpfProbe):
             except OSError as error:
                 self.pause()
                 if self._wanted is not None:
-                    raise reasons.of_error("cannot attach to the event cgroup-switches", error) from error
+                    raise reasons.of_perf_event("cannot attach to the event cgroup-switches", error) from error
             else:
                 return hook
         for cpu in self._online():

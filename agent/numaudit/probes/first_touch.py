@@ -129,7 +129,7 @@ class FirstTouch:
             self._follow_online_cpus()
         except OSError as error:
             self.close()
-            raise reasons.of_error("cannot sample page faults", error) from error
+            raise reasons.of_perf_event("cannot sample page faults", error) from error
         self.is_paused = False
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ def _at_kprobe(host: Host, function: str, program: int) -> int:
     except FileNotFoundError:
         raise Refusal(Reason.NO_KPROBES, "this kernel has no kprobes, or hides the function") from None
     except OSError as error:
-        raise reasons.of_error("cannot be opened", error) from error
+        raise reasons.of_perf_event("cannot be opened", error) from error
     try:
         perf_event.set_program(event, program)
         perf_event.enable(event)

@@ -269,8 +269,10 @@ def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:
         return Refusal(Reason.LOADER_DIED, "the loader process closed its socket too early")
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").strip().splitlines()
-    how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return Refusal(Reason.LOADER_DIED, f"the loader process ended {how}; its last words: {lines[-1] if lines else '-'}")
+    reason, how = Reason.LOADER_FAILED, f"with exit code {code}"
+    if code < 0:
+        reason, how = Reason.LOADER_DIED, f"by signal {signal.Signals(-code).name}"
+    return Refusal(reason, f"the loader process ended {how}; its last words: {lines[-1] if lines else '-'}")
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

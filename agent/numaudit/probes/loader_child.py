@@ -11,7 +11,6 @@ carries the descriptors of its programs and maps in the order that the answer na
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import os
 import signal
@@ -87,14 +86,21 @@ def _tracepoint_ids(request: dict[str, Any]) -> dict[str, int]:
         except FileNotFoundError:
             raise Refusal(Reason.NO_TRACEPOINT, f"this kernel has no tracepoint {name}") from None
         except OSError as error:
-            raise reasons.of_error(f"cannot read {path}", error) from error
+            raise reasons.of_tracefs(f"cannot read {path}", error) from error
     return ids
 
 
 def _find_tracefs() -> str:
     """Where tracefs is. Where it is not, mount it in a mount namespace that ends with this process."""
     for root in TRACEFS:
-        if Path(root, "events").is_dir():
+        try:
+            Path(root, "events").stat()
+        except PermissionError as error:
+            if Path(root).is_mount():
+                raise reasons.of_tracefs(f"cannot read {root}", error) from error
+        except OSError:  # not there
+            continue
+        else:
             return root
     libc = ctypes.CDLL(None, use_errno=True)
     failed = (
@@ -104,9 +110,10 @@ def _find_tracefs() -> str:
     )
     if failed:
         code = ctypes.get_errno()
-        reason = Reason.NO_PERMISSION if code == errno.EPERM and os.geteuid() else Reason.NO_TRACEFS
         what = f"tracefs is not to be seen at {' or '.join(TRACEFS)} and cannot be mounted"
-        raise Refusal(reason, f"{what}: {os.strerror(code)}")
+        refusal = reasons.of_error(what, OSError(code, os.strerror(code)))
+        is_permission = refusal.reason is Reason.NO_PERMISSION
+        raise refusal if is_permission else Refusal(Reason.NO_TRACEFS, refusal.text)
     return TRACEFS[0]
 
 

@@ -23,12 +23,14 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     NO_HEADERS = "no-headers"
     COMPILE_ERROR = "compile-error"
     NO_TRACEFS = "no-tracefs"
+    TRACEFS_CLOSED = "tracefs-closed"
     NO_TRACEPOINT = "no-tracepoint"
     NO_EVENT = "no-event"
     NO_KPROBES = "no-kprobes"
     NO_BTF = "no-btf"
     NO_PERMISSION = "no-permission"
     FORBIDDEN = "forbidden"
+    PARANOID = "paranoid"
     NO_MEMORY = "no-memory"
     TOO_MANY_FILES = "too-many-files"
     BUSY = "busy"
@@ -36,6 +38,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     UNSUPPORTED = "unsupported"
     LOADER_TIMEOUT = "loader-timeout"
     LOADER_DIED = "loader-died"
+    LOADER_FAILED = "loader-failed"
     CGROUP_V1 = "cgroup-v1"
     NO_CGROUPS = "no-cgroups"
     NO_MEMORY_BLOCKS = "no-memory-blocks"
@@ -61,12 +64,17 @@ _HINTS = {
     Reason.NO_HEADERS: "unset BCC_KERNEL_SOURCE: numaudit brings the few headers that its programs need",
     Reason.COMPILE_ERROR: "a program does not fit this kernel or bcc: please report it with this text",
     Reason.NO_TRACEFS: "mount -t tracefs tracefs /sys/kernel/tracing (in a container: mount the host's there)",
+    Reason.TRACEFS_CLOSED: (
+        "run as root, or with the capability DAC_READ_SEARCH too; or open it to the user's group: "
+        "mount -o remount,mode=0750,gid=GROUP /sys/kernel/tracing"
+    ),
     Reason.NO_TRACEPOINT: "this kernel was built without the tracepoint; use a kernel that has it",
     Reason.NO_EVENT: "this kernel or machine has no such event; nothing can be done about it",
     Reason.NO_KPROBES: "use a kernel with CONFIG_KPROBES and CONFIG_NUMA_BALANCING; every distribution's has both",
     Reason.NO_BTF: "use a kernel with CONFIG_DEBUG_INFO_BTF; every distribution's has it",
     Reason.NO_PERMISSION: "run as root, or with the capabilities BPF and PERFMON (before Linux 5.8: SYS_ADMIN)",
     Reason.FORBIDDEN: "the capabilities are there, so look for a seccomp profile, a security module or kernel lockdown",
+    Reason.PARANOID: "sysctl kernel.perf_event_paranoid=2, or run with the capability SYS_ADMIN",
     Reason.NO_MEMORY: "give the agent's cgroup more memory, or ask for smaller maps",
     Reason.TOO_MANY_FILES: "raise the limit of open files (ulimit -n, or LimitNOFILE of the service)",
     Reason.BUSY: "another tool uses it exclusively: end that tool, or wait until it has ended",
@@ -74,6 +82,7 @@ _HINTS = {
     Reason.UNSUPPORTED: "this kernel is too old or restricted for the program; Linux 5.14 or newer has all of it",
     Reason.LOADER_TIMEOUT: "the host is overloaded or bcc hangs; try again with a longer deadline",
     Reason.LOADER_DIED: "look for the out-of-memory killer in dmesg; compiling takes about 150 MiB for a second",
+    Reason.LOADER_FAILED: "please report it with this text",
     Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
     Reason.NO_CGROUPS: "numaudit doctor says more, in its line `cgroup`",
     Reason.NO_MEMORY_BLOCKS: "use a kernel with CONFIG_MEMORY_HOTPLUG (every distribution's has it) and mount sysfs",
@@ -83,10 +92,15 @@ _HINTS = {
     Reason.LOADING: "wait: the loader takes seconds, and is given a minute",
 }
 
+_SYS_ADMIN, _PERFMON, _BPF = 21, 38, 39
+_USUAL_PARANOIA = 2
+"""The highest of kernel.perf_event_paranoid that the kernel's own source knows."""
+
 _PASSING = frozenset(
     (
         Reason.LOADER_TIMEOUT,
         Reason.LOADER_DIED,
+        Reason.LOADER_FAILED,
         Reason.NO_MEMORY,
         Reason.TOO_MANY_FILES,
         Reason.BUSY,
@@ -110,6 +124,23 @@ class Refusal(Unavailable):
 def of_error(what: str, error: OSError) -> Refusal:
     """A system call that failed."""
     return _of_errno(what, error.errno or 0)
+
+
+def of_perf_event(what: str, error: OSError) -> Refusal:
+    """The kernel does not open a perf event.
+
+    Debian's and Ubuntu's kernels know a kernel.perf_event_paranoid of 3 (or 4), and want SYS_ADMIN then.
+    """
+    refusal, paranoid = of_error(what, error), _paranoid()
+    if refusal.reason is not Reason.FORBIDDEN or paranoid <= _USUAL_PARANOIA or _has(_own_status(), _SYS_ADMIN):
+        return refusal
+    return Refusal(Reason.PARANOID, f"{refusal.text}, for kernel.perf_event_paranoid is {paranoid}")
+
+
+def of_tracefs(what: str, error: OSError) -> Refusal:
+    """A file of tracefs cannot be read. By its mode it may be for root alone, whatever may be done with BPF."""
+    refusal = of_error(what, error)
+    return Refusal(Reason.TRACEFS_CLOSED, refusal.text) if refusal.reason is Reason.FORBIDDEN else refusal
 
 
 def of_import(error: BaseException) -> Refusal:
@@ -148,15 +179,22 @@ def has_capabilities(status: str) -> bool:
 
     Source: include/uapi/linux/capability.h, kernel/bpf/syscall.c (bpf_capable, perfmon_capable).
     """
+    return _has(status, _SYS_ADMIN) or (_has(status, _PERFMON) and _has(status, _BPF))
+
+
+def is_capable() -> bool:
+    """May this very process load and attach our programs?"""
+    return has_capabilities(_own_status())
+
+
+def _has(status: str, capability: int) -> bool:
     match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
-    effective = int(match[1], 16) if match is not None else 0
-    sys_admin, perfmon, bpf = (effective >> number & 1 for number in (21, 38, 39))
-    return bool(sys_admin or (perfmon and bpf))
+    return match is not None and bool(int(match[1], 16) >> capability & 1)
 
 
 def _of_errno(what: str, code: int) -> Refusal:
     reason = _REASONS.get(code, Reason.UNSUPPORTED)
-    if reason is Reason.NO_PERMISSION and has_capabilities(_own_status()):
+    if reason is Reason.NO_PERMISSION and is_capable():
         reason = Reason.FORBIDDEN
     return Refusal(reason, f"{what}: {os.strerror(code)}")
 
@@ -173,6 +211,14 @@ _REASONS = {
     errno.ENFILE: Reason.TOO_MANY_FILES,
     errno.EBUSY: Reason.BUSY,
 }
+
+
+def _paranoid() -> int:
+    """kernel.perf_event_paranoid; where it cannot be read, as every kernel has it."""
+    try:
+        return int(Path("/proc/sys/kernel/perf_event_paranoid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return _USUAL_PARANOIA
 
 
 def _own_status() -> str:

@@ -19,6 +19,14 @@ from numaudit.probes.reasons import Reason, Refusal
 
 R = TypeVar("R", bound=Reading)
 _SOME = 3
+_ORDER = {
+    Reason.NO_PERMISSION: 0,
+    Reason.FORBIDDEN: 1,
+    Reason.PARANOID: 1,
+    Reason.TRACEFS_CLOSED: 1,
+    Reason.CGROUP_V1: 2,
+}
+"""What says most comes first."""
 _NOT_ASKED_FOR = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
@@ -88,9 +96,8 @@ class Session:
         if self.running():
             return
         refusals = {one.reason: one for one in self.probes.values() if isinstance(one, Refusal)}
-        order = {Reason.NO_PERMISSION: 0, Reason.FORBIDDEN: 1, Reason.CGROUP_V1: 2}
-        reasons_given = [str(one) for one in sorted(refusals.values(), key=lambda one: order.get(one.reason, 3))]
-        if os.geteuid() and Reason.NO_PERMISSION not in refusals:
+        reasons_given = [str(one) for one in sorted(refusals.values(), key=lambda one: _ORDER.get(one.reason, 3))]
+        if os.geteuid() and Reason.NO_PERMISSION not in refusals and not reasons.is_capable():
             reasons_given.insert(0, f"user id {os.geteuid()} is not root; {Reason.NO_PERMISSION.hint}")
         raise Unavailable(f"nothing can be measured here: {'. '.join(reasons_given[:_SOME])}")
 

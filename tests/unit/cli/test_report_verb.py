@@ -160,6 +160,7 @@ def test_where_nothing_can_be_measured_rights_are_named_first_then_the_mode(
     monkeypatch: pytest.MonkeyPatch, user: int, refusals: tuple[Refusal, ...], order: list[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.setattr("numaudit.probes.reasons.is_capable", lambda: user == 0)
     with pytest.raises(Unavailable, match=r"^nothing can be measured here: ") as raised:
         _session(*refusals).require_any()
     message = str(raised.value)

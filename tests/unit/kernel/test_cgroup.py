@@ -102,7 +102,7 @@ def test_a_mount_whose_root_is_a_containers_own_group_shows_no_host(tmp_path: Pa
     """The host's real root has no cgroup.events."""
     host = _host(tmp_path, V2)
     (tmp_path / "sys/fs/cgroup/cgroup.events").write_text("populated 1\nfrozen 0\n")
-    with pytest.raises(Unavailable, match=r"is the group of this container alone.*; run in the host's cgroup namespace"):
+    with pytest.raises(Unavailable, match="is the group of this container alone"):
         find_hierarchies(host)
 
 

@@ -17,6 +17,7 @@ from numaudit.snapshot import Check
 
 LOGS = FIXTURES / "bcc"
 UNPRIVILEGED = "Name:\tnumaudit\nCapEff:\t0000000000000000\n"
+ALL_POWERFUL = "Name:\tnumaudit\nCapEff:\t000001ffffffffff\n"
 PRIVILEGED = "Name:\tnumaudit\nCapEff:\t000000c000000000\n"
 
 
@@ -67,6 +68,27 @@ def test_a_refusal_despite_all_capabilities_is_not_called_a_lack_of_them(monkeyp
     refusal = reasons.of_load("f", errno.EPERM, "")
     assert refusal.reason is Reason.FORBIDDEN
     assert "seccomp" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "paranoid", "reason"),
+    [
+        (UNPRIVILEGED, 2, Reason.NO_PERMISSION),
+        (UNPRIVILEGED, 3, Reason.NO_PERMISSION),
+        (PRIVILEGED, 2, Reason.FORBIDDEN),
+        (PRIVILEGED, 3, Reason.PARANOID),
+        (ALL_POWERFUL, 3, Reason.FORBIDDEN),
+    ],
+)
+def test_a_refused_perf_event_has_its_true_reason(
+    status: str, paranoid: int, reason: Reason, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the kernel shows of this process and of itself is made up, for few kernels know the value 3."""
+    monkeypatch.setattr(reasons, "_own_status", lambda: status)
+    monkeypatch.setattr(reasons, "_paranoid", lambda: paranoid)
+    refusal = reasons.of_perf_event("cannot open it", OSError(errno.EACCES, "Permission denied"))
+    assert refusal.reason is reason
+    assert ("kernel.perf_event_paranoid" in str(refusal)) == (reason is Reason.PARANOID)
 
 
 @pytest.mark.parametrize(
