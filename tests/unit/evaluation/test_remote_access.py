@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from numaudit.evaluation.access import Access, failed_moves, measured_share, weigh, wilson
+from numaudit.evaluation.access import Access, failed_moves, measured_share, wilson
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
@@ -60,7 +60,7 @@ def tick(
 
 
 def accesses(snapshot: Snapshot, container: Container, before: Snapshot | None = None) -> tuple[Access, ...]:
-    return weigh(snapshot, container, before).accesses
+    return judge(snapshot, before).accesses[container.id]
 
 
 @pytest.mark.parametrize(
