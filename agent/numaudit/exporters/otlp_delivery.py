@@ -9,7 +9,6 @@ import gzip
 import http.client
 import logging
 import random
-import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from numaudit.errors import printable
+from numaudit.errors import printable, without_password
 from numaudit.exporters.otel import Part
 from numaudit.exporters.otlp_http import MOST_OF_AN_ANSWER, Answer, Connection, Target, target
 
@@ -32,7 +31,6 @@ _SENT_AGAIN = frozenset((429, 502, 503, 504))
 _FIRST_WAIT = 1.0
 _PROTOBUF = "application/x-protobuf"
 _MOST_WORDS = 300
-_PASSWORD = re.compile(r"//[^/]*@")
 _log = logging.getLogger(__name__)
 
 
@@ -132,7 +130,7 @@ class Receiver:
 
 def _refusal(answer: Answer) -> _Refusal:
     if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
-        where = _PASSWORD.sub("//", _words(answer.headers.get("Location", "nowhere")))
+        where = without_password(_words(answer.headers.get("Location", "nowhere")))
         return _Refusal(f"{answer.status}: a redirect to {where}; it is not followed, set otlp.endpoint", again=False)
     again = answer.status in _SENT_AGAIN
     wait = _retry_after(answer.headers.get("Retry-After", ""), time.time()) if again else None

@@ -77,9 +77,9 @@ def test_what_arrives_is_what_was_sent(collector: OtlpReceiver, numbers: list[Ex
             "503: the receiver asks to wait 900 s: full",
         ),
         (
-            Answer(302, headers=(("Location", "http://u:secret@elsewhere/x"),)),
+            Answer(302, headers=(("Location", "http://u:secret/1@elsewhere/x"),)),
             PATIENCE,
-            "302: a redirect to http://elsewhere/x; it is not followed",
+            "302: a redirect to http://(hidden)@elsewhere/x; it is not followed",
         ),
         (Answer(reset=True), 2.0, "Connection reset by peer"),
         (Answer(hangs=True), 0.7, "no complete answer within 0.7 s"),
