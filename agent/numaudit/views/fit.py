@@ -120,8 +120,8 @@ def shorten(name: str, width: int) -> str:
         return name
     end = (width - 1) // 3
     start = width - 1 - end
-    while cell_len(name[:start]) + 1 + cell_len(name[-end:]) > width and end > 1:
-        start, end = start - 1, end - 1
+    while cell_len(name[:start]) + 1 + cell_len(name[-end:]) > width and start:
+        start, end = start - 1, max(1, end - 1)
     return f"{name[:start]}…{name[-end:]}"
 
 

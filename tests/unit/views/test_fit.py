@@ -47,6 +47,10 @@ def test_a_name_loses_its_middle_and_keeps_both_ends() -> None:
     assert shorten("short", 20) == "short"
 
 
+def test_a_name_of_wide_letters_is_shortened_until_it_fits() -> None:
+    assert shorten("aa数数数数a数", 12) == "aa数数数…数"
+
+
 @given(st.text("ab/é数", max_size=60), st.integers(12, 60))
 def test_any_name_is_short_enough(name: str, width: int) -> None:
     assert cell_len(shorten(name, width)) <= width
