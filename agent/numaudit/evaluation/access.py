@@ -132,7 +132,7 @@ def weigh(
             found.append(_share(source, window, samples, thresholds, ran))
     resident = snapshot.residency.get(container.id)
     if resident is not None and snapshot.cpu_time is not None:
-        ratio = expected_remote_ratio(resident, snapshot.cpu_time.get(container.id, {}))
+        ratio = expected_remote_ratio(resident.judged, snapshot.cpu_time.get(container.id, {}))
         reason = None if ratio is not None else "it did not run, or holds no memory"
         found.append(Access("expected", ratio, reason=reason))
     return Weighed(tuple(found), windows if windows or past else past)

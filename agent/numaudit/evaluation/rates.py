@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from numaudit.snapshot import ContainerId, Resident, Snapshot
+from numaudit.snapshot import BytesByNode, ContainerId, Snapshot
 
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", int, float)
+_LOCAL, _UNREACHABLE = 10, 255
+"""Distances of the SLIT: of a node to itself, and of nodes without a connection."""
 
 
 def increase(now: Mapping[Key, Number], before: Mapping[Key, Number] | None) -> dict[Key, Number]:
@@ -30,18 +32,43 @@ def cpu_seconds(snapshot: Snapshot, container: ContainerId, before: Snapshot | N
     return increase(snapshot.cpu_time.get(container, {}), earlier)
 
 
-def expected_remote_ratio(resident: Resident, cpu_seconds: Mapping[int, float]) -> float | None:
+def expected_remote_ratio(by_node: BytesByNode, cpu_seconds: Mapping[int, float]) -> float | None:
     """Share of accesses that would be remote if every byte were used equally from wherever the CPUs ran.
 
-    Sum over nodes n of (share of CPU time on n) x (share of judged bytes on other nodes). None when
-    nothing ran or nothing is resident.
+    Sum over nodes n of (share of CPU time on n) x (share of bytes on other nodes). None when nothing ran or nothing is
+    there.
     """
-    by_node = resident.judged
     total_bytes, total_time = sum(by_node.values()), sum(cpu_seconds.values())
     if not total_bytes or not total_time:
         return None
     local = sum(seconds * by_node.get(node, 0) for node, seconds in cpu_seconds.items())
     return 1 - local / (total_bytes * total_time)
+
+
+def distance_ratio(
+    by_node: BytesByNode, cpu_seconds: Mapping[int, float], distances: Mapping[int, Mapping[int, int]]
+) -> float | None:
+    """Mean distance from the CPUs to the memory / 10, if every byte were used equally from wherever the CPUs ran.
+
+    Sum over CPU nodes c and memory nodes n of (share of CPU time on c) x (share of bytes on n) x distance(c, n) / 10:
+    1.0 = all is local. `distances`: from node -> to node -> distance, which need not be the same both ways. None when
+    nothing ran or nothing is there, and when a pair of nodes that counts has no distance: the firmware gives none, or
+    255, which means that the one cannot reach the other (ACPI 6.5, section 5.2.17).
+    """
+    total_bytes, total_time = sum(by_node.values()), sum(cpu_seconds.values())
+    if not total_bytes or not total_time:
+        return None
+    weighted = 0.0
+    for cpu_node, seconds in cpu_seconds.items():
+        row = distances.get(cpu_node, {})
+        for node, size in by_node.items():
+            if not size or not seconds:
+                continue
+            distance = row.get(node, _UNREACHABLE)
+            if distance >= _UNREACHABLE:
+                return None
+            weighted += seconds * size * distance
+    return weighted / (total_bytes * total_time * _LOCAL)
 
 
 def share_outside(by_node: Mapping[int, Number], nodes: frozenset[int]) -> float | None:

@@ -9,6 +9,7 @@ from numaudit.evaluation.alignment import Judgements, intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.placement import bytes_outside, remote_bytes
+from numaudit.evaluation.rates import distance_ratio
 from numaudit.intent import ContainerIntent
 from numaudit.report.counters import Measured
 from numaudit.report.nodes import by_node
@@ -52,10 +53,13 @@ class ContainerReports:
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
         accesses = self.judgements.accesses.get(id_, ())
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
-        remote = aligned = None
+        remote = aligned = distance = None
         if resident is not None and judged is not None:
             remote = None if cpu_nodes is None else remote_bytes(resident, cpu_nodes)
             aligned = None if not intended else judged - bytes_outside(resident.judged, intended)
+            if snapshot.cpu_time is not None:
+                ran = snapshot.cpu_time.get(id_, {})
+                distance = distance_ratio(resident.judged, ran, snapshot.machine.distances)
         return ContainerReport(
             id=id_,
             kind=container.kind,
@@ -80,6 +84,7 @@ class ContainerReports:
             hint_outcome=outcome,
             findings=self.findings.get(id_, ()),
             expected_remote_ratio=expected,
+            distance_ratio=distance,
             accesses=accesses,
             mappings=None if mappings is None else _mappings(mappings),
             unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ())),

@@ -165,6 +165,9 @@ class ContainerReport(Counters, frozen=True):
     """Names of the findings about this container; `findings` of the report has them whole."""
     expected_remote_ratio: float | None
     """Share of accesses that would be remote if every byte were used equally from wherever its CPUs ran."""
+    distance_ratio: float | None
+    """The same weighed by distance: mean distance from its CPUs to its bytes / 10, so 1.0 = all is local. null = no CPU
+    time was measured, or a distance is not known."""
     accesses: tuple[Access, ...]
     """From where its memory was used, by each source that measures; the best comes first."""
     mappings: MappingsReport | None

@@ -65,6 +65,11 @@ class Machine:
         return {node.id: node for node in self.nodes}
 
     @cached_property
+    def distances(self) -> Mapping[int, Mapping[int, int]]:
+        """From node -> to node -> distance; empty rows where the firmware gives none."""
+        return {node.id: node.distances for node in self.nodes}
+
+    @cached_property
     def online(self) -> NodeSet:
         return NodeSet.from_ids(node.id for node in self.nodes)
 

@@ -71,6 +71,8 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
     ]
     if has_cpu_time(report):
         columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio), 3))
+        if wide:
+            columns.append(_Column(">DISTANCE", _distance))
     if has_samples(report):
         columns.append(_Column(">SAMPLED REMOTE", _sampled_remote, 2))
     if kubernetes:
@@ -149,6 +151,10 @@ def _sampled_remote(container: ContainerReport) -> str:
         of = " at first touch" if one.source == "first_touch" else ""
         return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f}){of}"
     return UNKNOWN if any(one.samples for one in sampled) else "-"
+
+
+def _distance(container: ContainerReport) -> str:
+    return UNKNOWN if container.distance_ratio is None else f"{container.distance_ratio:.2f}"
 
 
 def _percent(ratio: float | None) -> str:

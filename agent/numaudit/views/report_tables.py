@@ -28,6 +28,10 @@ _EXPECTED = (
     "EXPECTED = share of accesses that would be remote if every judged byte were used equally from wherever the CPUs "
     "ran (residence x CPU time)."
 )
+_DISTANCE = (
+    "DISTANCE = mean distance, by the firmware, from wherever the CPUs ran to the judged bytes / 10: 1.00 = all is "
+    "local; ? = no CPU time, or no distance."
+)
 _SAMPLED = (
     "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
     "samples; ? = samples that give no fair share, such as those of a process with one thread or of threads on several "
@@ -50,7 +54,7 @@ def print_report(report: Report, out: Console, *, wide: bool = False, left_out: 
     print_table(filled_table(kept), out)
     _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
     out.print()
-    _print_notes(report, shown, out)
+    _print_notes(report, shown, out, wide)
 
 
 def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> None:
@@ -146,10 +150,12 @@ def _node_columns(report: Report) -> list[Filled]:
     ]
 
 
-def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:
+def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
     notes = list(_COLUMNS)
     if has_cpu_time(report):
         notes.append(_EXPECTED)
+        if wide:
+            notes.append(_DISTANCE)
     if has_samples(report):
         notes.append(_SAMPLED)
     for note in notes:

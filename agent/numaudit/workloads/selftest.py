@@ -170,7 +170,7 @@ def _check_expected(bench: Bench) -> SelfTestCheck:
     for worker in bench.workers:
         found = busy.measure(bench, worker)
         is_conclusive = is_conclusive and found.is_enough and not found.uncounted
-        ratios.append(expected_remote_ratio(_resident(bench, worker), found.seconds[worker.name]))
+        ratios.append(expected_remote_ratio(_resident(bench, worker).judged, found.seconds[worker.name]))
     seen = f"near: {_ratio(ratios[0])}; far: {_ratio(ratios[1])}"
     return SelfTestCheck("expected", _passed(_tells_apart(*ratios), is_conclusive), _EXPECTED_SHARES, seen)
 

@@ -292,3 +292,25 @@ def test_what_ended_cgroups_counted_is_a_note_for_they_have_no_row() -> None:
     text = _printed(replace(_report(), ended=Ended(seen=seen, unseen=unseen)))
     assert "cgroups that ended meanwhile, and have no row: 3.25 s of CPU time, 1M allocated" in text
     assert "ended meanwhile" not in _printed(_report())
+
+
+def test_a_wide_table_shows_the_mean_distance_and_a_narrow_one_only_the_expected_share() -> None:
+    """A quarter of a second of eight ran on node 1; a third of the bytes is on node 0. Node 1 is at distance 20."""
+    far = report(container(), anon={0: 4096, 1: 8192})
+    (one,) = far.containers
+    local = (7.5 * 4096 + 0.25 * 8192) / (7.75 * 12288)
+    assert one.distance_ratio == pytest.approx(local + 2 * (1 - local))
+    wide, narrow = _printed(far, wide=True), _printed(far)
+    assert "DISTANCE" in wide.splitlines()[0]
+    assert f"{one.distance_ratio:.2f}" in wide.splitlines()[1].split()
+    assert "DISTANCE" not in narrow
+
+
+def test_a_distance_that_the_firmware_does_not_give_is_a_question_mark() -> None:
+    known = report(container())
+    unknown = replace(
+        known, containers=tuple(msgspec.structs.replace(one, distance_ratio=None) for one in known.containers)
+    )
+    header, row = _printed(unknown, wide=True).splitlines()[:2]
+    end = header.index("DISTANCE") + len("DISTANCE")
+    assert row[:end].endswith("       ?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,10 @@ def found(report: Report, name: str) -> ContainerReport:
     return one
 
 
+def distances_from_node_0() -> list[int]:
+    return [int(one) for one in Path("/sys/devices/system/node/node0/distance").read_text().split()]
+
+
 def anon(container: ContainerReport) -> dict[int, int]:
     return {row.numa_node: row.anon or 0 for row in container.resident or ()}
 
@@ -60,6 +65,7 @@ def test_an_aligned_workload_has_no_remote_byte_and_none_is_expected(measured: R
     assert SIZE <= anon(one)[0] < SIZE + OVERHEAD
     assert one.remote_bytes == 0
     assert one.expected_remote_ratio == 0
+    assert one.distance_ratio == 1
 
 
 def test_a_misaligned_workload_is_remote_with_every_byte(measured: Report) -> None:
@@ -67,6 +73,7 @@ def test_a_misaligned_workload_is_remote_with_every_byte(measured: Report) -> No
     assert SIZE <= anon(one)[1] < SIZE + OVERHEAD
     assert one.remote_bytes == one.judged_bytes
     assert one.expected_remote_ratio == 1
+    assert one.distance_ratio == pytest.approx(distances_from_node_0()[1] / 10)
     assert one.verdict is not None
     assert [cause.cause for cause in one.verdict.causes] == ["cpuset"]
 
@@ -75,7 +82,9 @@ def test_a_split_workload_is_expected_remote_by_the_share_of_its_bytes_elsewhere
     one = found(measured, "split")
     by_node = anon(one)
     assert by_node[1] == pytest.approx(SIZE / 2, abs=MIB)
-    assert one.expected_remote_ratio == pytest.approx(by_node[1] / sum(by_node.values()), abs=0.02)
+    remote = by_node[1] / sum(by_node.values())
+    assert one.expected_remote_ratio == pytest.approx(remote, abs=0.02)
+    assert one.distance_ratio == pytest.approx((1 - remote) + remote * distances_from_node_0()[1] / 10, abs=0.05)
     assert one.verdict is not None
     assert "mempolicy" in [cause.cause for cause in one.verdict.causes]
 

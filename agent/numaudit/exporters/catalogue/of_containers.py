@@ -97,4 +97,9 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         "container_finding", "", "1 while the finding holds.", ("finding",),
         lambda container: [((name,), 1) for name in dict.fromkeys(container.findings)], merged="max",
     ),
+    Metric(
+        "container_distance_ratio", "ratio",
+        "Mean distance from where it ran to its bytes / 10, if every byte were used equally; 1 = all local.",
+        (), one(lambda container: container.distance_ratio), merged=None,
+    ),
 )  # fmt: skip
