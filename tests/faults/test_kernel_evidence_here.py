@@ -13,8 +13,9 @@ import pytest
 
 from agent_process import eventually
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader
-from numaudit.probes.cpu_time import CPU_TIME, CpuTime, Hook
+from numaudit.probes import cgroup_switches, cpu_time, loader
+from numaudit.probes.cgroup_switches import Hook
+from numaudit.probes.cpu_time import CPU_TIME, CpuTime
 from numaudit.probes.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.reasons import Refusal
@@ -51,7 +52,7 @@ def cpu_time_by(request: pytest.FixtureRequest) -> Iterator[CpuTime]:
     if isinstance(outcome, Refusal):
         pytest.skip(str(outcome))
     assert isinstance(outcome, LoadedProbe)
-    if hook == "cgroup-switches" and cpu_time.choose_hook(Path("/proc/cgroups").read_text()) != hook:
+    if hook == "cgroup-switches" and cgroup_switches.choose_hook(Path("/proc/cgroups").read_text()) != hook:
         outcome.close()
         pytest.skip("perf_event is not a controller of cgroup version 2 here")
     probe = CpuTime(Host(), outcome, hook)

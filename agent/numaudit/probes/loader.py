@@ -34,7 +34,8 @@ _LARGEST_ANSWER = 1 << 16
 _GRACE = 2.0
 """Seconds for a process that has closed its socket to end by itself."""
 _SYSTEM_PYTHON = "/usr/bin/python3"
-_HEADER = "probe.bpf.h"
+_HEADERS = ("probe.bpf.h", "cgroup_switch.bpf.h")
+"""Texts before all others."""
 _DROPPED = "probe_dropped"
 """Map of the header: what each probe could not count."""
 
@@ -172,9 +173,9 @@ def _converse(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, i
 
 
 def _pack(probes: Sequence[ProbeRequest], slots: Mapping[str, int]) -> dict[str, Any]:
-    header = bpf_folder() / _HEADER
+    defines = {"PROBE_SLOTS": len(slots)}
     return {
-        "header": {"file": header.name, "text": _read(header), "defines": {"PROBE_SLOTS": len(slots)}},
+        "headers": [{"file": name, "text": _read(bpf_folder() / name), "defines": defines} for name in _HEADERS],
         "probes": [_pack_one(probe, slots[probe.name]) for probe in probes],
     }
 

@@ -41,7 +41,7 @@ _PR_SET_PDEATHSIG = 1
 def main(channel: socket.socket) -> None:
     """Answer the requests that wait on the channel."""
     message = json.loads(channel.recv(_LARGEST_REQUEST))
-    header, requests = message["header"], message["probes"]
+    headers, requests = message["headers"], message["probes"]
     try:
         _check_bcc()
     except Refusal as refusal:
@@ -55,7 +55,7 @@ def main(channel: socket.socket) -> None:
             runnable.append(request)
         except Refusal as refusal:
             _send_refusal(channel, request["name"], refusal)
-    for module, group in _compile(channel, header, runnable):
+    for module, group in _compile(channel, headers, runnable):
         for request in group:
             _load(channel, module, request)
 
@@ -118,18 +118,18 @@ def _find_tracefs() -> str:
 
 
 def _compile(
-    channel: socket.socket, header: dict[str, Any], requests: list[dict[str, Any]]
+    channel: socket.socket, headers: list[dict[str, Any]], requests: list[dict[str, Any]]
 ) -> list[tuple[bcc.BPF, list[dict[str, Any]]]]:
     """Modules and the requests they serve: all in one, or one each when that fails."""
     if not requests:
         return []
     try:
-        return [(_compile_text([header, *requests]), requests)]
+        return [(_compile_text([*headers, *requests]), requests)]
     except Refusal as refusal:
         if len(requests) == 1:
             _send_refusal(channel, requests[0]["name"], refusal)
             return []
-    return [pair for request in requests for pair in _compile(channel, header, [request])]
+    return [pair for request in requests for pair in _compile(channel, headers, [request])]
 
 
 def _compile_text(texts: list[dict[str, Any]]) -> bcc.BPF:

@@ -14,7 +14,7 @@ from numaudit.kernel import memory_blocks
 from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory_blocks import MemoryBlocks
-from numaudit.probes import cpu_time, page_alloc
+from numaudit.probes import cgroup_switches, cpu_time, page_alloc
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.page_alloc import Allocations
 from numaudit.probes.reasons import Reason, Refusal
@@ -108,7 +108,7 @@ def test_earlier_plus_added_is_later(earlier: dict[int, dict[int, int]], more: d
     ids=["version 2", "perf_event mounted as version 1", "controller switched off", "kernel without CGROUP_PERF"],
 )
 def test_the_event_cgroup_switches_is_used_only_where_it_follows_version_2(text: str, hook: str) -> None:
-    assert cpu_time.choose_hook(text) == hook
+    assert cgroup_switches.choose_hook(text) == hook
 
 
 def _tree(root: Path, **nodes: str) -> Host:

@@ -20,8 +20,9 @@ from numaudit.probes.loader import ProbeRequest
 PACKAGE = Path(numaudit.__file__).parent
 TEXTS = sorted(loader.bpf_folder().glob("*.bpf.c"))
 HEADERS = sorted(loader.bpf_folder().rglob("*.h"))
-SHARED = {"probe_dropped", "probe_narrowed", "probe_watched"}
-"""Maps of the header that all texts share."""
+SHARED = {"probe_dropped", "probe_narrowed", "probe_watched", "cgroup_switch_cpu"}
+"""Maps of the headers that all texts share."""
+PREFIXES = {"probe.bpf.h": "probe_", "cgroup_switch.bpf.h": "cgroup_switch_"}
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
 
@@ -51,6 +52,7 @@ def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
     declared = re.findall(r"^BPF_(?:\w+\(|TABLE\(.*, )([a-z]\w+),", text, re.MULTILINE)
     assert set(declared) == {name for name in request_.maps if name not in SHARED}
     assert ("probe_is_watched(" in text) == ("probe_watched" in request_.maps)
+    assert ("cgroup_switch_this_cpu(" in text) == ("cgroup_switch_cpu" in request_.maps)
     named = {one.function for one in request_.programs} | set(request_.refused)
     assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == named
 
@@ -70,12 +72,15 @@ def test_names_start_with_the_probes_since_all_probes_share_one_text(request_: P
     assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines if name != "PROBE_CGROUPS")
 
 
-def test_only_the_header_begins_names_with_probe() -> None:
-    assert (
-        set(re.findall(r"^BPF_\w+\((\w+),", (loader.bpf_folder() / "probe.bpf.h").read_text(), re.MULTILINE)) == SHARED
-    )
+def test_only_a_shared_header_begins_names_with_its_own() -> None:
+    declared = {
+        name
+        for header in PREFIXES
+        for name in re.findall(r"^BPF_\w+\((\w+),", (loader.bpf_folder() / header).read_text(), re.MULTILINE)
+    }
+    assert declared == SHARED
     for text in TEXTS:
-        assert not re.search(r"^BPF_\w+\((?:.*, )?probe_", text.read_text(), re.MULTILINE)
+        assert not re.search(rf"^BPF_\w+\((?:.*, )?(?:{'|'.join(PREFIXES.values())})", text.read_text(), re.MULTILINE)
 
 
 def test_only_the_loader_process_imports_bcc() -> None:

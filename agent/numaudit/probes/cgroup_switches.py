@@ -1,0 +1,160 @@
+"""What is shared by the probes that charge what a CPU did since its last event to the cgroup that did it.
+
+Their programs run where tasks of different cgroups take turns on a CPU (bpf/cgroup_switch.bpf.h).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from typing import Literal
+
+from numaudit.kernel import bpf, perf_event
+from numaudit.kernel.bpf import ProgramType
+from numaudit.kernel.bpf_map import sum_per_cpu
+from numaudit.kernel.host import Host, read_text
+from numaudit.probes import reasons
+from numaudit.probes.bpf_probe import BpfProbe
+from numaudit.probes.loader import LoadedProbe, Program
+from numaudit.topology.nodeset import CpuSet
+
+Hook = Literal["cgroup-switches", "sched_switch"]
+
+CPU_STATE = "cgroup_switch_cpu"
+"""Map that the text's ProbeRequest names beside its own: struct cgroup_switch_cpu by the probe's slot."""
+_SWITCHES, _FIELDS = 1, 2
+
+
+def programs(name: str) -> tuple[Program, ...]:
+    """What the text of such a probe has."""
+    return (
+        Program(f"{name}_on_cgroup_switch", ProgramType.PERF_EVENT),
+        Program(f"{name}_charge", ProgramType.RAW_TRACEPOINT),
+        Program(f"{name}_restart", ProgramType.RAW_TRACEPOINT),
+        Program(f"{name}_on_attach_task", ProgramType.RAW_TRACEPOINT),
+    )
+
+
+class CgroupSwitchProbe(BpfProbe):
+    """Holds one event cgroup-switches on each CPU, or the tracepoint sched_switch. Subclasses read the tables."""
+
+    hook: Hook
+
+    def __init__(self, host: Host, loaded: LoadedProbe, hook: Hook | None = None) -> None:
+        """Attach to `hook`, or to the cheaper one that works here. Raises Refusal, and OSError."""
+        self._wanted = hook
+        self._events: dict[int, int] = {}
+        """CPU -> its event cgroup-switches."""
+        self._past_switches = 0
+        """What events counted that are closed because their CPU went offline."""
+        super().__init__(host, loaded)
+
+    def pause(self) -> None:
+        for event in self._events.values():
+            self._past_switches += perf_event.read_count(event)
+            os.close(event)
+        self._events.clear()
+        super().pause()
+
+    def _flush(self) -> None:
+        """Charge the interval that is open on each CPU. Raises OSError.
+
+        With the hook cgroup-switches a CPU that comes online is watched from the next flush on.
+        """
+        if self.hook == "cgroup-switches":
+            self._follow_online_cpus()
+        for cpu in self._online():
+            self._run("charge", cpu)
+
+    def _count_switches(self) -> tuple[int | None, int]:
+        """How often the program ran, and for how many switches the kernel did not run it. Raises OSError.
+
+        The hook sched_switch does not show the former, which is None then.
+        """
+        if self.hook == "sched_switch":
+            return None, self._missed([self._name_of("charge")])
+        fired = self._past_switches + sum(perf_event.read_count(event) for event in self._events.values())
+        state = self._maps[CPU_STATE]
+        found = state.lookup(struct.pack("=I", self._loaded.slot)) or b""
+        (ran,) = sum_per_cpu(found, state.cpus, _SWITCHES, fields=_FIELDS)
+        return ran, max(0, fired - ran)
+
+    def _attach(self) -> None:
+        self.hook = self._attach_switches()
+        self._attach_raw_tracepoint("cgroup_notify_populated", self._name_of("charge"))
+        self._attach_raw_tracepoint("cgroup_attach_task", self._name_of("on_attach_task"))
+
+    def _attach_switches(self) -> Hook:
+        hook = self._wanted or choose_hook(read_text(self._host.proc / "cgroups"))
+        if hook == "cgroup-switches":
+            try:
+                self._follow_online_cpus()
+            except OSError as error:
+                self.pause()
+                if self._wanted is not None:
+                    raise reasons.of_perf_event("cannot attach to the event cgroup-switches", error) from error
+            else:
+                return hook
+        for cpu in self._online():
+            self._run("restart", cpu)
+        self._attach_raw_tracepoint("sched_switch", self._name_of("charge"))
+        return "sched_switch"
+
+    def _try_out(self, times: int) -> None:
+        """Close the open interval of this CPU again and again: the sums stay right."""
+        for _ in range(times):
+            bpf.run(self._program("charge"))
+
+    def _follow_online_cpus(self) -> None:
+        """Have one event on each CPU that is online. Raises OSError."""
+        online = self._online()
+        for cpu in [cpu for cpu in self._events if cpu not in online]:
+            event = self._events.pop(cpu)
+            self._past_switches += perf_event.read_count(event)
+            os.close(event)
+        for cpu in online:
+            if cpu not in self._events:
+                self._watch(cpu)
+
+    def _watch(self, cpu: int) -> None:
+        self._run("restart", cpu)
+        try:
+            event = perf_event.open_event(perf_event.CGROUP_SWITCHES, cpu=cpu)
+        except OSError as error:
+            if error.errno == errno.ENODEV:  # gone offline this moment
+                return
+            raise
+        self._events[cpu] = event
+        perf_event.set_program(event, self._program("on_cgroup_switch"))
+        perf_event.enable(event)
+
+    def _run(self, program: str, cpu: int) -> None:
+        try:
+            bpf.run_on_cpu(self._program(program), cpu)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # gone offline this moment
+                raise
+
+    def _program(self, name: str) -> int:
+        return self._loaded.programs[self._name_of(name)]
+
+    def _name_of(self, program: str) -> str:
+        return f"{self._loaded.name}_{program}"
+
+    def _online(self) -> CpuSet:
+        return CpuSet.parse(read_text(self._host.cpus / "online"))
+
+
+def choose_hook(cgroups: str) -> Hook:
+    """By /proc/cgroups: the event cgroup-switches follows the perf_event controller, wherever that is mounted.
+
+    The event opens on every kernel, but fires only when the controller is there, and shows switches between
+    cgroups of version 2 only when the controller is not mounted as version 1 (hierarchy 0).
+    """
+    for line in cgroups.splitlines():
+        name, _, rest = line.partition("\t")
+        if name == "perf_event":
+            hierarchy, _, enabled = rest.split("\t")
+            return "cgroup-switches" if hierarchy == "0" and enabled == "1" else "sched_switch"
+    return "sched_switch"

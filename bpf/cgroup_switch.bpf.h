@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* What the probes share that charge what a CPU did since its last event to the cgroup of the task going out. The
+ * loader puts this text before theirs, as it does with probe.bpf.h.
+ *
+ * Hook:  the software event cgroup-switches on each CPU, so a switch inside a cgroup costs nothing; or
+ *        raw tracepoint sched_switch where that event is refused. At both, the current task is the one going
+ *        out, so what happened since the CPU's last event belongs to its cgroup.
+ *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
+ *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
+ *        cgroup_attach_task, after a task has moved: a task that moves itself begins a new interval.
+ * Map:   cgroup_switch_cpu  slot of the probe -> what it knows of each CPU
+ *
+ * The root cgroup is left out: the idle task lives there, and a switch from it to a kernel thread is no cgroup
+ * switch. A task that another one moves while it runs takes the open interval of its CPU along; so does one that
+ * moves itself to where other tasks are already and must leave its CPU for it.
+ */
+#define CGROUP_SWITCH_ROOT 1
+
+struct cgroup_switch_cpu {
+	u64 since; /* when the open interval began; 0 = not known yet */
+	u64 switches; /* cgroup-switches that ran the program: the event itself counts all */
+};
+BPF_PERCPU_ARRAY(cgroup_switch_cpu, struct cgroup_switch_cpu, PROBE_SLOTS);
+
+static __always_inline struct cgroup_switch_cpu *cgroup_switch_this_cpu(int slot)
+{
+	return cgroup_switch_cpu.lookup(&slot);
+}
+
+/* At cgroup_attach_task, whose arguments are: cgroup, its path, the moved task, all threads or one. The task is in
+ * its new cgroup already, so an interval that it spent in its old one (from the root cgroup: with idle time) can
+ * only be dropped.
+ */
+static __always_inline bool cgroup_switch_moved_itself(struct bpf_raw_tracepoint_args *ctx)
+{
+	return ctx->args[2] == bpf_get_current_task();
+}
