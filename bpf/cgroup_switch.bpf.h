@@ -3,7 +3,7 @@
  * loader puts this text before theirs, as it does with probe.bpf.h.
  *
  * Hook:  the software event cgroup-switches on each CPU, so a switch inside a cgroup costs nothing; or
- *        raw tracepoint sched_switch where that event is refused. At both, the current task is the one going
+ *        raw tracepoint sched_switch where that event is refused or never happens. At both, the current task is the one going
  *        out, so what happened since the CPU's last event belongs to its cgroup.
  *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
  *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and

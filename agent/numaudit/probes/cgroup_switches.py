@@ -10,9 +10,11 @@ import os
 import struct
 from typing import Literal
 
+from numaudit.errors import Unavailable
 from numaudit.kernel import bpf, perf_event
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import sum_per_cpu
+from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes import reasons
 from numaudit.probes.bpf_probe import BpfProbe
@@ -86,7 +88,7 @@ class CgroupSwitchProbe(BpfProbe):
         self._attach_raw_tracepoint("cgroup_attach_task", self._name_of("on_attach_task"))
 
     def _attach_switches(self) -> Hook:
-        hook = self._wanted or choose_hook(read_text(self._host.proc / "cgroups"))
+        hook = self._wanted or choose_hook(read_text(self._host.proc / "cgroups"), has_perf_groups(self._host))
         if hook == "cgroup-switches":
             try:
                 self._follow_online_cpus()
@@ -146,15 +148,49 @@ class CgroupSwitchProbe(BpfProbe):
         return CpuSet.parse(read_text(self._host.cpus / "online"))
 
 
-def choose_hook(cgroups: str) -> Hook:
+def choose_hook(cgroups: str, perf_groups: bool = True) -> Hook:
     """By /proc/cgroups: the event cgroup-switches follows the perf_event controller, wherever that is mounted.
 
     The event opens on every kernel, but fires only when the controller is there, and shows switches between
-    cgroups of version 2 only when the controller is not mounted as version 1 (hierarchy 0).
+    cgroups of version 2 only when the controller is not mounted as version 1 (hierarchy 0) and these groups have it
+    (`perf_groups`).
     """
+    if not perf_groups:
+        return "sched_switch"
     for line in cgroups.splitlines():
         name, _, rest = line.partition("\t")
         if name == "perf_event":
             hierarchy, _, enabled = rest.split("\t")
             return "cgroup-switches" if hierarchy == "0" and enabled == "1" else "sched_switch"
     return "sched_switch"
+
+
+def has_perf_groups(host: Host) -> bool:
+    """Do the groups of cgroup v2 have the perf_event controller? True where that cannot be found out.
+
+    It comes to all groups with the first controller that the root hands down, and stays when that is taken back. So an
+    answer stays good enough: where it was no and would be yes now, sched_switch goes on being right.
+    Source: kernel/cgroup/cgroup.c (cgroup_calc_subtree_ss_mask), kernel/events/core.c (perf_cgroup_connect).
+    """
+    try:
+        found = find_hierarchies(host)
+        if found.unified is None or not found.is_whole:
+            return True
+        group = next((entry.path for entry in os.scandir(found.unified) if entry.is_dir()), None)
+        if group is None:
+            return bool(read_text(found.unified / "cgroup.subtree_control").strip())
+        return _has_perf(host, group)
+    except (Unavailable, OSError):
+        return True
+
+
+def _has_perf(host: Host, group: str) -> bool:
+    """Raises OSError."""
+    folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(perf_event.open_event(perf_event.CGROUP_SWITCHES, cpu=perf_event.any_cpu(host), cgroup=folder))
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    finally:
+        os.close(folder)
+    return True

@@ -30,6 +30,7 @@ while time.monotonic() < end:
 
 def main(arguments: Sequence[str]) -> int:
     seconds = float(arguments[0])
+    (CGROUPS / "cgroup.subtree_control").write_text("+memory +cpuset")  # as systemd does on most hosts
     with tempfile.TemporaryDirectory() as folder:
         options = ("--interval", "1s", "--set", f"probes={PROBES}")
         with running_agent(*options, log=Path(folder) / "log", ready_within=180) as agent:
