@@ -1,0 +1,72 @@
+"""What the kernel says of the CPU's cores: which they are, and which of their PMUs it drives.
+
+Sources: arch/*/kernel/cpu*.c (/proc/cpuinfo), arch/arm64/kernel/cpuinfo.c (midr_el1), and
+Documentation/ABI/testing/sysfs-bus-event_source-devices*.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from numaudit.kernel.host import Host, read_text
+from numaudit.pmu.choose import CorePmu, Cores
+from numaudit.pmu.identity import CpuIdentity, is_guest, parse_cpuinfo, parse_midr
+from numaudit.topology.machine import Machine
+
+_CORE_PMU = re.compile(r"cpu|cpu_core|cpu_atom|cpu_lowpower|armv[89]_\w{1,40}", re.ASCII)
+_LARGEST_CPUINFO = 64 << 20
+"""Bytes. Thousands of CPUs make several MB."""
+
+
+def read_cores(host: Host, machine: Machine) -> Cores:
+    """What can be said of the cores before an event is opened. What cannot be read is absent."""
+    cpuinfo = _text(host.proc / "cpuinfo") or ""
+    sockets = {cpu.socket for cpu in machine.cpus}
+    return Cores(
+        cpus=parse_cpuinfo(cpuinfo) or _by_midr(host),
+        pmus=core_pmus(host),
+        nodes=len(machine.with_memory),
+        sockets=None if None in sockets or not sockets else len(sockets),
+        is_guest=is_guest(cpuinfo),
+    )
+
+
+def core_pmus(host: Host) -> tuple[CorePmu, ...]:
+    """The PMUs of cores, by name; those of sockets and devices are left out."""
+    return tuple(
+        CorePmu(folder.name, kind, frozenset(_names(folder / "events")))
+        for folder in event_sources(host)
+        if _CORE_PMU.fullmatch(folder.name) and (kind := _number(folder / "type")) is not None
+    )
+
+
+def event_sources(host: Host) -> tuple[Path, ...]:
+    """The folder of each PMU that the kernel drives, by name: of cores, sockets, devices and software."""
+    folder = host.sys / "bus/event_source/devices"
+    return tuple(folder / name for name in _names(folder))
+
+
+def _by_midr(host: Host) -> tuple[CpuIdentity, ...]:
+    files = sorted(host.cpus.glob("cpu[0-9]*/regs/identification/midr_el1"))
+    found = (parse_midr(text) for file in files if (text := _text(file)) is not None)
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _number(file: Path) -> int | None:
+    text = (_text(file) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return read_text(file, limit=_LARGEST_CPUINFO)
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""What hardware counters say of local and remote memory accesses: CPU families, choice of events, arithmetic. Pure."""

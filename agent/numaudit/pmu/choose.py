@@ -1,0 +1,210 @@
+"""Which events this machine counts local and remote memory accesses with, and what is made of the counts."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from numaudit.errors import Unavailable
+from numaudit.pmu.families import Encoding, EventSet, Family, family_of
+from numaudit.pmu.identity import CpuIdentity
+
+T = TypeVar("T")
+
+_NEXT_SET = (errno.EINVAL, errno.ENXIO)
+"""A mask that this CPU does not take, a register that a hypervisor does not show, a group that does not fit."""
+_LOCAL_SOCKET = "local_socket_dram"
+MOST_OFFCORE = 2
+"""Events with a mask of responses (config1) that an Intel core counts at a time: it has two registers for masks."""
+
+
+class CannotCount(Unavailable):
+    """Why there are no counted accesses, and what to do about it."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(f"{text}; {hint}")
+        self.text = text
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class CorePmu:
+    """A PMU of the cores, as /sys/bus/event_source/devices has it."""
+
+    name: str
+    """`cpu`, or `armv8_...` on ARM."""
+    type: int
+    """Of struct perf_event_attr."""
+    events: frozenset[str] = frozenset()
+    """The names in its folder `events`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """What there is to know of a machine before an event is opened."""
+
+    cpus: tuple[CpuIdentity, ...]
+    """Its kinds of CPUs."""
+    pmus: tuple[CorePmu, ...]
+    nodes: int
+    """That are online and have memory."""
+    sockets: int | None
+    """None = the kernel does not say."""
+    is_guest: bool = False
+
+    @property
+    def has_clusters(self) -> bool:
+        """Has a socket several nodes (sub-NUMA clustering, cluster on die, NPS2 and NPS4)?"""
+        return self.sockets is not None and self.nodes > self.sockets
+
+
+class Accesses(NamedTuple):
+    """Counted accesses, in the unit of their set."""
+
+    local: float
+    remote: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Events to open on every CPU, and what their counts mean."""
+
+    family: Family
+    set: EventSet
+    type: int
+    """Of struct perf_event_attr, for each event."""
+    groups: tuple[tuple[Encoding, ...], ...]
+    """Each is one group of perf: counted together or not at all. Of several groups the kernel counts one at a time."""
+    local: tuple[int, ...]
+    """The weight of each event, in the order of `events`."""
+    remote: tuple[int, ...]
+
+    @property
+    def events(self) -> tuple[Encoding, ...]:
+        return tuple(event for group in self.groups for event in group)
+
+    def accesses(self, counts: Sequence[float | None]) -> Accesses | None:
+        """What the scaled counts of `events` over the same time amount to; None = one of them did not run.
+
+        A difference of two counts may come out below 0 by their noise: then it is 0.
+        """
+        known = [count for count in counts if count is not None]
+        if len(known) < len(self.events):
+            return None
+        return Accesses(_weigh(self.local, known), _weigh(self.remote, known))
+
+
+def _weigh(weights: Sequence[int], counts: Sequence[float]) -> float:
+    return max(0.0, sum(weight * count for weight, count in zip(weights, counts, strict=True)))
+
+
+def scaled(count: int, enabled: int, running: int) -> float | None:
+    """The count over the whole time that the event was enabled, of which it ran a part; None = it never ran.
+
+    Source: include/uapi/linux/perf_event.h (PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING).
+    """
+    return count * enabled / running if running else None
+
+
+def plans(cores: Cores) -> tuple[Plan, ...]:
+    """All that may work here, the best first. Never empty: raises CannotCount."""
+    if cores.nodes < 2:
+        raise CannotCount("with one node all memory is local", "there is nothing to count")
+    family = _only_family(cores)
+    pmu = _only_pmu(cores)
+    usable = [one for one in family.sets if not cores.has_clusters or one.far_cluster is not None]
+    if not usable:
+        raise _cannot_tell(family)
+    found = tuple(_plan(family, one, pmu, cores) for one in usable if set(one.requires) <= pmu.events)
+    if not found:
+        lacking = sorted(set(usable[0].requires) - pmu.events)
+        what = f"the PMU {pmu.name} does not have the event {' and '.join(lacking)}"
+        raise CannotCount(what, "this CPU, or its hypervisor, does not count it; the other sources do not need it")
+    return found
+
+
+def first_that_opens(candidates: Sequence[Plan], open_plan: Callable[[Plan], T]) -> tuple[Plan, T]:
+    """The best plan whose events open, with what `open_plan` made of them.
+
+    A refusal that another set would meet as well (no PMU, no rights, too many files, busy) ends the search. Raises the
+    OSError of the last that was tried.
+    """
+    *others, last = candidates
+    for plan in others:
+        try:
+            return plan, open_plan(plan)
+        except OSError as error:
+            if error.errno not in _NEXT_SET:
+                raise
+    return last, open_plan(last)
+
+
+def _only_family(cores: Cores) -> Family:
+    report = "`numaudit capture` takes what is needed to add it"
+    if not cores.cpus:
+        raise CannotCount("the kernel does not say which CPU this is", report)
+    known = {cpu: family_of(cpu) for cpu in cores.cpus}
+    unknown = [cpu for cpu, family in known.items() if family is None]
+    if unknown:
+        raise CannotCount(f"the table of CPU families does not have this CPU ({unknown[0]})", report)
+    found = {family.id: family for family in known.values() if family is not None}
+    if len(found) > 1:
+        titles = " and ".join(family.title for family in found.values())
+        raise CannotCount(f"this machine has CPUs of several families ({titles})", "no pair of events fits all of them")
+    (family,) = found.values()
+    if not family.sets:
+        raise CannotCount(f"{family.title}: its cores have no events for it", "use another source")
+    return family
+
+
+def _only_pmu(cores: Cores) -> CorePmu:
+    if not cores.pmus:
+        raise no_pmu(cores)
+    if len(cores.pmus) > 1:
+        names = ", ".join(pmu.name for pmu in cores.pmus)
+        raise CannotCount(f"this machine has cores of several kinds ({names})", "no pair of events fits all of them")
+    return cores.pmus[0]
+
+
+def _cannot_tell(family: Family) -> CannotCount:
+    what = f"{family.title}: sockets with several nodes, whose nodes the events do not tell apart"
+    return CannotCount(what, "switch sub-NUMA clustering off in the firmware, or use another source")
+
+
+def no_pmu(cores: Cores) -> CannotCount:
+    """The kernel has no PMU of the cores, whichever way that shows."""
+    if cores.is_guest:
+        what = "this is a virtual machine, and its hypervisor shows no PMU"
+        return CannotCount(what, "switch the virtual PMU on, or use an instance that has one")
+    return CannotCount("this machine shows no PMU", "use a kernel with the driver of its PMU")
+
+
+def _plan(family: Family, one: EventSet, pmu: CorePmu, cores: Cores) -> Plan:
+    locals_, remotes = one.local, one.remote
+    if one.local_is_total:
+        weights = (1,) * len(locals_) + (-1,) * len(remotes)
+    else:
+        weights = (1,) * len(locals_) + (0,) * len(remotes)
+    remote = (0,) * len(locals_) + (1,) * len(remotes)
+    plan = Plan(family, one, pmu.type, ((*locals_, *remotes),), weights, remote)
+    if not cores.has_clusters or one.far_cluster == "remote":
+        return plan
+    return _with_far_cluster(plan)
+
+
+def _with_far_cluster(plan: Plan) -> Plan:
+    """Remote is also the memory of the socket's other nodes: what all of the socket gave - what the own node gave.
+
+    That takes three masks, and a core has registers for two. So there are two groups that take turns.
+    """
+    socket, local = plan.set.facets[_LOCAL_SOCKET], plan.set.local
+    return Plan(
+        plan.family,
+        plan.set,
+        plan.type,
+        (*plan.groups, (*local, *socket)),
+        plan.local + (0,) * (len(local) + len(socket)),
+        plan.remote + (-1,) * len(local) + (1,) * len(socket),
+    )

@@ -1,0 +1,227 @@
+"""The table of CPU families: which events tell local from remote memory on each.
+
+The rows are in data/families.yaml, with their sources; the file says what its fields mean. It is read once, when the
+table is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from numaudit.pmu.identity import CpuIdentity
+
+Unit = Literal["lines", "loads"]
+FarCluster = Literal["remote", "socket_minus_local"]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """One event, in the words of struct perf_event_attr."""
+
+    name: str
+    config: int
+    config1: int = 0
+    pmu: str | None = None
+    """The PMU's folder in /sys/bus/event_source/devices, without its number; None = the cores' own (PERF_TYPE_RAW)."""
+    errata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSet:
+    """A pair on one basis, so that remote / (local + remote) is a share of something. Each side's events are added."""
+
+    id: str
+    rank: int
+    """1 = the best of its family."""
+    unit: Unit
+    includes: tuple[str, ...]
+    """What is counted for certain: demand_loads, prefetch, stores, code."""
+    says: str
+    source: str
+    local: tuple[Encoding, ...]
+    remote: tuple[Encoding, ...]
+    bytes_per_count: int | None = None
+    """None = the count is no amount of traffic."""
+    may_include: tuple[str, ...] = ()
+    """What is counted on some implementations."""
+    far_cluster: FarCluster | None = None
+    """Where a socket has several nodes: how the memory of its other nodes is counted; None = it is not."""
+    local_is_total: bool = False
+    """`local` counts local and remote accesses together."""
+    requires: tuple[str, ...] = ()
+    """Names that the PMU's own folder `events` must have."""
+    facets: Mapping[str, tuple[Encoding, ...]] = field(default_factory=dict)
+    """Further events on the same basis, by what they count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which CPUs: everything that is given must fit. Ranges include both ends."""
+
+    arch: str
+    vendor: str | None = None
+    family: int | None = None
+    models: tuple[tuple[int, int], ...] = ()
+    steppings: tuple[int, int] | None = None
+    implementer: int | None = None
+    parts: tuple[int, ...] = ()
+    pvr: int | None = None
+
+    def fits(self, cpu: CpuIdentity) -> bool:
+        names = (cpu.arch, cpu.vendor, cpu.family, cpu.implementer, cpu.pvr)
+        if names != (self.arch, self.vendor, self.family, self.implementer, self.pvr):
+            return False
+        if self.models and not _within(cpu.model, self.models):
+            return False
+        if self.steppings is not None and not _within(cpu.stepping, (self.steppings,)):
+            return False
+        return not self.parts or cpu.part in self.parts
+
+
+def _within(value: int | None, ranges: Iterable[tuple[int, int]]) -> bool:
+    return value is not None and any(first <= value <= last for first, last in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Precise samples of loads with the source of their data."""
+
+    kind: Literal["pebs_load_latency", "amd_ibs_op", "arm_spe", "marked_events"]
+    data_src_table: str
+    config: int | None = None
+    leader: int | None = None
+    """The config of the event that must lead the group."""
+    pmu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenericNode:
+    """What the kernel's generic NODE cache events mean on this CPU. They are not used: see docs/measuring.md."""
+
+    semantics: Literal["local_and_remote", "total_and_remote", "absent", "absent_or_bus"]
+    """Access counts local only, or both; a miss is remote."""
+    encodings: Mapping[str, Encoding]
+    """What the kernel opens for read_access, read_miss, write_access and write_miss."""
+    errno: Mapping[str, str]
+    """The name of the error where it opens nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A load's published latency, by where its data came from."""
+
+    unit: Literal["ns", "cycles"]
+    local: float
+    remote: float
+    remote_cache: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of CPU as far as its memory events go."""
+
+    id: str
+    title: str
+    match: tuple[Match, ...]
+    sets: tuple[EventSet, ...]
+    """By rank. Empty = its core events cannot tell local from remote."""
+    sampling: Sampling
+    generic_node: GenericNode
+    latency: Latency | None
+    notes: tuple[str, ...]
+
+    @property
+    def is_intel(self) -> bool:
+        return self.match[0].vendor == "GenuineIntel"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncore:
+    """A counter outside the cores: of a socket or die, never of a container."""
+
+    event: Encoding
+    bytes_per_count: float | None
+    says: str
+    source: str
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """The whole table."""
+    return tuple(_family(row) for row in _read("families.yaml")["families"])
+
+
+def family_of(cpu: CpuIdentity) -> Family | None:
+    """The one family that a CPU belongs to; None = it is not in the table."""
+    return next((family for family in families() if any(match.fits(cpu) for match in family.match)), None)
+
+
+@cache
+def uncore() -> Mapping[str, Mapping[str, tuple[Uncore, ...]]]:
+    """Counters outside the cores by the family's id and by what they count: links, home, targets, dram, latency."""
+    table: dict[str, dict[str, list[dict[str, Any]]]] = _read("uncore.yaml")["families"]
+    return {
+        family: {kind: tuple(_uncore(row) for row in rows) for kind, rows in kinds.items()}
+        for family, kinds in table.items()
+    }
+
+
+def _read(name: str) -> Any:  # noqa: ANN401 (as YAML has it)
+    import yaml  # noqa: PLC0415 (only for those who ask for the table)
+
+    text = resources.files("numaudit.pmu").joinpath("data", name).read_text(encoding="utf-8")
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+
+
+def _family(row: dict[str, Any]) -> Family:
+    latency = row.get("latency")
+    return Family(
+        id=row["id"],
+        title=row["title"],
+        match=tuple(_match(one) for one in row["match"]),
+        sets=tuple(sorted((_event_set(one) for one in row["sets"]), key=lambda one: one.rank)),
+        sampling=Sampling(**row["sampling"]),
+        generic_node=_generic_node(row["generic_node"]),
+        latency=None if latency is None else Latency(**latency),
+        notes=tuple(row.get("notes", ())),
+    )
+
+
+def _match(row: dict[str, Any]) -> Match:
+    models = tuple((first, last) for first, last in row.get("models", ()))
+    steppings = row.get("steppings")
+    parts = tuple(row.get("parts", ()))
+    ranges = {"models": models, "parts": parts, "steppings": None if steppings is None else tuple(steppings)}
+    return Match(**{**row, **ranges})
+
+
+def _event_set(row: dict[str, Any]) -> EventSet:
+    lists = {name: tuple(row.get(name, ())) for name in ("includes", "may_include", "requires")}
+    sides = {name: _encodings(row[name]) for name in ("local", "remote")}
+    facets = {name: _encodings(rows) for name, rows in row.get("facets", {}).items()}
+    return EventSet(**{**row, **lists, **sides, "facets": facets})
+
+
+def _encodings(rows: Iterable[dict[str, Any]]) -> tuple[Encoding, ...]:
+    return tuple(
+        Encoding(row["name"], row["config"], row.get("config1", 0), errata=row.get("errata", "")) for row in rows
+    )
+
+
+def _generic_node(row: dict[str, Any]) -> GenericNode:
+    encodings = {
+        name: Encoding(name, **words) for name, words in row.items() if isinstance(words, dict) and "config" in words
+    }
+    return GenericNode(row["semantics"], encodings, row.get("errno", {}))
+
+
+def _uncore(row: dict[str, Any]) -> Uncore:
+    """`bytes` may be a fraction such as 64/9: a link's data comes in flits."""
+    count, _, of = str(row["bytes"]).partition("/") if "bytes" in row else ("", "", "")
+    size = float(count) / float(of or 1) if count else None
+    return Uncore(Encoding(row["name"], row["config"], pmu=row["pmu"]), size, row.get("says", ""), row["source"])

@@ -1,0 +1,178 @@
+"""Which events count local and remote accesses on a machine, and what is made of their counts."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from numaudit.pmu.choose import (
+    MOST_OFFCORE,
+    Accesses,
+    CannotCount,
+    CorePmu,
+    Cores,
+    Plan,
+    first_that_opens,
+    plans,
+    scaled,
+)
+from numaudit.pmu.identity import CpuIdentity
+
+CPU = CorePmu("cpu", 4)
+SPR = CpuIdentity("x86_64", "GenuineIntel", 6, 0x8F, 8)
+SKX = CpuIdentity("x86_64", "GenuineIntel", 6, 0x55, 4)
+ICX = CpuIdentity("x86_64", "GenuineIntel", 6, 0x6A, 6)
+SRF = CpuIdentity("x86_64", "GenuineIntel", 6, 0xAF, 3)
+ZEN1 = CpuIdentity("x86_64", "AuthenticAMD", 0x17, 1, 2)
+GENOA = CpuIdentity("x86_64", "AuthenticAMD", 0x19, 0x11, 1)
+NEOVERSE_N1 = CpuIdentity("aarch64", implementer=0x41, part=0xD0C)
+ARM_PMU = CorePmu("armv8_pmuv3_0", 10, frozenset({"ll_cache_miss_rd", "remote_access", "cpu_cycles"}))
+POWER9 = CpuIdentity("ppc64le", pvr=0x4E)
+
+
+def _two_sockets(*cpus: CpuIdentity, pmu: CorePmu = CPU) -> Cores:
+    return Cores(cpus, (pmu,), nodes=2, sockets=2)
+
+
+def _clustered(cpu: CpuIdentity, pmu: CorePmu = CPU) -> Cores:
+    return Cores((cpu,), (pmu,), nodes=4, sockets=2)
+
+
+def _configs(plan: Plan) -> list[list[tuple[int, int]]]:
+    return [[(event.config, event.config1) for event in group] for group in plan.groups]
+
+
+def test_the_pair_of_lines_comes_before_the_pair_of_loads() -> None:
+    best, second = plans(_two_sockets(SPR))
+    assert _configs(best) == [[(0x12A, 0x104004477), (0x12B, 0x730004477)]]
+    assert _configs(second) == [[(0x1D3, 0), (0x2D3, 0)]]
+    assert (best.type, best.set.unit, second.set.unit) == (4, "lines", "loads")
+    assert best.accesses([30.0, 10.0]) == Accesses(30.0, 10.0)
+
+
+def test_with_sub_numa_clusters_the_far_cluster_is_remote_and_loads_are_never_counted_alone() -> None:
+    (plan,) = plans(_clustered(SPR))
+    local, remote, socket = (0x12A, 0x104004477), (0x12B, 0x730004477), (0x12A, 0x70C004477)
+    assert _configs(plan) == [[local, remote], [local, socket]]
+    assert plan.accesses([100.0, 30.0, 100.0, 150.0]) == Accesses(100.0, 80.0)
+
+
+def test_noise_of_a_difference_makes_no_count_negative() -> None:
+    (plan,) = plans(_clustered(SPR))
+    assert plan.accesses([100.0, 5.0, 100.0, 90.0]) == Accesses(100.0, 0.0)
+
+
+def test_a_mask_that_has_the_far_cluster_in_it_needs_no_difference() -> None:
+    (plan,) = plans(_clustered(SKX))
+    assert _configs(plan) == [[(0x1B7, 0x604000491), (0x1BB, 0x63B800491)]]
+
+
+def test_clusters_that_no_event_tells_apart_are_not_counted() -> None:
+    with pytest.raises(CannotCount, match="Sierra Forest: sockets with several nodes"):
+        plans(_clustered(SRF))
+    assert len(plans(_two_sockets(SRF))) == 2
+
+
+def test_amd_tells_the_nodes_of_a_socket_apart_by_itself() -> None:
+    best, second = plans(_clustered(GENOA))
+    assert _configs(best) == [[(0x844, 0), (0x4044, 0)]]
+    assert _configs(second) == [[(0x843, 0), (0x4043, 0)]]
+
+
+def test_the_first_zen_adds_what_its_prefetcher_fetched() -> None:
+    best = plans(_two_sockets(ZEN1))[0]
+    assert _configs(best) == [[(0x843, 0), (0x85A, 0), (0x4043, 0), (0x405A, 0)]]
+    assert best.accesses([1.0, 10.0, 100.0, 1000.0]) == Accesses(11.0, 1100.0)
+
+
+def test_where_the_first_count_is_the_total_the_remote_one_is_taken_from_it() -> None:
+    (plan,) = plans(_two_sockets(NEOVERSE_N1, pmu=ARM_PMU))
+    assert _configs(plan) == [[(0x37, 0), (0x31, 0)]]
+    assert plan.type == 10
+    assert plan.accesses([100.0, 30.0]) == Accesses(70.0, 30.0)
+    assert plan.accesses([10.0, 30.0]) == Accesses(0.0, 30.0)
+
+
+def test_an_arm_pmu_without_the_events_in_its_folder_does_not_count_them() -> None:
+    lacking = replace(ARM_PMU, events=ARM_PMU.events - {"remote_access"})
+    with pytest.raises(CannotCount, match="armv8_pmuv3_0 does not have the event remote_access"):
+        plans(_two_sockets(NEOVERSE_N1, pmu=lacking))
+
+
+def test_power_adds_both_kinds_of_remote_chips() -> None:
+    (plan,) = plans(_two_sockets(POWER9))
+    assert plan.accesses([5.0, 20.0, 300.0]) == Accesses(5.0, 320.0)
+    assert plan.set.bytes_per_count == 128
+
+
+def test_a_count_that_never_ran_is_no_data() -> None:
+    best = plans(_two_sockets(SPR))[0]
+    assert best.accesses([30.0, None]) is None
+
+
+@pytest.mark.parametrize(
+    ("cores", "message"),
+    [
+        (Cores((SPR,), (CPU,), nodes=1, sockets=1), "with one node all memory is local"),
+        (Cores((), (CPU,), 2, 2), "does not say which CPU"),
+        (
+            _two_sockets(replace(SPR, model=0x9E)),
+            r"does not have this CPU \(GenuineIntel family 0x6 model 0x9e stepping 8\)",
+        ),
+        (_two_sockets(CpuIdentity("aarch64", implementer=0xC0, part=0xAC3)), "AmpereOne: its cores have no events"),
+        (_two_sockets(SPR, SKX), "CPUs of several families"),
+        (Cores((SPR,), (), 2, 2), "this machine shows no PMU"),
+        (Cores((SPR,), (), 2, 2, is_guest=True), "virtual machine, and its hypervisor shows no PMU"),
+        (Cores((SPR,), (CorePmu("cpu_core", 4), CorePmu("cpu_atom", 8)), 2, 2), "cores of several kinds"),
+    ],
+)
+def test_a_machine_that_cannot_count_says_why(cores: Cores, message: str) -> None:
+    with pytest.raises(CannotCount, match=message) as caught:
+        plans(cores)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("sockets", [1, 2])
+@pytest.mark.parametrize("cpu", [SPR, SKX, GENOA, ZEN1, ICX], ids=str)
+def test_no_group_has_more_masks_than_a_core_has_registers(cpu: CpuIdentity, sockets: int) -> None:
+    for plan in plans(Cores((cpu,), (CPU,), nodes=2, sockets=sockets)):
+        assert all(len({event.config1 for event in group} - {0}) <= MOST_OFFCORE for group in plan.groups)
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENXIO])
+def test_a_mask_that_is_refused_leads_to_the_next_set(code: int) -> None:
+    tried: list[str] = []
+
+    def opens(plan: Plan) -> str:
+        tried.append(plan.set.id)
+        if plan.set.id == "offcore_reads":
+            raise OSError(code, "refused")
+        return "open"
+
+    plan, opened = first_that_opens(plans(_two_sockets(SPR)), opens)
+    assert (plan.set.id, opened, tried) == ("retired_loads", "open", ["offcore_reads", "retired_loads"])
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EBUSY])
+def test_a_refusal_that_every_set_would_meet_is_not_tried_again(code: int) -> None:
+    tried: list[str] = []
+
+    def opens(plan: Plan) -> None:
+        tried.append(plan.set.id)
+        raise OSError(code, "refused")
+
+    with pytest.raises(OSError, match="refused"):
+        first_that_opens(plans(_two_sockets(SPR)), opens)
+    assert tried == ["offcore_reads"]
+
+
+@pytest.mark.parametrize(
+    ("count", "enabled", "running", "expected"),
+    [(100, 10, 5, 200.0), (100, 10, 10, 100.0), (0, 10, 5, 0.0), (100, 10, 0, None), (0, 0, 0, None)],
+)
+def test_a_count_is_scaled_to_the_time_it_was_enabled_for(
+    count: int, enabled: int, running: int, expected: float | None
+) -> None:
+    assert scaled(count, enabled, running) == expected
