@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 
 from guest import Guest, Job, run
-from kernels import META_PACKAGES, find
+from kernels import HOST_KERNELS, find
 
 INSIDE = Path(__file__).parent / "inside/fault_costs.py"
 
 
 def main() -> int:
-    for series in sys.argv[1:] or META_PACKAGES:
+    for series in sys.argv[1:] or HOST_KERNELS:
         kernel = find(series)
         print(f"Linux {kernel.release}, emulated", flush=True)
         with tempfile.TemporaryDirectory() as folder:

@@ -21,12 +21,13 @@ FindKernel = Callable[[str], kernels.Kernel]
 
 @pytest.fixture(scope="session")
 def guest_kernel() -> FindKernel:
-    """Finds the kernel of a series. Without one, or without QEMU, the test is skipped, and fails in CI."""
+    """Finds a kernel by its name. Without one, or without QEMU, the test is skipped, and fails in CI."""
 
-    def find(series: str) -> kernels.Kernel:
+    def find(name: str) -> kernels.Kernel:
         try:
-            guest.require_tools()
-            return kernels.find(series)
+            kernel = kernels.find(name)
+            guest.require_tools(kernel)
+            return kernel
         except Unavailable as reason:
             if os.environ.get("CI") or os.environ.get("NUMAUDIT_REQUIRE_GUEST") == "1":
                 pytest.fail(f"no guest, and CI or NUMAUDIT_REQUIRE_GUEST asks for one: {reason}", pytrace=False)

@@ -1,7 +1,8 @@
-"""A four-node machine to test on: QEMU without hardware help (TCG), this host's files, another kernel.
+"""A four-node machine to test on: QEMU without hardware help (TCG), another kernel, this host's files.
 
 The guest's root is the host's `/` through virtiofs with a tmpfs overlay on top: it sees this checkout and
-everything installed here, and whatever it writes is gone at power-off, except in one shared folder.
+everything installed here, and whatever it writes is gone at power-off, except in one shared folder. A guest of another
+architecture has Debian's programs for it as its root, and the checkout at the same place.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from kernels import CHECKOUT, Kernel, module_files, tool
+import userland
+from debian import CHECKOUT, tool
+from kernels import Kernel, module_files
 from numaudit.errors import NumauditError, Unavailable
+from userland import Userland
 
 VIRTIOFSD = Path("/usr/lib/qemu/virtiofsd")
 """The C virtiofsd of QEMU 7.2 (qemu-system-common in Debian 12). QEMU 8 and later no longer bring it."""
@@ -106,25 +110,28 @@ def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
     A guest that dies before the command begins is booted again, at most twice; one that dies later is not.
     Raises Unavailable when this host cannot run a guest, GuestDied with the end of the guest's console.
     """
-    require_tools()
-    initramfs = _build_initramfs(guest, job)
+    programs = require_tools(guest.kernel)
+    initramfs = _build_initramfs(guest, job, programs)
     failed: list[str] = []
     while True:
         try:
-            return replace(_boot(guest, job, initramfs, show), failed_boots=tuple(failed))
+            return replace(_boot(guest, job, programs.qemu, initramfs, show), failed_boots=tuple(failed))
         except GuestDidNotBoot as death:
             failed.append(str(death))
             if len(failed) == BOOTS:
                 raise GuestDidNotBoot(f"{BOOTS} boots failed; the last: {death}") from death
 
 
-def _boot(guest: Guest, job: Job, initramfs: Path, show: IO[str] | None) -> Completed:
+def _boot(guest: Guest, job: Job, qemu: str, initramfs: Path, show: IO[str] | None) -> Completed:
     socket = job.folder / "virtiofs.sock"
     for left in (socket, job.folder / "console.log"):
         left.unlink(missing_ok=True)
     started = time.monotonic()
-    with _virtiofsd(socket, job.folder), _qemu(guest, job, socket, initramfs) as qemu:
-        _wait(qemu, job, show)
+    serial = "mon:stdio" if job.on_terminal else f"file:{job.folder / 'console.log'}"
+    command = qemu_command(guest, qemu, socket, initramfs, serial)
+    log = None if job.on_terminal else job.folder / "qemu.log"
+    with _virtiofsd(socket, job.folder), _ending_with_us(command, log) as machine:
+        _wait(machine, job, show)
     seconds = time.monotonic() - started
     if not (job.folder / BEGAN).exists():
         raise GuestDidNotBoot(_obituary("the guest died before the command began", job))
@@ -133,26 +140,26 @@ def _boot(guest: Guest, job: Job, initramfs: Path, show: IO[str] | None) -> Comp
     return Completed(int(_text(job, "rc")), _text(job, "stdout"), _text(job, "stderr"), seconds)
 
 
-def require_tools() -> None:
-    """Raises Unavailable with what is missing for running a guest."""
-    for name in ("qemu-system-x86_64", "busybox", "cpio", "setpriv"):
+def require_tools(kernel: Kernel) -> Userland:
+    """What the guest runs. Raises Unavailable with what is missing for running it."""
+    for name in ("cpio", "setpriv"):
         tool(name)
     if not VIRTIOFSD.exists():
         raise Unavailable(f"the guest needs {VIRTIOFSD}, which comes with Debian 12's qemu-system-x86 (QEMU 7.2)")
     if os.geteuid():
         raise Unavailable("the guest needs root: virtiofsd shares this host's / with it")
+    return userland.find(kernel.architecture)
 
 
-def qemu_command(guest: Guest, socket: Path, initramfs: Path, serial: str) -> list[str]:
+def qemu_command(guest: Guest, qemu: str, socket: Path, initramfs: Path, serial: str) -> list[str]:
     """The command line of the machine."""
-    # KVM is not tried: on hosts that are themselves virtual it may open and yet never boot. thread=multi is not
-    # safe in QEMU 7.2 when the kernel patches its own code, which is what attaching a BPF program does.
-    command = [tool("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    command += ["-serial", serial, "-accel", "tcg,thread=single,tb-size=256", "-cpu", "max", "-M", "q35"]
+    architecture = guest.kernel.architecture
+    command = [qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    command += ["-serial", serial, *architecture.machine]
     command += ["-smp", str(guest.cpus), "-m", f"{guest.nodes * guest.node_memory >> 20}M"]
     command += ["-kernel", str(guest.kernel.image), "-initrd", str(initramfs)]
-    # On a busy host the emulated timer comes late, and a kernel that checks it panics: "IO-APIC + timer doesn't work".
-    command += ["-append", f"console=ttyS0 panic=-1 quiet no_timer_check rdinit=/init {guest.command_line}".rstrip()]
+    command_line = f"{architecture.command_line} panic=-1 quiet rdinit=/init {guest.command_line}".rstrip()
+    command += ["-append", command_line]
     command += ["-chardev", f"socket,id=files,path={socket}"]
     command += ["-device", "vhost-user-fs-pci,chardev=files,tag=root"]
     per_node = guest.cpus // guest.nodes
@@ -178,8 +185,7 @@ mount -t devtmpfs devtmpfs /dev
 for module in {modules}; do insmod /modules/$module; done
 mount -t virtiofs root /lower
 mount -t tmpfs -o size=50% tmpfs /rw
-mkdir /rw/upper /rw/work
-mount -t overlay -o lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work overlay /new
+{overlays}
 mkdir -p /new{folder}
 mount -o bind /lower{folder} /new{folder}
 mount -t proc proc /new/proc
@@ -209,7 +215,12 @@ echo 100 >scan_delay_ms; echo 200 >scan_period_min_ms; echo 1000 >scan_period_ma
 cd /"""
 
 
-def _init_script(guest: Guest, job: Job, modules: Sequence[str]) -> str:
+_OVERLAY = """\
+mkdir -p /rw/{number}/upper /rw/{number}/work /new{at}
+mount -t overlay -o lowerdir=/lower{folder},upperdir=/rw/{number}/upper,workdir=/rw/{number}/work overlay /new{at}"""
+
+
+def _init_script(guest: Guest, job: Job, modules: Sequence[str], folders: Mapping[str, str]) -> str:
     folder = shlex.quote(str(job.folder))
     start = f"chroot /new /bin/bash {folder}/command.sh"
     if job.on_terminal:
@@ -217,7 +228,18 @@ def _init_script(guest: Guest, job: Job, modules: Sequence[str]) -> str:
     else:
         start += f" >/new{folder}/stdout 2>/new{folder}/stderr </dev/null"
     balancing = _FAST_BALANCING if guest.fast_numa_balancing else ""
-    return _INIT.format(modules=" ".join(modules), folder=folder, balancing=balancing, began=BEGAN, start=start)
+    overlays = "\n".join(
+        _OVERLAY.format(number=number, at=shlex.quote(at), folder=shlex.quote(there))
+        for number, (at, there) in enumerate(folders.items())
+    )
+    return _INIT.format(
+        modules=" ".join(modules),
+        folder=folder,
+        overlays=overlays,
+        balancing=balancing,
+        began=BEGAN,
+        start=start,
+    )
 
 
 def _command_script(guest: Guest, job: Job) -> str:
@@ -234,13 +256,13 @@ def _command_script(guest: Guest, job: Job) -> str:
     return f"{exports}cd {shlex.quote(str(CHECKOUT))}\n{shlex.join(job.command)}\n"
 
 
-def _build_initramfs(guest: Guest, job: Job) -> Path:
+def _build_initramfs(guest: Guest, job: Job, programs: Userland) -> Path:
     """busybox, the modules and the init script as a cpio archive, which the kernel unpacks itself."""
     (job.folder / "command.sh").write_text(_command_script(guest, job))
     tree = job.folder / "initramfs"
     for name in ("bin", "modules"):
         (tree / name).mkdir(parents=True)
-    shutil.copy(tool("busybox"), tree / "bin/busybox")
+    shutil.copy(programs.busybox, tree / "bin/busybox")
     (tree / "bin/sh").symlink_to("busybox")
     modules = []
     for file in module_files(guest.kernel, MODULES):
@@ -248,7 +270,7 @@ def _build_initramfs(guest: Guest, job: Job) -> Path:
         plain = file.name.removesuffix(".xz")
         (tree / "modules" / plain).write_bytes(lzma.decompress(packed) if plain != file.name else packed)
         modules.append(plain)
-    (tree / "init").write_text(_init_script(guest, job, modules))
+    (tree / "init").write_text(_init_script(guest, job, modules, programs.folders))
     (tree / "init").chmod(0o755)
     names = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
     archive = job.folder / "initramfs.cpio"
@@ -284,14 +306,6 @@ def _virtiofsd(socket: Path, folder: Path) -> Iterator[None]:
                 raise Unavailable(f"virtiofsd did not start: {log.read_text(errors='replace').strip()}")
             time.sleep(0.01)
         yield
-
-
-@contextlib.contextmanager
-def _qemu(guest: Guest, job: Job, socket: Path, initramfs: Path) -> Iterator[subprocess.Popen[bytes]]:
-    serial = "mon:stdio" if job.on_terminal else f"file:{job.folder / 'console.log'}"
-    command = qemu_command(guest, socket, initramfs, serial)
-    with _ending_with_us(command, None if job.on_terminal else job.folder / "qemu.log") as child:
-        yield child
 
 
 def _wait(qemu: subprocess.Popen[bytes], job: Job, show: IO[str] | None) -> None:

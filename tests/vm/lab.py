@@ -11,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from debian import CHECKOUT
 from guest import Guest, Job, run
-from kernels import CHECKOUT, META_PACKAGES, fetch
+from kernels import HOST_KERNELS, fetch
 from numaudit.errors import NumauditError, Unavailable
 
 INTRODUCTION = """\
@@ -36,7 +37,7 @@ The guest is emulated: placement is real, speed is not. All nodes are equally fa
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", choices=META_PACKAGES, default="6.12", help="kernel series (default: 6.12)")
+    parser.add_argument("--kernel", choices=HOST_KERNELS, default="6.12", help="kernel series (default: 6.12)")
     after = parser.add_mutually_exclusive_group()
     after.add_argument("--keep", type=float, default=0, metavar="SECONDS", help="report again after so long")
     after.add_argument("--shell", action="store_true", help="a shell in the guest instead of a report")

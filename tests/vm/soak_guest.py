@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from guest import Guest, Job, run
-from kernels import META_PACKAGES, find
+from kernels import HOST_KERNELS, find
 
 HERE = Path(__file__).resolve().parent
 INSIDE = HERE / "inside/soak_probes.py"
@@ -15,9 +15,9 @@ MODULES = ":".join(str(HERE.parent / name) for name in ("soak", "support"))
 
 
 def main() -> int:
-    kernels = [one for one in sys.argv[1:] if one in META_PACKAGES]
-    seconds = next((one for one in sys.argv[1:] if one not in META_PACKAGES), "600")
-    for series in kernels or META_PACKAGES:
+    kernels = [one for one in sys.argv[1:] if one in HOST_KERNELS]
+    seconds = next((one for one in sys.argv[1:] if one not in HOST_KERNELS), "600")
+    for series in kernels or HOST_KERNELS:
         kernel = find(series)
         print(f"Linux {kernel.release}, emulated, {seconds} s", flush=True)
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,8 @@
-"""Every test in inside/, run in a four-node guest: one boot for each kernel, one item here for each test there."""
+"""Every test in inside/, run in a four-node guest: one boot for each kernel, one item here for each test there.
+
+The arm64 guest is slow and has a PMU: it runs the tests marked `pmu`, which no other guest can run, and those marked
+`arm64`. With NUMAUDIT_ARM64=all it runs all (`make test-arm64`), and so does its other kernel.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from conftest import SECONDS, SUMMARY, FindKernel
+from debian import CHECKOUT
 from guest import Completed, Guest, GuestDied, Job, run
-from kernels import CHECKOUT, META_PACKAGES
+from kernels import HOST_KERNELS, KERNELS
 from results import FILE_VARIABLE, Result, parse
 
 HERE = Path(__file__).parent
@@ -35,14 +41,25 @@ class Session:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    metafunc.parametrize("series", META_PACKAGES, scope="session", indirect=True)
-    metafunc.parametrize("inside", _inside_tests())
+    runs = [(kernel, inside) for kernel, marks in _marks_by_kernel().items() for inside in _inside_tests(marks)]
+    ids = [f"{kernel}-{inside}" for kernel, inside in runs]
+    metafunc.parametrize(("kernel_name", "inside"), runs, ids=ids, scope="session")
 
 
-def _inside_tests() -> list[str]:
-    """The ids of all tests in inside/, asked from a pytest that only collects."""
-    command = [*PYTEST, "--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "tests/vm/inside"]
+def _marks_by_kernel() -> Mapping[str, str]:
+    """Kernel's name -> which tests run under it, as an expression of marks."""
+    on_host = dict.fromkeys(HOST_KERNELS, "not pmu")
+    if os.environ.get("NUMAUDIT_ARM64") == "all":
+        return on_host | dict.fromkeys(KERNELS.keys() - on_host, "")
+    return on_host | {"arm64-6.12": "pmu or arm64"}
+
+
+@cache
+def _inside_tests(marks: str) -> list[str]:
+    """The ids of the tests in inside/ that have such marks, asked from a pytest that only collects."""
+    command = [*PYTEST, "--collect-only", "-q", "-m", marks, "-o", "addopts=", "-p", "no:cacheprovider"]
     listing = {**os.environ, "NUMAUDIT_GUEST": "collecting"}
+    command.append("tests/vm/inside")
     done = subprocess.run(command, cwd=CHECKOUT, env=listing, capture_output=True, text=True, check=False)
     if done.returncode:
         raise pytest.UsageError(f"tests/vm/inside cannot be collected:\n{done.stdout}{done.stderr}")
@@ -50,22 +67,17 @@ def _inside_tests() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def series(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="session")
 def session(
-    series: str, guest_kernel: FindKernel, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    kernel_name: str, guest_kernel: FindKernel, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Session:
     """One boot: all tests of this kernel that were not deselected."""
     calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    wanted = [f"tests/vm/inside/{call['inside']}" for call in calls if call.get("series") == series]
-    folder = tmp_path_factory.mktemp(f"guest-{series}")
+    wanted = [f"tests/vm/inside/{call['inside']}" for call in calls if call.get("kernel_name") == kernel_name]
+    folder = tmp_path_factory.mktemp(f"guest-{kernel_name}")
     # Whatever is installed in the virtual environment, this checkout is tested.
     environment = {"PYTHONPATH": f"{HERE}:{CHECKOUT / 'agent'}", FILE_VARIABLE: str(folder / "results.jsonl")}
     job = Job([*PYTEST, "-p", "results", *wanted], folder, environment, TIMEOUT)
-    kernel = guest_kernel(series)
+    kernel = guest_kernel(kernel_name)
     (folder / "results.jsonl").touch()
     try:
         done = run(Guest(kernel), job)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import debian
 import kernels
 import results
+import userland
+from architectures import AARCH64
 from conftest import FindKernel
+from debian import tool
 from guest import Completed, Guest, GuestDied, Job, qemu_command, run
 from numaudit.errors import InputError, ParseError, Unavailable
+from userland import Userland
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def test_a_missing_kernel_skips_a_test_and_says_how_to_get_it(
     guest_kernel: FindKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "CACHE", tmp_path)
-    monkeypatch.setattr("guest.require_tools", lambda: None)
+    monkeypatch.setattr("guest.require_tools", lambda kernel: None)
     for name in ("CI", "NUMAUDIT_REQUIRE_GUEST"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"fetch it with: .*kernels\.py"):
@@ -80,7 +86,7 @@ def test_a_missing_kernel_is_a_failure_where_a_guest_is_required(
     name: str, guest_kernel: FindKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "CACHE", tmp_path)
-    monkeypatch.setattr("guest.require_tools", lambda: None)
+    monkeypatch.setattr("guest.require_tools", lambda kernel: None)
     monkeypatch.setenv(name, "1")
     with pytest.raises(pytest.fail.Exception, match=r"no 6\.1 kernel"):
         guest_kernel("6.1")
@@ -104,9 +110,8 @@ def test_a_machine_that_cannot_be_dealt_out_is_refused(kernel: kernels.Kernel, n
 def test_cpus_and_memory_are_dealt_to_the_nodes_in_order(
     kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("guest.tool", lambda name: f"/usr/bin/{name}")
     guest = Guest(kernel, nodes=2, cpus=6, node_memory=256 << 20, command_line="numa_balancing=disable")
-    line = " ".join(qemu_command(guest, tmp_path / "socket", tmp_path / "initramfs", "null"))
+    line = " ".join(qemu_command(guest, "qemu", tmp_path / "socket", tmp_path / "initramfs", "null"))
     assert "-smp 6 -m 512M" in line
     assert "id=m1,size=256M,share=on -numa node,nodeid=1,cpus=3-5,memdev=m1" in line
     assert "dist,src=0,dst=1,val=12" in line
@@ -118,9 +123,70 @@ def test_the_guests_kernel_does_not_check_its_timer(
     kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The emulated timer of a busy host comes late, and the check would end in a panic."""
-    monkeypatch.setattr("guest.tool", lambda name: f"/usr/bin/{name}")
-    line = " ".join(qemu_command(Guest(kernel), tmp_path / "socket", tmp_path / "initramfs", "null"))
+    line = " ".join(qemu_command(Guest(kernel), "qemu", tmp_path / "socket", tmp_path / "initramfs", "null"))
     assert " no_timer_check " in line
+
+
+def test_a_guest_of_another_architecture_has_another_board(tmp_path: Path) -> None:
+    guest = Guest(kernels.Kernel("arm64-6.12", tmp_path / "lib"))
+    (tmp_path / "lib/lib/modules/6.12.0-1-cloud").mkdir(parents=True)
+    line = " ".join(qemu_command(guest, "qemu", tmp_path / "socket", tmp_path / "initramfs", "null"))
+    assert "-M virt" in line
+    assert "-icount shift=1" in line
+    assert "console=ttyAMA0" in line
+
+
+def test_a_foreign_guest_whose_programs_are_missing_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(userland, "CACHE", tmp_path)
+    with pytest.raises(Unavailable, match=r"arm64/qemu is missing; fetch it with: .*kernels\.py"):
+        userland.find(AARCH64)
+
+
+Archive = Callable[[str], None]
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """Puts a shell script in the place of apt-get; it counts its calls in the file `calls`."""
+    monkeypatch.setattr(debian, "CACHE", tmp_path)
+    monkeypatch.setattr(debian, "RETRY_AFTER", (0, 0))
+    package = tmp_path / "package"
+    (package / "DEBIAN").mkdir(parents=True)
+    (package / "DEBIAN/control").write_text(
+        "Package: p\nVersion: 1\nArchitecture: all\nMaintainer: M <m@example.org>\nDescription: d\n"
+    )
+    (package / "file").write_text("content")
+    subprocess.run(["dpkg-deb", "--build", package, tmp_path / "p.deb"], check=True, capture_output=True)
+
+    def answer(download: str) -> None:
+        script = tmp_path / "apt-get"
+        script.write_text(
+            f"#!/bin/sh\ncase $* in *update) exit;; esac\necho >>{tmp_path}/calls\ncall=$(wc -l <{tmp_path}/calls)\n"
+            f"works() {{ cp {tmp_path}/p.deb .; }}\nfails() {{ echo $1 >&2; exit 100; }}\n{download}\n"
+        )
+        script.chmod(0o755)
+        cache = tmp_path / "apt-cache"
+        cache.write_text("#!/bin/sh\n")
+        cache.chmod(0o755)
+        fakes = {one.name: str(one) for one in (script, cache)}
+        monkeypatch.setattr(debian, "tool", lambda name: fakes.get(name) or tool(name))
+
+    return answer
+
+
+def test_a_package_that_cannot_be_had_at_once_is_asked_for_again(archive: Archive, tmp_path: Path) -> None:
+    archive("[ $call -lt 3 ] && fails 'Hash Sum mismatch'; works")
+    debian.fetch("arm64", ["p"], tmp_path / "root")
+    assert (tmp_path / "root/file").read_text() == "content"
+
+
+def test_a_package_that_cannot_be_had_is_given_up_with_apts_own_words(archive: Archive, tmp_path: Path) -> None:
+    archive("fails 'Unable to locate package p'")
+    with pytest.raises(Unavailable, match=r"cannot get p for arm64; .*Unable to locate package p"):
+        debian.fetch("arm64", ["p"], tmp_path / "root")
+    assert (tmp_path / "calls").read_text() == "\n" * 3
 
 
 RunWith = Callable[[str], Completed]
@@ -129,7 +195,6 @@ RunWith = Callable[[str], Completed]
 @pytest.fixture
 def run_with(kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunWith:
     """Runs a job on a machine whose QEMU is a shell script; it counts its boots in the file `boots`."""
-    monkeypatch.setattr("guest.require_tools", lambda: None)
     monkeypatch.setattr("guest.MODULES", ("overlay",))
     folder = tmp_path / "job"
     folder.mkdir()
@@ -141,9 +206,13 @@ def run_with(kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyP
         return str(path)
 
     def with_qemu(text: str) -> Completed:
-        qemu = script("qemu-system-x86_64", f"echo >>boots\nboot=$(wc -l <boots)\n{text}")
-        fakes = {"qemu-system-x86_64": qemu, "busybox": script("busybox", ""), "cpio": script("cpio", "cat >/dev/null")}
-        monkeypatch.setattr("guest.tool", lambda name: fakes.get(name) or kernels.tool(name))
+        programs = Userland(
+            script("qemu", f"echo >>boots\nboot=$(wc -l <boots)\n{text}"),
+            script("busybox", ""),
+        )
+        fakes = {"cpio": script("cpio", "cat >/dev/null")}
+        monkeypatch.setattr("guest.require_tools", lambda kernel: programs)
+        monkeypatch.setattr("guest.tool", lambda name: fakes.get(name) or tool(name))
         monkeypatch.setattr("guest.VIRTIOFSD", script("virtiofsd", "touch virtiofs.sock; exec sleep 1000"))
         return run(Guest(kernel), Job(["true"], folder))
 

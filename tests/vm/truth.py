@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from debian import CHECKOUT
 from guest import Guest, Job, run
-from kernels import CHECKOUT, META_PACKAGES, fetch
+from kernels import HOST_KERNELS, fetch
 
 INSIDE = Path(__file__).parent / "inside/access_truth.py"
 ENVIRONMENT = {"PYTHONPATH": f"{Path(__file__).parent}:{CHECKOUT / 'agent'}"}
@@ -23,7 +24,7 @@ SECONDS_OF_ROUND = 600
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", choices=META_PACKAGES, default="6.12", help="kernel series (default: 6.12)")
+    parser.add_argument("--kernel", choices=HOST_KERNELS, default="6.12", help="kernel series (default: 6.12)")
     parser.add_argument("--rounds", type=int, default=8, help="trials of each workload (default: 8)")
     options = parser.parse_args()
     kernel = fetch(options.kernel)

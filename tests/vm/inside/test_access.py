@@ -379,6 +379,7 @@ def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
     return count()
 
 
+@pytest.mark.arm64
 def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
     for _ in range(3):
         done = subprocess.run([*NUMAUDIT, "selftest", "-o", "json"], capture_output=True, text=True, check=False)
@@ -404,6 +405,7 @@ def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self
     assert "failed" in capsys.readouterr().out
 
 
+@pytest.mark.arm64
 def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
     needed = "residency,access hint_faults,access first_touch,access expected"
     command = [*NUMAUDIT, "doctor", "-o", "json", "--require", needed]

@@ -1,0 +1,46 @@
+"""What differs between guests by the architecture of their CPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One kind of machine that QEMU emulates."""
+
+    debian: str
+    """Debian's name of it."""
+    qemu: str
+    """The program that emulates it."""
+    machine: tuple[str, ...]
+    """QEMU's options for the board, the CPU and the emulation."""
+    command_line: str
+    """What its kernel is told: the serial console, and how to live on this board."""
+    foreign: bool
+    """The host's programs do not run on it, so it has a root of its own."""
+
+
+# KVM is not tried: on hosts that are themselves virtual it may open and yet never boot. thread=multi is not
+# safe in QEMU 7.2 when the kernel patches its own code, which is what attaching a BPF program does.
+_EMULATION = ("-accel", "tcg,thread=single,tb-size=256")
+
+X86_64 = Architecture(
+    debian="amd64",
+    qemu="qemu-system-x86_64",
+    machine=(*_EMULATION, "-cpu", "max", "-M", "q35"),
+    # On a busy host the emulated timer comes late, and a kernel that checks it panics: "IO-APIC + timer doesn't work".
+    command_line="console=ttyS0 no_timer_check",
+    foreign=False,
+)
+
+AARCH64 = Architecture(
+    debian="arm64",
+    qemu="qemu-system-aarch64",
+    # With icount the emulated PMU counts instructions, one in each 2 ns of the guest's time. `-cpu max` boots three
+    # times slower, since its pointer authentication is emulated in full. Never sleep=off: the guest's clock would race
+    # ahead whenever its CPUs wait.
+    machine=(*_EMULATION, "-icount", "shift=1", "-cpu", "neoverse-n1", "-M", "virt,gic-version=3"),
+    command_line="console=ttyAMA0",
+    foreign=True,
+)

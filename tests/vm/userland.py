@@ -1,0 +1,126 @@
+"""The programs of a guest: the host's own, or, for another architecture, Debian's, unpacked below `.cache/vm/NAME`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import debian
+from architectures import X86_64, Architecture
+from debian import CACHE, CHECKOUT, run, tool
+from numaudit.errors import Unavailable
+
+PACKAGES = (
+    *("base-passwd", "bash", "coreutils", "findutils", "grep", "mawk", "mount", "procps", "sed", "util-linux"),
+    *("busybox-static", "kmod", "numactl", "openssl", "python3", "python3-bpfcc", "runc"),
+)
+"""What the tests and the guest's init use."""
+QEMU_PACKAGES = {"arm64": "qemu-system-arm"}
+PYTHON_PACKAGES = ("bcrypt", "jsonschema", "pytest")
+"""What the tests use beside numaudit's own dependencies."""
+
+_MOUNT_POINTS = ("dev", "proc", "root", "run", "sys", "tmp", "var/tmp")
+_FETCH_IT = "fetch it with: .venv/bin/python tests/vm/kernels.py"
+_SITE_PACKAGES = Path(sysconfig.get_path("platlib"))
+
+
+@dataclass(frozen=True, slots=True)
+class Userland:
+    """What a guest runs, as paths on this host."""
+
+    qemu: str
+    busybox: str
+    folders: Mapping[str, str] = field(default_factory=lambda: {"/": "/"})
+    """Folder in the guest -> what is there, on this host; outer ones first. The guest's changes stay in the guest."""
+
+
+def find(architecture: Architecture) -> Userland:
+    """What was fetched before. Raises Unavailable with what is missing."""
+    if not architecture.foreign:
+        return Userland(tool(architecture.qemu), tool("busybox"))
+    here = CACHE / architecture.debian
+    for part in ("qemu", "root", "site-packages"):
+        if not (here / part).is_dir():
+            raise Unavailable(f"{here / part} is missing; {_FETCH_IT}")
+    if (here / "site-packages/requirements.txt").read_text() != _requirements():
+        raise Unavailable(f"{here / 'site-packages'} holds other packages than {_SITE_PACKAGES}; {_FETCH_IT}")
+    folders = {"/": here / "root", str(CHECKOUT): CHECKOUT, str(_SITE_PACKAGES): here / "site-packages"}
+    qemu = here / "qemu/usr/bin" / architecture.qemu
+    return Userland(str(qemu), str(here / "root/bin/busybox"), {at: str(folder) for at, folder in folders.items()})
+
+
+def fetch(architecture: Architecture) -> None:
+    """Download what is not there yet, about 150 MB. Raises Unavailable."""
+    if not architecture.foreign:
+        return
+    here = CACHE / architecture.debian
+    here.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=here, prefix="unpack-") as folder:
+        scratch = Path(folder)
+        if not (here / "qemu").is_dir():
+            debian.fetch(X86_64.debian, [QEMU_PACKAGES[architecture.debian]], scratch / "qemu")
+            debian.put(scratch / "qemu", here / "qemu")
+        if not (here / "root").is_dir():
+            _make_root(architecture, scratch / "root")
+            debian.put(scratch / "root", here / "root")
+        stamp = here / "site-packages/requirements.txt"
+        if not stamp.is_file() or stamp.read_text() != _requirements():
+            _install_wheels(scratch / "site-packages", scratch / "requirements.txt")
+            shutil.rmtree(here / "site-packages", ignore_errors=True)
+            debian.put(scratch / "site-packages", here / "site-packages")
+
+
+def _make_root(architecture: Architecture, root: Path) -> None:
+    """A root on which no package's script has run: what those would do for us is done here."""
+    debian.fetch(architecture.debian, PACKAGES, root, with_dependencies=True)
+    for name in _MOUNT_POINTS:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name, target in {"sh": "bash", "awk": "mawk"}.items():
+        (root / "bin" / name).symlink_to(target)
+    for name in ("passwd", "group"):
+        shutil.copy(root / f"usr/share/base-passwd/{name}.master", root / "etc" / name)
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+
+
+def _install_wheels(site_packages: Path, requirements: Path) -> None:
+    """The versions that run here, for the CPUs of the guest; numaudit itself is this checkout's."""
+    wanted = _requirements()
+    requirements.write_text(wanted)
+    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(site_packages), "--only-binary=:all:"]
+    command += ["--implementation", "cp", "--python-version", f"{sys.version_info[0]}.{sys.version_info[1]}"]
+    for level in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"):
+        command += ["--platform", f"{level}_aarch64"]
+    run([*command, "--requirement", str(requirements)])
+    (site_packages / "numaudit.pth").write_text(f"{CHECKOUT / 'agent'}\n")
+    (site_packages / "requirements.txt").write_text(wanted)
+
+
+def _requirements() -> str:
+    """numaudit's dependencies and the tests', each as `name==version` where the virtual environment has it."""
+    here = {_normal(one.name): one.version for one in importlib.metadata.distributions(path=[str(_SITE_PACKAGES)])}
+    wanted: dict[str, str] = {}
+    asked = ["numaudit", *PYTHON_PACKAGES]
+    while asked:
+        requirement = asked.pop()
+        name = _normal(re.match(r"[\w.-]+", requirement)[0])  # type: ignore[index]
+        if name in wanted:
+            continue
+        # What is not in the virtual environment comes with the host's Python, whose version does not matter here.
+        wanted[name] = f"{name}=={here[name]}" if name in here else requirement
+        if name in here:
+            needed = importlib.metadata.distribution(name).requires or []
+            asked += [one for one in needed if ";" not in one]
+    del wanted["numaudit"]
+    return "".join(f"{line}\n" for line in sorted(wanted.values()))
+
+
+def _normal(name: str) -> str:
+    """A project's name in the one form that stands for all (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
