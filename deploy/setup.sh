@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv python3-bpfcc)
-test_packages=(numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
+test_packages=(gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
 
 say() { echo "setup: $*" >&2; }
 

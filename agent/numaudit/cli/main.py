@@ -24,6 +24,7 @@ VERBS = {
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
     "doctor": "What this host can measure, and why not.",
     "selftest": "Whether numaudit tells near from far memory on this host.",
+    "calibrate": "Latency and bandwidth of this machine's memory, for each pair of nodes.",
     "capture": "Copy what the readers read, for --root.",
     "agent": "Observe this host at every tick, for Prometheus and OpenTelemetry.",
     "metrics": "Every metric of the agent.",

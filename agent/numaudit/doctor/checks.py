@@ -7,12 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from numaudit.collectors.calibration import read_calibration
 from numaudit.collectors.table import KINDS, kinds_by_default
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
 from numaudit.doctor.outcome import NO_KUBERNETES
 from numaudit.doctor.sources import SOURCES, Trial, check_sources
-from numaudit.errors import NumauditError
+from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
@@ -177,6 +178,17 @@ def _kubelet(name: str, host: Host) -> Check:
     return Check(name, "ok", ", ".join(found))
 
 
+def _calibration(name: str, host: Host) -> Check:
+    """Without one, published figures do: nothing is missing."""
+    try:
+        found = read_calibration(host, read_machine(host))
+    except Absent as error:
+        return Check(name, "ok", f"none: {error}")
+    except Unavailable as error:
+        return Check(name, "reduced", str(error))
+    return Check(name, "ok", f"{len(found.latencies())} pairs of nodes were measured")
+
+
 _CHECKS: dict[str, Callable[[str, Host], Check]] = {
     "kernel": _kernel,
     "numa nodes": _nodes,
@@ -187,5 +199,6 @@ _CHECKS: dict[str, Callable[[str, Host], Check]] = {
     "huge pages": _huge_pages,
     "numa_maps": _numa_maps,
     "numa balancing": _balancing,
+    "calibration": _calibration,
     "kubelet": _kubelet,
 }

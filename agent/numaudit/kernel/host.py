@@ -67,6 +67,11 @@ class Host:
         return self.root / "cgroup-inodes.txt"
 
     @property
+    def calibration(self) -> Path:
+        """What `numaudit calibrate` measured here."""
+        return self.root / "var/lib/numaudit/calibration.json"
+
+    @property
     def answers(self) -> Path:
         """The kubelet's recorded answers in a captured tree."""
         return self.root / "numaudit"

@@ -18,6 +18,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 _KIB = 1024
 _HUGE_DIR = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
+_CACHE_SIZE = re.compile(r"(\d{1,12})K", re.ASCII)
 _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
 
 
@@ -59,6 +60,17 @@ def online_nodes(host: Host) -> NodeSet:
 def online_cpus(host: Host) -> CpuSet | None:
     """Ids of the CPUs that are online; None = the kernel does not say."""
     return _cpuset(host.cpus / "online")
+
+
+def largest_cache(host: Host) -> int | None:
+    """Bytes of the largest cache that a CPU uses; None = the kernel does not say."""
+    sizes = [
+        int(match[1]) * _KIB
+        for cpu in online_cpus(host) or ()
+        for folder in (host.cpus / f"cpu{cpu}/cache").glob("index*")
+        if (match := _CACHE_SIZE.fullmatch((_text(folder / "size") or "").strip())) is not None
+    ]
+    return max(sizes, default=None)
 
 
 def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:

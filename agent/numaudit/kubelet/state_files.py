@@ -10,13 +10,12 @@ Source: pkg/kubelet/checkpointmanager, pkg/util/filesystem; rename(2), fsync(2).
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.replace_file import replace_file
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
 
@@ -50,7 +49,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     """
     _refuse_corrupt(path, checkpoint)
     try:
-        _replace(path, checkpoints.write(checkpoint))
+        replace_file(path, checkpoints.write(checkpoint))
     except OSError as error:
         raise Unavailable(f"cannot write {path}: {error.strerror}; the file is as it was") from None
 
@@ -70,29 +69,3 @@ def _refuse_corrupt(path: Path, checkpoint: Checkpoint) -> None:
             f"{path} is not overwritten, because its checksum is wrong; examine it with "
             f"`numaudit state verify {path}`, then move it away"
         )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a temporary file beside it, bring it to the disk, rename it, bring the rename to the disk."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        try:
-            _write_all(descriptor, data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)  # noqa: PTH104 -- the system call is the point
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]

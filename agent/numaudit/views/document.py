@@ -9,6 +9,7 @@ import msgspec
 
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
+from numaudit.topology.calibration import Calibration
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.views import state_document
@@ -150,6 +151,7 @@ KINDS: dict[str, type] = {
     "Topology": Topology,
     "Doctor": Doctor,
     "SelfTest": SelfTest,
+    "Calibration": Calibration,
     "State": state_document.DecodedState,
     "StateList": state_document.DecodedStateList,
     "StateVerification": state_document.StateVerification,

@@ -1,0 +1,29 @@
+"""How fast is this machine's memory, as `numaudit calibrate` measured it here or on one of its kind?"""
+
+from __future__ import annotations
+
+import msgspec
+
+from numaudit.errors import Absent, Unavailable
+from numaudit.kernel.cpu_model import cpu_model
+from numaudit.kernel.host import Host, read_bytes
+from numaudit.topology.calibration import Calibration, KindOfMachine
+from numaudit.topology.machine import Machine
+
+_AGAIN = "run `numaudit calibrate` again"
+
+
+def read_calibration(host: Host, machine: Machine) -> Calibration:
+    """The stored figures. Raises Absent where there are none, and Unavailable where they are not this machine's."""
+    path = host.calibration
+    try:
+        text = read_bytes(path)
+    except FileNotFoundError:
+        raise Absent("memory was not measured here; `numaudit calibrate` does it") from None
+    try:
+        found = msgspec.json.decode(text, type=Calibration, strict=False)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"{host.name_of(path)} is no calibration: {error}; {_AGAIN}") from None
+    if (difference := found.machine.differs_from(KindOfMachine.of(machine, cpu_model(host)))) is not None:
+        raise Unavailable(f"{host.name_of(path)} is of another kind of machine: {difference}; {_AGAIN}")
+    return found

@@ -1,0 +1,140 @@
+"""What a machine's own memory was measured to be: latency and bandwidth from each node's CPUs to each node's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import NodeSet
+
+_BEST = 3
+"""Rounds whose agreement shows that the best one is no accident."""
+_SAME = 0.05
+"""Latencies that differ by less tell no node from another: a busy machine moves them as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindOfMachine:
+    """What must be the same for a calibration to hold: machines that were bought together share one."""
+
+    cpu: str
+    """As /proc/cpuinfo identifies it."""
+    distances: Mapping[int, Mapping[int, int]]
+    """Node -> node -> SLIT."""
+
+    @classmethod
+    def of(cls, machine: Machine, cpu: str) -> KindOfMachine:
+        return cls(cpu, {node.id: dict(node.distances) for node in machine.nodes})
+
+    def differs_from(self, other: KindOfMachine) -> str | None:
+        """In what, for a message; None = they are the same."""
+        if self.cpu != other.cpu:
+            return f"its CPU is {self.cpu}, here it is {other.cpu}"
+        if set(self.distances) != set(other.distances):
+            return f"its nodes are {_listed(self.distances)}, here they are {_listed(other.distances)}"
+        return None if self.distances == other.distances else "its distances between nodes are not those here"
+
+
+def _listed(nodes: Iterable[int]) -> str:
+    return str(NodeSet.from_ids(nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The best of several rounds."""
+
+    value: float
+    rounds: int
+    spread: float
+    """By how much the best three differ, as a share of the best."""
+    is_stable: bool
+    """Whether they agree; a busy machine may never let them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the pages and the CPUs of a measurement were, by the kernel's own answer afterwards."""
+
+    pages: Mapping[int, int]
+    """Node -> pages, by move_pages(2)."""
+    elsewhere: int
+    """Pages that are on no node."""
+    cpu_nodes: tuple[int, ...]
+    """Nodes on which the CPUs found themselves, by getcpu(2)."""
+    huge_page_bytes: int
+    """With less than `bytes` of the calibration, latencies include the walk of page tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpeed:
+    """From one node's CPUs to one node's memory. A figure is None where `reason` says why."""
+
+    cpu_numa_node: int
+    numa_node: int
+    latency_ns: Figure | None = None
+    """Of a load that waits for memory, on an otherwise idle path."""
+    bytes_per_second: Figure | None = None
+    """Read by all CPUs of the node at once."""
+    evidence: Evidence | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All pairs of one machine."""
+
+    machine: KindOfMachine
+    bytes: int
+    """How much memory each measurement used; more than the caches hold."""
+    pairs: tuple[PairSpeed, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader must know before using the figures."""
+    measured_at: float = field(default=0.0)
+    """Seconds since 1970."""
+
+    def latencies(self) -> dict[tuple[int, int], float]:
+        """Nanoseconds by the CPU's node and the memory's node, of the pairs that were measured."""
+        return {
+            (pair.cpu_numa_node, pair.numa_node): pair.latency_ns.value
+            for pair in self.pairs
+            if pair.latency_ns is not None
+        }
+
+
+def best_of(values: Sequence[float], within: float, highest: bool = False) -> Figure:
+    """The lowest (or highest) of at least one round; stable when the best three agree `within` this share of it.
+
+    Other work on the machine only ever makes a round worse, so the best one is the nearest to the truth.
+    """
+    best = sorted(values, reverse=highest)[:_BEST]
+    spread = abs(best[-1] - best[0]) / best[0]
+    return Figure(best[0], len(values), spread, len(best) == _BEST and spread <= within)
+
+
+def misplaced(evidence: Evidence, cpu_node: int, memory_node: int) -> str | None:
+    """Why a measurement does not stand for its pair; None = it does."""
+    wrong = {node: count for node, count in evidence.pages.items() if node != memory_node}
+    if wrong or evidence.elsewhere:
+        total = sum(evidence.pages.values()) + evidence.elsewhere
+        where = [f"{count} on node {node}" for node, count in wrong.items()]
+        where += [f"{evidence.elsewhere} on none"] if evidence.elsewhere else []
+        return f"of {total} pages that belong on node {memory_node}, {', '.join(where)}"
+    astray = sorted({node for node in evidence.cpu_nodes if node != cpu_node})
+    return f"it ran on CPUs of node {astray[0]}, not of node {cpu_node}" if astray else None
+
+
+def notes_on(latencies: Mapping[tuple[int, int], float]) -> tuple[str, ...]:
+    """What the figures as a whole say of themselves."""
+    local = [ns for (cpu, memory), ns in latencies.items() if cpu == memory]
+    remote = [ns for (cpu, memory), ns in latencies.items() if cpu != memory]
+    if not remote:
+        return ("no pair of two nodes was measured, so there is no figure for remote memory",)
+    if not local or max(*local, *remote) <= min(*local, *remote) * (1 + _SAME):
+        return (
+            "all pairs are equal within 5 %: this machine's memory is not really at different distances (an emulator, "
+            "a guest whose memory is elsewhere, or interleaving by the firmware), so a remote share costs nothing here",
+        )
+    if min(remote) < min(local) * (1 - _SAME):
+        return ("a remote pair is faster than every local one: the nodes shown to this kernel are not the real ones",)
+    return ()

@@ -1,0 +1,54 @@
+"""`numaudit calibrate` over all pairs of nodes: the program's pages are where the kernel itself shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from numaudit.cli.main import call
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import read_machine
+from numaudit.workloads.memory_speed import built, running
+from workload import MIB, PAGE
+
+SIZE = 8 * MIB
+
+
+def test_the_memory_of_each_measurement_is_on_its_node_and_on_no_other() -> None:
+    machine = read_machine(Host())
+    with built() as program:
+        for cpu_node in machine.with_cpus:
+            for node in machine.with_memory:
+                with running(program, machine.by_id[cpu_node].cpus, node, SIZE) as work:
+                    assert set(work.latency().nodes) == set(work.bandwidth().nodes) == {cpu_node}
+                    maps = Path(f"/proc/{work.process.pid}/numa_maps").read_text()
+                (bound,) = (line for line in maps.splitlines() if f" bind:{node} " in line)
+                pages = {int(found): int(count) for found, count in re.findall(r" N(\d+)=(\d+)", bound)}
+                size_of_one = re.search(r"kernelpagesize_kB=(\d+)", bound)
+                assert size_of_one is not None
+                assert pages == {node: SIZE // (int(size_of_one[1]) << 10)}
+
+
+def test_all_pairs_are_measured_stored_and_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = read_machine(Host())
+    try:
+        assert call(["calibrate", "--rounds", "3", "-o", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert call(["doctor", "--require", "calibration", "-o", "json"]) == 0
+        checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    finally:
+        Host().calibration.unlink(missing_ok=True)
+    pairs = {(one["cpu_numa_node"], one["numa_node"]): one for one in document["pairs"]}
+    assert set(pairs) == {(cpu, node) for cpu in machine.with_cpus for node in machine.with_memory}
+    for (cpu_node, node), pair in pairs.items():
+        assert pair["reason"] is None
+        assert pair["evidence"]["pages"] == {str(node): document["bytes"] // PAGE}
+        assert pair["evidence"]["cpu_nodes"] == [cpu_node]
+        assert pair["latency_ns"]["value"] > 0 and pair["bytes_per_second"]["value"] > 0
+    values = [pair["latency_ns"]["value"] for pair in pairs.values()]
+    says_so = any("equal within 5 %" in note for note in document["notes"])
+    assert says_so == (max(values) <= 1.05 * min(values))
+    assert checks["calibration"]["detail"] == f"{len(pairs)} pairs of nodes were measured"
