@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 
-from guest import Guest, Job, run
-from kernels import HOST_KERNELS, find
-
-INSIDE = Path(__file__).parent / "inside/fault_costs.py"
+from by_hand import run_inside
+from kernels import HOST_KERNELS
 
 
 def main() -> int:
-    for series in sys.argv[1:] or HOST_KERNELS:
-        kernel = find(series)
-        print(f"Linux {kernel.release}, emulated", flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            done = run(Guest(kernel), Job([sys.executable, str(INSIDE)], Path(folder), timeout=600), sys.stdout)
-        if done.exit_code:
-            print(done.stderr, file=sys.stderr)
-            return 1
-    return 0
+    return max(run_inside("fault_costs.py", [], series, timeout=600) for series in sys.argv[1:] or HOST_KERNELS)
 
 
 if __name__ == "__main__":

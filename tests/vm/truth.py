@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-from pathlib import Path
 
-from debian import CHECKOUT
-from guest import Guest, Job, run
-from kernels import HOST_KERNELS, fetch
+from by_hand import run_inside
+from kernels import HOST_KERNELS
 
-INSIDE = Path(__file__).parent / "inside/access_truth.py"
-ENVIRONMENT = {"PYTHONPATH": f"{Path(__file__).parent}:{CHECKOUT / 'agent'}"}
 SECONDS_OF_ROUND = 600
 """At most, on a crowded host."""
 
@@ -27,14 +22,8 @@ def main() -> int:
     parser.add_argument("--kernel", choices=HOST_KERNELS, default="6.12", help="kernel series (default: 6.12)")
     parser.add_argument("--rounds", type=int, default=8, help="trials of each workload (default: 8)")
     options = parser.parse_args()
-    kernel = fetch(options.kernel)
-    print(f"Linux {kernel.release}, emulated", flush=True)
-    with tempfile.TemporaryDirectory(prefix="numaudit-truth-") as folder:
-        command = [sys.executable, str(INSIDE), str(options.rounds)]
-        timeout = 600 + SECONDS_OF_ROUND * options.rounds
-        done = run(Guest(kernel), Job(command, Path(folder), ENVIRONMENT, timeout), show=sys.stdout)
-    sys.stderr.write(done.stderr)
-    return done.exit_code
+    timeout = 600 + SECONDS_OF_ROUND * options.rounds
+    return run_inside("access_truth.py", [str(options.rounds)], options.kernel, timeout)
 
 
 if __name__ == "__main__":

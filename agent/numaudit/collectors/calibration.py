@@ -7,7 +7,7 @@ import msgspec
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.cpu_model import cpu_model
 from numaudit.kernel.host import Host, read_bytes
-from numaudit.topology.calibration import Calibration, KindOfMachine
+from numaudit.topology.calibration import Calibration, Fingerprint
 from numaudit.topology.machine import Machine
 
 _AGAIN = "run `numaudit calibrate` again"
@@ -24,6 +24,6 @@ def read_calibration(host: Host, machine: Machine) -> Calibration:
         found = msgspec.json.decode(text, type=Calibration, strict=False)
     except msgspec.DecodeError as error:
         raise Unavailable(f"{host.name_of(path)} is no calibration: {error}; {_AGAIN}") from None
-    if (difference := found.machine.differs_from(KindOfMachine.of(machine, cpu_model(host)))) is not None:
+    if (difference := found.machine.differs_from(Fingerprint.of(machine, cpu_model(host)))) is not None:
         raise Unavailable(f"{host.name_of(path)} is of another kind of machine: {difference}; {_AGAIN}")
     return found

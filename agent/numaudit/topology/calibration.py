@@ -15,7 +15,7 @@ _SAME = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class KindOfMachine:
+class Fingerprint:
     """What must be the same for a calibration to hold: machines that were bought together share one."""
 
     cpu: str
@@ -24,10 +24,10 @@ class KindOfMachine:
     """Node -> node -> SLIT."""
 
     @classmethod
-    def of(cls, machine: Machine, cpu: str) -> KindOfMachine:
+    def of(cls, machine: Machine, cpu: str) -> Fingerprint:
         return cls(cpu, {node.id: dict(node.distances) for node in machine.nodes})
 
-    def differs_from(self, other: KindOfMachine) -> str | None:
+    def differs_from(self, other: Fingerprint) -> str | None:
         """In what, for a message; None = they are the same."""
         if self.cpu != other.cpu:
             return f"its CPU is {self.cpu}, here it is {other.cpu}"
@@ -84,7 +84,7 @@ class PairSpeed:
 class Calibration:
     """All pairs of one machine."""
 
-    machine: KindOfMachine
+    machine: Fingerprint
     bytes: int
     """How much memory each measurement used; more than the caches hold."""
     pairs: tuple[PairSpeed, ...]

@@ -16,7 +16,7 @@ from numaudit.topology.calibration import (
     Calibration,
     Evidence,
     Figure,
-    KindOfMachine,
+    Fingerprint,
     PairSpeed,
     best_of,
     misplaced,
@@ -60,7 +60,7 @@ def calibrate(host: Host, progress: Progress, most_rounds: int = MOST_ROUNDS) ->
         pairs = tuple(_pair(plan, cpu, node) for cpu in machine.with_cpus for node in machine.with_memory)
     if all(pair.latency_ns is None for pair in pairs):
         raise Unavailable(f"no pair of nodes could be measured: {pairs[0].reason}")
-    found = Calibration(KindOfMachine.of(machine, cpu_model(host)), size, pairs, measured_at=time.time())
+    found = Calibration(Fingerprint.of(machine, cpu_model(host)), size, pairs, measured_at=time.time())
     notes = (*_notes_on_size(size, cache), *_notes_on_pairs(found), *notes_on(found.latencies()))
     return Calibration(found.machine, size, pairs, notes, found.measured_at)
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
-from numaudit.snapshot import HintFault
+from numaudit.snapshot import ContainerId, HintFault, Snapshot
+from numaudit.topology.nodeset import NodeSet
 from workload import MIB, Cgroup, Worker, eventually
 
 SIZE = 8 * MIB
@@ -103,3 +106,12 @@ def scans(running: Worker) -> int:
     lines = Path(f"/proc/{running.pid}/sched").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("mm->numa_scan_seq")]
     return int(line.rpartition(":")[2])
+
+
+def promised(snapshot: Snapshot, key: ContainerId, nodes: str) -> Snapshot:
+    """As if this container had been promised memory of these nodes."""
+    promise = Promise(memory=(PromisedMemory("memory", SIZE, NodeSet.parse(nodes)),))
+    intent = Intent(containers=(ContainerIntent("uid", "app", cgroups=(key,), promise=promise),))
+    one = next(one for one in snapshot.containers if one.id == key)
+    judged = replace(one, kind="container", qos="Guaranteed", pod_uid="uid", name="app")
+    return replace(snapshot, containers=(judged,), intent=intent)

@@ -11,7 +11,6 @@ import re
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from numaudit.doctor.checks import probe_checks
 from numaudit.evaluation.access import weigh
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
-from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
@@ -35,7 +33,6 @@ from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId, Overhead, Snapshot
-from numaudit.topology.nodeset import NodeSet
 from numaudit.workloads.selftest import CHECKS
 from samples import (
     ENOUGH,
@@ -45,6 +42,7 @@ from samples import (
     cpu_seconds,
     faults_of,
     kernel_count,
+    promised,
     scans,
     seen,
     settled,
@@ -149,15 +147,6 @@ def test_an_idle_process_with_one_thread_silences_nothing(session: Session, obse
             idle.wait()
 
 
-def _promised(snapshot: Snapshot, key: ContainerId, nodes: str) -> Snapshot:
-    """As if this container had been promised memory of these nodes."""
-    promise = Promise(memory=(PromisedMemory("memory", SIZE, NodeSet.parse(nodes)),))
-    intent = Intent(containers=(ContainerIntent("uid", "app", cgroups=(key,), promise=promise),))
-    one = next(one for one in snapshot.containers if one.id == key)
-    judged = replace(one, kind="container", qos="Guaranteed", pod_uid="uid", name="app")
-    return replace(snapshot, containers=(judged,), intent=intent)
-
-
 def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session, observer: Observer) -> None:
     """It runs on node 0 and uses memory of node 1, both promised. A worker that sleeps is not scanned."""
     with (
@@ -165,7 +154,7 @@ def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session,
         worker(group, 2 * SIZE, policy="bind-sampled", nodes=[1], threads=3) as running,
     ):
         key = ContainerId(group.id)
-        before, snapshot = session.read(HINT_FAULTS), _promised(tick_of(observer, session, group)[0], key, "0-1")
+        before, snapshot = session.read(HINT_FAULTS), promised(tick_of(observer, session, group)[0], key, "0-1")
         judgements = judge(snapshot, snapshot)
         assert judgements.verdicts[key].name == "split"
         running.order("touch")
@@ -174,7 +163,7 @@ def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session,
         settled(lambda: faults_of(session, group, before))
         found = []
         for _ in range(4):
-            last, snapshot = snapshot, _promised(tick_of(observer, session, group)[0], key, "0-1")
+            last, snapshot = snapshot, promised(tick_of(observer, session, group)[0], key, "0-1")
             judgements = judge(snapshot, last, judgements)
             found.append(judgements.verdicts[key])
         assert [one.name for one in found] == ["remote-access"] * 4, found
