@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from numaudit.errors import Absent, Unavailable
-from numaudit.kernel.cpu_model import cpu_model
+from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host, read_bytes
-from numaudit.topology.calibration import Calibration, Fingerprint
+from numaudit.pmu.calibration import Calibration, Fingerprint
 from numaudit.topology.machine import Machine
 
 _AGAIN = "run `numaudit calibrate` again"
@@ -24,6 +24,7 @@ def read_calibration(host: Host, machine: Machine) -> Calibration:
         found = msgspec.json.decode(text, type=Calibration, strict=False)
     except msgspec.DecodeError as error:
         raise Unavailable(f"{host.name_of(path)} is no calibration: {error}; {_AGAIN}") from None
-    if (difference := found.machine.differs_from(Fingerprint.of(machine, cpu_model(host)))) is not None:
+    here = Fingerprint.of(machine, read_cores(host, machine).cpus)
+    if (difference := found.machine.differs_from(here)) is not None:
         raise Unavailable(f"{host.name_of(path)} is of another kind of machine: {difference}; {_AGAIN}")
     return found

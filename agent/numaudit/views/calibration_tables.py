@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.topology.calibration import Calibration, Figure, PairSpeed
+from numaudit.pmu.calibration import Calibration, Figure, PairSpeed
 from numaudit.views.terminal import new_table, print_table
 
 _GIGA = 1e9

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from numaudit.pmu.calibration import Calibration
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
-from numaudit.topology.calibration import Calibration
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.views import state_document

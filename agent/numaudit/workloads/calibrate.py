@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numaudit.errors import Unavailable
-from numaudit.kernel.cpu_model import cpu_model
+from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import largest_cache, read_counters, read_machine
-from numaudit.topology.calibration import (
+from numaudit.pmu.calibration import (
     Calibration,
     Evidence,
     Figure,
@@ -60,7 +60,7 @@ def calibrate(host: Host, progress: Progress, most_rounds: int = MOST_ROUNDS) ->
         pairs = tuple(_pair(plan, cpu, node) for cpu in machine.with_cpus for node in machine.with_memory)
     if all(pair.latency_ns is None for pair in pairs):
         raise Unavailable(f"no pair of nodes could be measured: {pairs[0].reason}")
-    found = Calibration(Fingerprint.of(machine, cpu_model(host)), size, pairs, measured_at=time.time())
+    found = Calibration(Fingerprint.of(machine, read_cores(host, machine).cpus), size, pairs, measured_at=time.time())
     notes = (*_notes_on_size(size, cache), *_notes_on_pairs(found), *notes_on(found.latencies()))
     return Calibration(found.machine, size, pairs, notes, found.measured_at)
 

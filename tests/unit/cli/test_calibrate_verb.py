@@ -11,7 +11,7 @@ from numaudit.cli.main import call
 from numaudit.collectors.calibration import read_calibration
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.topology.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
+from numaudit.pmu.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
 from numaudit.topology.machine import Machine, Node
 
 _GOOD = Figure(81.25, 3, 0.01, True)
@@ -20,7 +20,7 @@ _SPEED = Figure(2.05e11, 4, 0.01, True)
 _THERE = Evidence({0: 512}, 0, (0,), 2 << 20)
 _DISTANCES = {0: {0: 10, 1: 21}, 1: {0: 21, 1: 10}}
 FOUND = Calibration(
-    Fingerprint("GenuineIntel 6 143 8", _DISTANCES),
+    Fingerprint("GenuineIntel family 0x6 model 0x8f stepping 8", _DISTANCES),
     128 << 20,
     (
         PairSpeed(0, 0, _GOOD, _SPEED, _THERE),

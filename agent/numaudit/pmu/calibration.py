@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
+from numaudit.pmu.stall import LatencyTable
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 
@@ -19,13 +21,17 @@ class Fingerprint:
     """What must be the same for a calibration to hold: machines that were bought together share one."""
 
     cpu: str
-    """As /proc/cpuinfo identifies it."""
+    """As the kernel identifies it."""
     distances: Mapping[int, Mapping[int, int]]
     """Node -> node -> SLIT."""
 
     @classmethod
-    def of(cls, machine: Machine, cpu: str) -> Fingerprint:
-        return cls(cpu, {node.id: dict(node.distances) for node in machine.nodes})
+    def of(cls, machine: Machine, cpus: Iterable[object]) -> Fingerprint:
+        """`cpus`: what identifies its kinds of CPUs; none = the kernel does not say."""
+        return cls(
+            " and ".join(map(str, cpus)) or "of an unknown kind",
+            {node.id: dict(node.distances) for node in machine.nodes},
+        )
 
     def differs_from(self, other: Fingerprint) -> str | None:
         """In what, for a message; None = they are the same."""
@@ -92,6 +98,11 @@ class Calibration:
     """What a reader must know before using the figures."""
     measured_at: float = field(default=0.0)
     """Seconds since 1970."""
+
+    def table(self) -> LatencyTable:
+        """What a stall is estimated with."""
+        day = datetime.fromtimestamp(self.measured_at, UTC).date()
+        return LatencyTable(self.latencies(), f"numaudit calibrate, {day}")
 
     def latencies(self) -> dict[tuple[int, int], float]:
         """Nanoseconds by the CPU's node and the memory's node, of the pairs that were measured."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.topology.calibration import Evidence, Fingerprint, best_of, misplaced, notes_on
+from numaudit.pmu.calibration import Evidence, Fingerprint, best_of, misplaced, notes_on
 from numaudit.topology.machine import Machine, Node
 
 _TWO = Machine((Node(0, distances={0: 10, 1: 21}), Node(1, distances={0: 21, 1: 10})))
@@ -68,14 +68,14 @@ def test_a_machine_with_far_memory_needs_no_note() -> None:
 
 
 def test_a_machine_is_of_its_own_kind() -> None:
-    kind = Fingerprint.of(_TWO, "a CPU")
-    assert kind.differs_from(Fingerprint.of(_TWO, "a CPU")) is None
+    kind = Fingerprint.of(_TWO, ["a CPU"])
+    assert kind.differs_from(Fingerprint.of(_TWO, ["a CPU"])) is None
 
 
 def test_another_cpu_other_nodes_and_other_distances_make_another_kind_of_machine() -> None:
-    here = Fingerprint.of(_TWO, "a CPU")
-    assert Fingerprint.of(_TWO, "an old CPU").differs_from(here) == "its CPU is an old CPU, here it is a CPU"
+    here = Fingerprint.of(_TWO, ["a CPU"])
+    assert Fingerprint.of(_TWO, ["an old CPU"]).differs_from(here) == "its CPU is an old CPU, here it is a CPU"
     one = Machine((Node(0, distances={0: 10}),))
-    assert Fingerprint.of(one, "a CPU").differs_from(here) == "its nodes are 0, here they are 0-1"
+    assert Fingerprint.of(one, ["a CPU"]).differs_from(here) == "its nodes are 0, here they are 0-1"
     far = Machine((Node(0, distances={0: 10, 1: 40}), Node(1, distances={0: 40, 1: 10})))
-    assert Fingerprint.of(far, "a CPU").differs_from(here) == "its distances between nodes are not those here"
+    assert Fingerprint.of(far, ["a CPU"]).differs_from(here) == "its distances between nodes are not those here"
