@@ -2,9 +2,9 @@
 /* What the probes share that charge what a CPU did since its last event to the cgroup of the task going out. The
  * loader puts this text before theirs, as it does with probe.bpf.h.
  *
- * Hook:  the software event cgroup-switches on each CPU, so a switch inside a cgroup costs nothing; or
- *        raw tracepoint sched_switch where that event is refused or never happens. At both, the current task is the one going
- *        out, so what happened since the CPU's last event belongs to its cgroup.
+ * Hook:  raw tracepoint sched_switch, which runs NAME_charge at each switch; or the software event cgroup-switches on
+ *        each CPU, where a switch inside a cgroup costs nothing and one between cgroups twice as much. At both, the
+ *        current task is the one going out, so what happened since the CPU's last event belongs to its cgroup.
  *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
  *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
  *        cgroup_attach_task, after a task has moved: a task that moves itself begins a new interval.
@@ -19,6 +19,7 @@
 struct cgroup_switch_cpu {
 	u64 since; /* when the open interval began; 0 = not known yet */
 	u64 switches; /* cgroup-switches that ran the program: the event itself counts all */
+	u64 charges; /* runs of NAME_charge */
 };
 BPF_PERCPU_ARRAY(cgroup_switch_cpu, struct cgroup_switch_cpu, PROBE_SLOTS);
 

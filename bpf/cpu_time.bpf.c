@@ -3,7 +3,7 @@
  *
  * Hook:  switches between cgroups (cgroup_switch.bpf.h, which says what is left out)
  * Map:   cpu_time_ns  {cgroup, node} -> nanoseconds since load
- * Cost:  one array and one per-CPU hash lookup for each switch between cgroups.
+ * Cost:  one array and one per-CPU hash lookup for each switch.
  */
 struct cpu_time_key {
 	u64 cgroup_id;
@@ -47,8 +47,10 @@ int cpu_time_charge(void *ctx)
 {
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
 
-	if (cpu)
+	if (cpu) {
+		cpu->charges += 1;
 		cpu_time_charge_current(cpu);
+	}
 	return 0;
 }
 

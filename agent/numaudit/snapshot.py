@@ -244,7 +244,7 @@ class ProbeAccount:
 
     probe: str
     lost: Mapping[str, int]
-    """Events that it did not count, by reason: map-full, busy, ring-full, no-address."""
+    """Events that it did not count, by reason: map-full, busy, ring-full, no-address, cpu-away."""
     runs: int | None
     """Runs of its programs by the kernel's own count; None = kernel.bpf_stats_enabled is 0, or it has no program."""
     run_seconds: float | None

@@ -40,7 +40,6 @@ ROUNDS = pick(5, short=1)
 TOUCH = Path(__file__).parents[1] / "vm/inside/touch.py"
 EMPTY = """
 int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
-int empty_event(void *ctx) { return 0; }
 int empty_trial(void *ctx) { return 0; }
 """
 _JOIN = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"']
@@ -108,7 +107,6 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         text.flush()
         programs = (
             Program("empty_tracepoint", ProgramType.TRACEPOINT, "kmem:mm_page_alloc"),
-            Program("empty_event", ProgramType.PERF_EVENT),
             Program("empty_trial", ProgramType.RAW_TRACEPOINT),
         )
         empty = ProbeRequest("empty", programs, (), source=Path(text.name))
@@ -156,30 +154,24 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 
 
 def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
-    """Each program alone at the event cgroup-switches, while two processes pass a byte to and fro on one CPU."""
-    probe, empty = loaded["cpu_time"], loaded["empty"].programs["empty_event"]
-    program = probe.programs["cpu_time_on_cgroup_switch"]
+    """Each program alone at sched_switch, while two processes pass a byte to and fro on one CPU."""
+    probe, empty = loaded["cpu_time"], loaded["empty"].programs["empty_trial"]
+    program = probe.programs["cpu_time_charge"]
     with ExitStack() as stack:
         one, other = (stack.enter_context(_group(name)) for name in ("one", "other"))
-        with ExitStack() as events:
-            for cpu in os.sched_getaffinity(0):
-                event = perf_event.open_event(perf_event.CGROUP_SWITCHES, cpu=cpu)
-                events.callback(os.close, event)
-                perf_event.set_program(event, empty)
-                perf_event.enable(event)
-            with _statistics(empty) as floor:
-                _ping_pong(one, other)
-        running = stack.enter_context(closing(CpuTime(HOST, _copy(probe), "cgroup-switches")))
+        with os.fdopen(bpf.open_raw_tracepoint("sched_switch", empty)), _statistics(empty) as floor:
+            _ping_pong(one, other)
+        running = stack.enter_context(closing(CpuTime(HOST, _copy(probe))))
         with _statistics(program) as between:
             _ping_pong(one, other)
         assert min(floor.runs, between.runs) > SWITCHES / 5
         with _statistics(program) as inside:
-            switches = _ping_pong(one, one)
+            _ping_pong(one, one)
         begin = time.process_time()
         running.read()
         seconds = time.process_time() - begin
     yield Figure("cpu_time at a switch between cgroups", between.nanoseconds, 200, "ns", floor.nanoseconds)
-    yield Figure("cpu_time inside a cgroup: runs for each switch", inside.runs / switches, 0.05, "")
+    yield Figure("cpu_time at a switch inside a cgroup", inside.nanoseconds, 200, "ns", floor.nanoseconds)
     yield Figure("cpu_time, one read with a flush of each CPU", seconds * 1e3, 10, "ms")
 
 

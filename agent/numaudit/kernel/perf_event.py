@@ -21,6 +21,7 @@ TYPE_TRACEPOINT = 2
 _CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
 _CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
 _ENABLE, _SET_BPF = 0x2400, 0x40042408
+_LARGEST_READING = 64
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
 
 
@@ -52,8 +53,11 @@ class Event:
         return bytearray(start.ljust(_ATTRIBUTE_SIZE, b"\0"))
 
 
-CGROUP_SWITCHES = Event(TYPE_SOFTWARE, config=11, sample_period=1)
-"""PERF_COUNT_SW_CGROUP_SWITCHES: the task going out and the one coming in are in different perf cgroups."""
+CGROUP_SWITCHES = Event(TYPE_SOFTWARE, config=11, sample_period=1, read_format=1)
+"""PERF_COUNT_SW_CGROUP_SWITCHES: the task going out and the one coming in are in different perf cgroups.
+
+Opened with PERF_FORMAT_TOTAL_TIME_ENABLED, for `is_counting`.
+"""
 
 
 def tracepoint(event_id: int) -> Event:
@@ -98,12 +102,26 @@ def set_program(descriptor: int, program: int) -> None:
 
 
 def read_count(descriptor: int) -> int:
-    """How often the event happened while it was switched on, for an event opened with `read_format` 0.
+    """How often the event happened while it was switched on, for an event outside a group. Raises OSError.
 
-    Raises OSError. An event whose CPU is offline keeps its count.
+    An event whose CPU is offline keeps its count.
     """
-    count: int = struct.unpack("=Q", os.read(descriptor, 8))[0]
-    return count
+    (count,) = struct.unpack_from("=Q", os.read(descriptor, _LARGEST_READING))
+    return int(count)
+
+
+def is_counting(descriptor: int) -> bool:
+    """Does the time of an enabled event pass? It stands still, and for good, once its CPU has gone offline.
+
+    For an event opened with PERF_FORMAT_TOTAL_TIME_ENABLED. Raises OSError.
+    Source: kernel/events/core.c (perf_event_exit_cpu_context, perf_event_update_time).
+    """
+    return _time_enabled(descriptor) != _time_enabled(descriptor)
+
+
+def _time_enabled(descriptor: int) -> int:
+    _, nanoseconds = struct.unpack("=QQ", os.read(descriptor, _LARGEST_READING))
+    return int(nanoseconds)
 
 
 def enable(descriptor: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from typing import Literal
+from typing import ClassVar, Literal
 
 from numaudit.errors import Unavailable
 from numaudit.kernel import bpf, perf_event
@@ -19,13 +19,14 @@ from numaudit.kernel.host import Host, read_text
 from numaudit.probes import reasons
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loader import LoadedProbe, Program
+from numaudit.probes.probe import Loss
 from numaudit.topology.nodeset import CpuSet
 
 Hook = Literal["cgroup-switches", "sched_switch"]
 
 CPU_STATE = "cgroup_switch_cpu"
 """Map that the text's ProbeRequest names beside its own: struct cgroup_switch_cpu by the probe's slot."""
-_SWITCHES, _FIELDS = 1, 2
+_SWITCHES, _CHARGES, _FIELDS = 1, 2, 3
 
 
 def programs(name: str) -> tuple[Program, ...]:
@@ -39,17 +40,20 @@ def programs(name: str) -> tuple[Program, ...]:
 
 
 class CgroupSwitchProbe(BpfProbe):
-    """Holds one event cgroup-switches on each CPU, or the tracepoint sched_switch. Subclasses read the tables."""
+    """Holds the tracepoint sched_switch, or one event cgroup-switches on each CPU. Subclasses read the tables."""
 
+    usual_hook: ClassVar[Hook] = "cgroup-switches"
+    """For a probe whose work costs less than the event does, sched_switch is the cheaper one."""
     hook: Hook
 
     def __init__(self, host: Host, loaded: LoadedProbe, hook: Hook | None = None) -> None:
-        """Attach to `hook`, or to the cheaper one that works here. Raises Refusal, and OSError."""
+        """Attach to `hook`, or to the usual one if it works here. Raises Refusal, and OSError."""
         self._wanted = hook
         self._events: dict[int, int] = {}
         """CPU -> its event cgroup-switches."""
         self._past_switches = 0
         """What events counted that are closed because their CPU went offline."""
+        self._returned = 0
         super().__init__(host, loaded)
 
     def pause(self) -> None:
@@ -62,25 +66,32 @@ class CgroupSwitchProbe(BpfProbe):
     def _flush(self) -> None:
         """Charge the interval that is open on each CPU. Raises OSError.
 
-        With the hook cgroup-switches a CPU that comes online is watched from the next flush on.
+        With the hook cgroup-switches a CPU that comes online is watched from the next flush on; what it did until
+        then is lost.
         """
         if self.hook == "cgroup-switches":
             self._follow_online_cpus()
         for cpu in self._online():
             self._run("charge", cpu)
 
-    def _count_switches(self) -> tuple[int | None, int]:
-        """How often the program ran, and for how many switches the kernel did not run it. Raises OSError.
+    def _count_runs(self) -> int:
+        """How often the program ran, at switches and for flushes. Raises OSError."""
+        return self._sum(_SWITCHES) + self._sum(_CHARGES)
 
-        The hook sched_switch does not show the former, which is None then.
+    def _lost(self) -> dict[Loss, int]:
+        """`busy`: switches for which the kernel did not run the program. `cpu-away`: as often a CPU came back online
+        and its switches were lost until the next flush. Raises OSError.
         """
-        if self.hook == "sched_switch":
-            return None, self._missed([self._name_of("charge")])
+        missed = self._missed([self._name_of("charge")])
         fired = self._past_switches + sum(perf_event.read_count(event) for event in self._events.values())
+        missed += max(0, fired - self._sum(_SWITCHES))
+        return {"busy": missed, "cpu-away": self._returned}
+
+    def _sum(self, field: int) -> int:
+        """Of one field of struct cgroup_switch_cpu, over all CPUs."""
         state = self._maps[CPU_STATE]
         found = state.lookup(struct.pack("=I", self._loaded.slot)) or b""
-        (ran,) = sum_per_cpu(found, state.cpus, _SWITCHES, fields=_FIELDS)
-        return ran, max(0, fired - ran)
+        return sum_per_cpu(found, state.cpus, field, fields=_FIELDS)[0]
 
     def _attach(self) -> None:
         self.hook = self._attach_switches()
@@ -88,20 +99,25 @@ class CgroupSwitchProbe(BpfProbe):
         self._attach_raw_tracepoint("cgroup_attach_task", self._name_of("on_attach_task"))
 
     def _attach_switches(self) -> Hook:
-        hook = self._wanted or choose_hook(read_text(self._host.proc / "cgroups"), has_perf_groups(self._host))
-        if hook == "cgroup-switches":
+        if (self._wanted or self._choose_hook()) == "cgroup-switches":
             try:
-                self._follow_online_cpus()
+                for cpu in self._online():
+                    self._watch(cpu)
             except OSError as error:
                 self.pause()
                 if self._wanted is not None:
                     raise reasons.of_perf_event("cannot attach to the event cgroup-switches", error) from error
             else:
-                return hook
+                return "cgroup-switches"
         for cpu in self._online():
             self._run("restart", cpu)
         self._attach_raw_tracepoint("sched_switch", self._name_of("charge"))
         return "sched_switch"
+
+    def _choose_hook(self) -> Hook:
+        if self.usual_hook == "sched_switch":
+            return "sched_switch"
+        return choose_hook(read_text(self._host.proc / "cgroups"), has_perf_groups(self._host))
 
     def _try_out(self, times: int) -> None:
         """Close the open interval of this CPU again and again: the sums stay right."""
@@ -109,15 +125,20 @@ class CgroupSwitchProbe(BpfProbe):
             bpf.run(self._program("charge"))
 
     def _follow_online_cpus(self) -> None:
-        """Have one event on each CPU that is online. Raises OSError."""
+        """Have one event that counts on each CPU that is online: once its CPU was away, it never does again.
+
+        Raises OSError.
+        """
         online = self._online()
-        for cpu in [cpu for cpu in self._events if cpu not in online]:
+        gone = [cpu for cpu, event in self._events.items() if cpu not in online or not perf_event.is_counting(event)]
+        for cpu in gone:
             event = self._events.pop(cpu)
             self._past_switches += perf_event.read_count(event)
             os.close(event)
         for cpu in online:
             if cpu not in self._events:
                 self._watch(cpu)
+                self._returned += 1
 
     def _watch(self, cpu: int) -> None:
         self._run("restart", cpu)

@@ -25,16 +25,17 @@ class CpuTimes(Reading):
     """How long the tasks in each cgroup ran since load.
 
     `busy` in `lost`: switches for which the kernel did not run the program. Their time went to the cgroup that ran
-    next on that CPU, and with the hook cgroup-switches any idle time before it too.
+    next on that CPU, and with the hook cgroup-switches any idle time before it too. `cpu-away`, with that hook only:
+    as often a CPU came back online and its time until the next reading was not counted.
     """
 
     by_node: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     """Nanoseconds by node."""
-    switches: int | None = None
-    """How often the program ran; None where the hook does not show it."""
+    switches: int = 0
+    """How often the program ran: at switches, and a few times for readings."""
 
     @property
-    def events(self) -> int | None:
+    def events(self) -> int:
         return self.switches
 
 
@@ -52,20 +53,20 @@ class CpuTime(CgroupSwitchProbe):
     """The running probe."""
 
     tables = ("ns",)
+    usual_hook = "sched_switch"
 
     def read(self) -> CpuTimes:
         """All time since load, the interval that is open on each CPU included. Raises OSError."""
         self._flush()
-        switches, missed = self._count_switches()
-        lost: dict[Loss, int] = {"map-full": self._dropped(), "busy": missed}
-        return decode(self._maps["ns"].read(), self._maps["ns"].cpus, lost, switches)
+        lost: dict[Loss, int] = {"map-full": self._dropped(), **self._lost()}
+        return decode(self._maps["ns"].read(), self._maps["ns"].cpus, lost, self._count_runs())
 
 
 CPU_TIME = Kind("cpu_time", request, CpuTime, ns_per_event=260.0)
 
 
 def decode(
-    entries: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None, switches: int | None = None
+    entries: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None, switches: int = 0
 ) -> CpuTimes:
     """Map entries as the kernel packs them, per-CPU values of `cpus` u64, into sums by cgroup and node."""
     by_node: dict[int, dict[int, int]] = {}

@@ -10,8 +10,10 @@ from numaudit.kernel.bpf import RunTime
 from numaudit.kernel.host import Host
 from numaudit.probes.loader import LoadedProbe, ProbeRequest
 
-Loss = Literal["map-full", "busy", "ring-full", "no-address"]
-"""Why an event was not counted. `busy`: another BPF program was running on that CPU."""
+Loss = Literal["map-full", "busy", "ring-full", "no-address", "cpu-away"]
+"""Why an event was not counted. `busy`: another BPF program was running on that CPU. `cpu-away`: a CPU had come back
+online and was not watched yet, which counts as one event each time.
+"""
 
 NodePair = tuple[int, int | None]
 """CPU's node and page's node. None = the page's memory block lies on two nodes, or on none that sysfs shows."""

@@ -6,7 +6,6 @@ The first file by its name, since every other test hands controllers down and th
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -61,5 +60,5 @@ def test_two_spinners_on_one_cpu_have_half_of_it_each(fresh_groups: list[Cgroup]
 
 
 def _clocks(workers: list[Worker]) -> list[float]:
-    """CPU seconds of each process by its own clock (MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers.h)."""
-    return [time.clock_gettime(~one.pid << 3 | 2) for one in workers]
+    """CPU seconds of each process by its own clock."""
+    return [one.cpu_seconds() for one in workers]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from numaudit.collectors.table import kinds_by_default
 from numaudit.doctor.checks import probe_checks
 from numaudit.kernel.host import Host
+from numaudit.probes import cpu_time, loader
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime, CpuTimes
+from numaudit.probes.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, Allocations
 from numaudit.probes.session import Session
-from workload import CGROUPS, MIB, Cgroup, cgroup, eventually, worker
+from workload import MIB, Cgroup, Worker, cgroup, eventually, worker
 
 SIZE = 32 * MIB
 REST = MIB
@@ -23,8 +33,6 @@ REST = MIB
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    # Where the root hands nothing down, as at the start of the guest, cpu_time has another hook.
-    (CGROUPS / "cgroup.subtree_control").write_text("+memory")
     with Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as opened:
         yield opened
 
@@ -34,7 +42,7 @@ def test_both_probes_run_here(session: Session) -> None:
     assert (fared["bpf page_alloc"], fared["bpf cpu_time"]) == ("runs", "runs")
     probe = session.probe(CPU_TIME)
     assert isinstance(probe, CpuTime)
-    assert probe.hook == "cgroup-switches"
+    assert probe.hook == "sched_switch"
 
 
 def test_memory_bound_to_another_node_is_given_from_there(session: Session) -> None:
@@ -86,7 +94,7 @@ def test_two_containers_on_one_cpu_do_not_get_each_others_time(session: Session)
         with worker(light, MIB) as first, worker(heavy, MIB) as second:
             first.order("spin")
             second.order("spin")
-            to_light, to_heavy = _held_against_the_kernel(session, [light, heavy], seconds=2)
+            to_light, to_heavy = _held_against_the_kernel(partial(session.read, CPU_TIME), [light, heavy], seconds=2)
     assert set(to_light) == set(to_heavy) == {1}
     assert to_heavy[1] > 2 * to_light[1]
 
@@ -94,7 +102,7 @@ def test_two_containers_on_one_cpu_do_not_get_each_others_time(session: Session)
 def test_a_task_alone_on_its_cpu_is_not_lost(session: Session) -> None:
     with cgroup("numaudit-lab/alone", cpus="3") as group, worker(group, MIB) as running:
         running.order("spin")
-        (added,) = _held_against_the_kernel(session, [group], seconds=1)
+        (added,) = _held_against_the_kernel(partial(session.read, CPU_TIME), [group], seconds=1)
     assert set(added) == {3}
 
 
@@ -147,13 +155,95 @@ def test_a_cpu_that_was_offline_is_counted_again_and_its_absence_is_not(session:
         started = session.read(CPU_TIME).by_node.get(group.id, {})  # watched from this read on
         assert sum(started.values()) / 1e9 < _usage([group])[group.id] * 1.1 + 0.05
         running.order("spin")
-        (added,) = _held_against_the_kernel(session, [group], seconds=1)
+        (added,) = _held_against_the_kernel(partial(session.read, CPU_TIME), [group], seconds=1)
     assert set(added) == {3}
+
+
+def test_a_report_over_time_loses_nothing_when_a_cpu_is_off_for_a_moment() -> None:
+    """Two spinners share the CPU. The truth is their own clocks."""
+    switch = Path("/sys/devices/system/cpu/cpu3/online")
+    with (
+        cgroup("numaudit-lab/one", cpus="3") as one,
+        cgroup("numaudit-lab/other", cpus="3") as other,
+        worker(one, MIB) as first,
+        worker(other, MIB) as second,
+    ):
+        workers = first, second
+        for spinner in workers:
+            spinner.order("spin")
+        terminal, theirs = pty.openpty()
+        with os.fdopen(terminal, "rb", buffering=0) as shown, _reporting("8s", theirs) as reporting:
+            os.close(theirs)
+            _wait_for_words(shown, b"measuring")
+            begin = _clocks(workers)
+            switch.write_text("0")
+            switch.write_text("1")
+            _wait_for_words(shown, b"\33[K")
+            truth = [now - then for now, then in zip(_clocks(workers), begin, strict=True)]
+            report = json.loads(reporting.communicate()[0])
+    seconds = {row["path"]: sum(node["seconds"] for node in row["cpu_seconds"] or ()) for row in report["containers"]}
+    for group, spun in zip(("one", "other"), truth, strict=True):
+        assert spun * 0.9 - 0.2 < seconds[f"/numaudit-lab/{group}"] < spun * 1.1 + 0.5, (seconds, truth)
+
+
+def test_the_event_cgroup_switches_is_opened_again_for_a_cpu_that_was_off_between_two_readings() -> None:
+    """What ran on the CPU until the reading that notices is lost, and that is said."""
+    loaded = loader.load([cpu_time.request(Host(), cgroups=100, nodes=16)])["cpu_time"]
+    assert isinstance(loaded, LoadedProbe)
+    switch = Path("/sys/devices/system/cpu/cpu3/online")
+    with (
+        contextlib.closing(CpuTime(Host(), loaded, "cgroup-switches")) as probe,
+        cgroup("numaudit-lab/one", cpus="3") as one,
+        cgroup("numaudit-lab/other", cpus="3") as other,
+        worker(one, MIB) as first,
+        worker(other, MIB) as second,
+    ):
+        first.order("spin")
+        second.order("spin")
+        assert probe.read().lost["cpu-away"] == 0
+        switch.write_text("0")
+        switch.write_text("1")
+        assert probe.read().lost["cpu-away"] == 1
+        for added in _held_against_the_kernel(probe.read, [one, other], seconds=1):
+            assert set(added) == {3}
+        assert probe.read().lost == {"map-full": 0, "busy": 0, "cpu-away": 1}
 
 
 def test_no_event_was_lost_in_all_of_this(session: Session) -> None:
     allocations, times = session.read(PAGE_ALLOC), session.read(CPU_TIME)
     assert (allocations.all_lost, times.all_lost) == (0, 0)
+
+
+@contextlib.contextmanager
+def _reporting(duration: str, terminal: int) -> Iterator[subprocess.Popen[bytes]]:
+    """`numaudit report --duration` as a process whose standard error is a terminal."""
+    command = [
+        sys.executable,
+        "-c",
+        "from numaudit.cli.start import run; run()",
+        "report",
+        "--duration",
+        duration,
+        "-o",
+        "json",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for_words(terminal: IO[bytes], words: bytes) -> None:
+    said = b""
+    while words not in said:
+        said += terminal.read(100)
+
+
+def _clocks(workers: Sequence[Worker]) -> list[float]:
+    """CPU seconds of each process by its own clock."""
+    return [one.cpu_seconds() for one in workers]
 
 
 def _allocated(session: Session, act: Callable[[], None]) -> Allocations:
@@ -162,13 +252,15 @@ def _allocated(session: Session, act: Callable[[], None]) -> Allocations:
     return session.read(PAGE_ALLOC).since(before)
 
 
-def _held_against_the_kernel(session: Session, groups: list[Cgroup], seconds: float) -> list[Mapping[int, int]]:
+def _held_against_the_kernel(
+    read: Callable[[], CpuTimes], groups: list[Cgroup], seconds: float
+) -> list[Mapping[int, int]]:
     """Time of each group over some seconds, which must agree with its cpu.stat read just outside and just inside."""
-    outside, first, inside = _usage(groups), session.read(CPU_TIME), _usage(groups)
+    outside, first, inside = _usage(groups), read(), _usage(groups)
     time.sleep(seconds)
     for group in groups:
         _wait_for_use(group, seconds=0.15 - (_usage([group])[group.id] - inside[group.id]))
-    inside_end, second, outside_end = _usage(groups), session.read(CPU_TIME), _usage(groups)
+    inside_end, second, outside_end = _usage(groups), read(), _usage(groups)
     added: CpuTimes = second.since(first)
     for group in groups:
         least, most = inside_end[group.id] - inside[group.id], outside_end[group.id] - outside[group.id]

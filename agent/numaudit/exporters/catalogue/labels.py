@@ -46,7 +46,9 @@ LABELS = {
     "collector": Label("numaudit.collector", "Which question was asked"),
     "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
     "reason": Label(
-        "numaudit.reason", "Why. Of lost events: map-full, busy (another BPF program ran), ring-full, no-address"
+        "numaudit.reason",
+        "Why. Of lost events: map-full, busy (another BPF program ran), ring-full, no-address, "
+        "cpu-away (a CPU that came back was not watched yet)",
     ),
     "state": Label("numaudit.memory.state", "reserved (for containers) or free"),
     "group": Label("numaudit.numa.group", "Nodes of an assignment, such as 0-1"),
