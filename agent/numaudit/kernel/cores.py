@@ -12,6 +12,7 @@ from pathlib import Path
 from numaudit.kernel.host import Host, read_text
 from numaudit.pmu.choose import CorePmu, Cores
 from numaudit.pmu.identity import CpuIdentity, is_guest, parse_cpuinfo, parse_midr
+from numaudit.pmu.machine_kind import MachineKind
 from numaudit.topology.machine import Machine
 
 _CORE_PMU = re.compile(r"cpu|cpu_core|cpu_atom|cpu_lowpower|armv[89]_\w{1,40}", re.ASCII)
@@ -22,6 +23,7 @@ _LARGEST_CPUINFO = 64 << 20
 def read_cores(host: Host, machine: Machine) -> Cores:
     """What can be said of the cores before an event is opened. What cannot be read is absent."""
     cpuinfo = _text(host.proc / "cpuinfo") or ""
+    dmi = host.sys / "class/dmi/id"
     sockets = {cpu.socket for cpu in machine.cpus}
     return Cores(
         cpus=parse_cpuinfo(cpuinfo) or _by_midr(host),
@@ -29,6 +31,8 @@ def read_cores(host: Host, machine: Machine) -> Cores:
         nodes=len(machine.with_memory),
         sockets=None if None in sockets or not sockets else len(sockets),
         is_guest=is_guest(cpuinfo),
+        kind=MachineKind(_word(dmi / "sys_vendor"), _word(dmi / "product_name")),
+        nmi_watchdog={"0": False, "1": True}.get(_word(host.proc / "sys/kernel/nmi_watchdog") or ""),
     )
 
 
@@ -60,8 +64,12 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
+def _word(file: Path) -> str | None:
+    return (_text(file) or "").strip() or None
+
+
 def _number(file: Path) -> int | None:
-    text = (_text(file) or "").strip()
+    text = _word(file) or ""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 

@@ -5,28 +5,46 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from numaudit.errors import Unavailable
 from numaudit.pmu.families import Encoding, EventSet, Family, family_of
 from numaudit.pmu.identity import CpuIdentity
+from numaudit.pmu.machine_kind import MachineKind
 
 T = TypeVar("T")
 
 _NEXT_SET = (errno.EINVAL, errno.ENXIO)
 """A mask that this CPU does not take, a register that a hypervisor does not show, a group that does not fit."""
 _LOCAL_SOCKET = "local_socket_dram"
+_MIXED = "no pair of events fits all of them; use another source"
+_OTHERS = "use another source"
 MOST_OFFCORE = 2
 """Events with a mask of responses (config1) that an Intel core counts at a time: it has two registers for masks."""
+
+
+Word = Literal[
+    "one-node",
+    "no-pmu",
+    "cpu-unknown",
+    "mixed-cpus",
+    "no-events",
+    "refused",
+    "no-permission",
+    "too-many-files",
+    "busy",
+    "counts-nothing",
+]
 
 
 class CannotCount(Unavailable):
     """Why there are no counted accesses, and what to do about it."""
 
-    def __init__(self, text: str, hint: str) -> None:
+    def __init__(self, text: str, hint: str, word: Word) -> None:
         super().__init__(f"{text}; {hint}")
         self.text = text
         self.hint = hint
+        self.word = word
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,14 @@ class Cores:
     sockets: int | None
     """None = the kernel does not say."""
     is_guest: bool = False
+    """Has the CPU the flag of a hypervisor?"""
+    kind: MachineKind = MachineKind()
+    nmi_watchdog: bool | None = None
+    """Does it hold a counter of each core? None = the kernel does not say."""
+
+    @property
+    def is_virtual(self) -> bool:
+        return self.is_guest or self.kind.virtual is not None
 
     @property
     def has_clusters(self) -> bool:
@@ -111,17 +137,19 @@ def scaled(count: int, enabled: int, running: int) -> float | None:
 def plans(cores: Cores) -> tuple[Plan, ...]:
     """All that may work here, the best first. Never empty: raises CannotCount."""
     if cores.nodes < 2:
-        raise CannotCount("with one node all memory is local", "there is nothing to count")
-    family = _only_family(cores)
+        raise CannotCount("with one node all memory is local", "there is nothing to count", "one-node")
     pmu = _only_pmu(cores)
+    family = _only_family(cores)
     usable = [one for one in family.sets if not cores.has_clusters or one.far_cluster is not None]
     if not usable:
         raise _cannot_tell(family)
     found = tuple(_plan(family, one, pmu, cores) for one in usable if set(one.requires) <= pmu.events)
     if not found:
         lacking = sorted(set(usable[0].requires) - pmu.events)
-        what = f"the PMU {pmu.name} does not have the event {' and '.join(lacking)}"
-        raise CannotCount(what, "this CPU, or its hypervisor, does not count it; the other sources do not need it")
+        what = (
+            f"the PMU {pmu.name} does not have the event {' and '.join(lacking)}: neither CPU nor hypervisor counts it"
+        )
+        raise CannotCount(what, _OTHERS, "no-events")
     return found
 
 
@@ -142,20 +170,21 @@ def first_that_opens(candidates: Sequence[Plan], open_plan: Callable[[Plan], T])
 
 
 def _only_family(cores: Cores) -> Family:
-    report = "`numaudit capture` takes what is needed to add it"
+    report = "`numaudit capture` takes what is needed to add it; until then use another source"
     if not cores.cpus:
-        raise CannotCount("the kernel does not say which CPU this is", report)
+        raise CannotCount("the kernel does not say which CPU this is", report, "cpu-unknown")
     known = {cpu: family_of(cpu) for cpu in cores.cpus}
     unknown = [cpu for cpu, family in known.items() if family is None]
     if unknown:
-        raise CannotCount(f"the table of CPU families does not have this CPU ({unknown[0]})", report)
+        raise CannotCount(f"the table of CPU families does not have this CPU ({unknown[0]})", report, "cpu-unknown")
     found = {family.id: family for family in known.values() if family is not None}
     if len(found) > 1:
         titles = " and ".join(family.title for family in found.values())
-        raise CannotCount(f"this machine has CPUs of several families ({titles})", "no pair of events fits all of them")
+        raise CannotCount(f"this machine has CPUs of several families ({titles})", _MIXED, "mixed-cpus")
     (family,) = found.values()
     if not family.sets:
-        raise CannotCount(f"{family.title}: its cores have no events for it", "use another source")
+        what = f"{family.title}: its cores have no events that tell local from remote memory"
+        raise CannotCount(what, _OTHERS, "no-events")
     return family
 
 
@@ -164,21 +193,22 @@ def _only_pmu(cores: Cores) -> CorePmu:
         raise no_pmu(cores)
     if len(cores.pmus) > 1:
         names = ", ".join(pmu.name for pmu in cores.pmus)
-        raise CannotCount(f"this machine has cores of several kinds ({names})", "no pair of events fits all of them")
+        raise CannotCount(f"this machine has cores of several kinds ({names})", _MIXED, "mixed-cpus")
     return cores.pmus[0]
 
 
 def _cannot_tell(family: Family) -> CannotCount:
     what = f"{family.title}: sockets with several nodes, whose nodes the events do not tell apart"
-    return CannotCount(what, "switch sub-NUMA clustering off in the firmware, or use another source")
+    return CannotCount(what, f"switch sub-NUMA clustering off in the firmware, or {_OTHERS}", "no-events")
 
 
 def no_pmu(cores: Cores) -> CannotCount:
-    """The kernel has no PMU of the cores, whichever way that shows."""
-    if cores.is_guest:
-        what = "this is a virtual machine, and its hypervisor shows no PMU"
-        return CannotCount(what, "switch the virtual PMU on, or use an instance that has one")
-    return CannotCount("this machine shows no PMU", "use a kernel with the driver of its PMU")
+    """The kernel drives no PMU of the cores, whichever way that shows."""
+    if cores.is_virtual:
+        whose = f" ({cores.kind})" if str(cores.kind) else ""
+        what = f"this is a virtual machine{whose}, and its hypervisor shows no PMU"
+        return CannotCount(what, cores.kind.hint, "no-pmu")
+    return CannotCount("this machine shows no PMU of its cores", "use a kernel with the driver of its PMU", "no-pmu")
 
 
 def _plan(family: Family, one: EventSet, pmu: CorePmu, cores: Cores) -> Plan:

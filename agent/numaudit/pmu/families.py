@@ -25,7 +25,7 @@ class Encoding:
     name: str
     config: int
     config1: int = 0
-    pmu: str | None = None
+    device: str | None = None
     """The PMU's folder in /sys/bus/event_source/devices, without its number; None = the cores' own (PERF_TYPE_RAW)."""
     errata: str = ""
 
@@ -95,7 +95,7 @@ class Sampling:
     config: int | None = None
     leader: int | None = None
     """The config of the event that must lead the group."""
-    pmu: str | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,4 +224,4 @@ def _uncore(row: dict[str, Any]) -> Uncore:
     """`bytes` may be a fraction such as 64/9: a link's data comes in flits."""
     count, _, of = str(row["bytes"]).partition("/") if "bytes" in row else ("", "", "")
     size = float(count) / float(of or 1) if count else None
-    return Uncore(Encoding(row["name"], row["config"], pmu=row["pmu"]), size, row.get("says", ""), row["source"])
+    return Uncore(Encoding(row["name"], row["config"], device=row["device"]), size, row.get("says", ""), row["source"])

@@ -19,6 +19,7 @@ from numaudit.pmu.choose import (
     scaled,
 )
 from numaudit.pmu.identity import CpuIdentity
+from numaudit.pmu.machine_kind import MachineKind
 
 CPU = CorePmu("cpu", 4)
 SPR = CpuIdentity("x86_64", "GenuineIntel", 6, 0x8F, 8)
@@ -124,6 +125,7 @@ def test_a_count_that_never_ran_is_no_data() -> None:
         (_two_sockets(CpuIdentity("aarch64", implementer=0xC0, part=0xAC3)), "AmpereOne: its cores have no events"),
         (_two_sockets(SPR, SKX), "CPUs of several families"),
         (Cores((SPR,), (), 2, 2), "this machine shows no PMU"),
+        (Cores((SPR,), (), 2, 2, kind=MachineKind("QEMU", "pc")), r"virtual machine \(QEMU pc\).*pmu=on"),
         (Cores((SPR,), (), 2, 2, is_guest=True), "virtual machine, and its hypervisor shows no PMU"),
         (Cores((SPR,), (CorePmu("cpu_core", 4), CorePmu("cpu_atom", 8)), 2, 2), "cores of several kinds"),
     ],
