@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from numaudit.doctor.hardware import NotRead
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import explain
+from numaudit.pmu.choose import CannotCount
 from numaudit.probes.reasons import Refusal
 from numaudit.snapshot import Check
 
@@ -12,6 +14,10 @@ def failed(name: str, error: Exception) -> Check:
     """What could not be measured, since this was raised."""
     if isinstance(error, Refusal):
         return Check(name, "missing", error.text, error.hint, error.reason.value)
+    if isinstance(error, CannotCount):
+        return Check(name, "missing", error.text, error.hint, error.word)
+    if isinstance(error, NotRead):
+        return Check(name, "missing", error.text, reason=error.word)
     return Check(name, "missing", explain(error), reason=_word(error))
 
 

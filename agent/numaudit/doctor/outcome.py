@@ -11,6 +11,10 @@ from numaudit.snapshot import Check
 NO_KUBERNETES = "normal on a host without Kubernetes"
 """The hint of a check that misses nothing."""
 
+NOT_HERE = ("one-node", "no-pmu", "cpu-unknown", "mixed-cpus", "no-events", "no-hardware", "not-read")
+"""Reasons of a source that the machine's hardware does not have, or that numaudit does not read: nothing is to be
+mended on this host."""
+
 Outcome = Literal["all", "some", "none"]
 
 _LISTED = "; `numaudit doctor` lists them"
@@ -20,7 +24,7 @@ _MEASURING = ("residency", "numa_maps", "bpf ", "access ")
 
 
 def outcome(checks: Sequence[Check]) -> Outcome:
-    """How many of the sources work here. One that is reduced works."""
+    """How many of the sources work here. One that is reduced works; one without its hardware is none."""
     if any(one.name in _WITHOUT_WHICH_NOTHING and one.state == "missing" for one in checks):
         return "none"
     if all(one.state == "missing" for one in checks if one.name.startswith(_MEASURING)):
@@ -44,4 +48,4 @@ def lacking(checks: Sequence[Check], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_failing(check: Check) -> bool:
-    return check.state == "missing" and check.hint != NO_KUBERNETES
+    return check.state == "missing" and check.hint != NO_KUBERNETES and check.reason not in NOT_HERE

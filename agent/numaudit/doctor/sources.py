@@ -10,10 +10,13 @@ import mmap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from numaudit.collectors.base import require_v2
 from numaudit.collectors.hint_faults import require_sampling
 from numaudit.doctor.failed import failed
+from numaudit.doctor.hardware import check_bandwidth, check_data_sources, check_fabric
+from numaudit.doctor.pmu import check_pmu
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import Source
 from numaudit.kernel.cgroup import find_hierarchies
@@ -27,6 +30,8 @@ from numaudit.probes.known_work import known_work
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
+
+Hardware = Literal["pmu", "datasrc", "mbm", "fabric"]
 
 _LOAD = 16 << 20
 """Bytes that the load for hint faults uses, by two threads: of one thread the kernel takes no local samples."""
@@ -51,7 +56,7 @@ class Trial:
 class SourceCheck:
     """One source. `check` says how it works here, or raises Unavailable with the reason when it does not."""
 
-    source: Source
+    source: Source | Hardware
     check: Callable[[Trial], str]
 
 
@@ -141,6 +146,10 @@ def _count_time(session: Session) -> int:
 
 
 SOURCES: tuple[SourceCheck, ...] = (
+    SourceCheck("pmu", lambda trial: check_pmu(trial.host, under_load=trial.under_load)),
+    SourceCheck("datasrc", lambda trial: check_data_sources(trial.host)),
+    SourceCheck("mbm", lambda trial: check_bandwidth(trial.host)),
+    SourceCheck("fabric", lambda trial: check_fabric(trial.host)),
     SourceCheck("hint_faults", _check_hint_faults),
     SourceCheck("first_touch", _check_first_touch),
     SourceCheck("expected", _check_expected),

@@ -9,7 +9,7 @@ import pytest
 
 from numaudit.cli.main import call
 from numaudit.doctor.checks import names
-from numaudit.doctor.outcome import NO_KUBERNETES, outcome
+from numaudit.doctor.outcome import NO_KUBERNETES, NOT_HERE, outcome
 from numaudit.snapshot import Check
 
 WORKS = tuple(Check(name, "ok", "") for name in names())
@@ -20,10 +20,20 @@ def _with(*missing: str) -> tuple[Check, ...]:
     return tuple(Check(one.name, "missing", "") if one.name in missing else one for one in WORKS)
 
 
+def _with_reason(name: str, reason: str) -> tuple[Check, ...]:
+    return tuple(Check(name, "missing", "", reason=reason) if one.name == name else one for one in WORKS)
+
+
 def test_sources_that_all_work_are_fine_also_reduced_and_without_kubernetes() -> None:
     assert outcome(WORKS) == "all"
     assert outcome((*WORKS, Check("rights", "reduced", ""))) == "all"
     assert outcome((*WORKS, Check("kubelet", "missing", "no checkpoint", NO_KUBERNETES))) == "all"
+
+
+def test_hardware_that_the_machine_does_not_have_is_nothing_to_mend() -> None:
+    for reason in NOT_HERE:
+        assert outcome(_with_reason("access pmu", reason)) == "all"
+    assert outcome(_with_reason("access pmu", "no-permission")) == "some"
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name not in ("numa nodes", "cgroup")])
