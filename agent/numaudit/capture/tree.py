@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from numaudit.capture import archive
+from numaudit.capture import archive, hardware
 from numaudit.capture.archive import SUFFIX
 from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
@@ -148,6 +148,7 @@ def _into(host: Host, tree: Path) -> Summary:
         tree.mkdir(parents=True, exist_ok=True)
         for file in _files(host):
             _copy(host, file, tree, summary)
+        _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
         _copy_cgroups(host, tree, summary)
         for folder in _pod_log_folders(host, summary):
             _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
@@ -180,6 +181,7 @@ def _files(host: Host) -> Iterator[Path]:
     for cpu in sorted(host.cpus.glob("cpu[0-9]*")):
         for pattern in _CPU:
             yield from sorted(cpu.glob(pattern))
+    yield from hardware.files(host)
     yield from (host.kubelet / name for name in _KUBELET)
 
 
