@@ -1,4 +1,4 @@
-"""perf_event_open(2): open an event, hang a BPF program on it, switch it on.
+"""perf_event_open(2): open an event or a group of them, hang a BPF program on it, switch it on, read it.
 
 Source: include/uapi/linux/perf_event.h (struct perf_event_attr, ioctls), kernel/events/core.c.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from numaudit.kernel import syscall
 from numaudit.kernel.bpf import address_of
@@ -17,17 +19,20 @@ from numaudit.topology.nodeset import CpuSet
 
 TYPE_SOFTWARE = 1
 TYPE_TRACEPOINT = 2
+TYPE_RAW = 4
 
 _CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
 _CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
 _ENABLE, _SET_BPF = 0x2400, 0x40042408
 _LARGEST_READING = 64
+_TIMES_AND_GROUP = 1 << 0 | 1 << 1 | 1 << 3  # PERF_FORMAT_TOTAL_TIME_ENABLED, _TOTAL_TIME_RUNNING, _GROUP
+_LARGEST_GROUP = 8 * (3 + 64)
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What to count; the words of struct perf_event_attr. Opened switched off."""
+    """What to count; the words of struct perf_event_attr."""
 
     type: int
     config: int
@@ -40,11 +45,12 @@ class Event:
     exclude_hypervisor: bool = False
     sample_type: int = 0
     """What each sample in the event's ring is to hold: PERF_SAMPLE_ bits."""
+    is_on: bool = False
+    """It counts as soon as it is opened; of a group, as soon as its leader does."""
 
     def pack(self) -> bytearray:
         """struct perf_event_attr."""
-        disabled = 1
-        flags = disabled | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
+        flags = (not self.is_on) | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
         start = struct.pack(
             "=IIQQQQQ IIQQ",
             *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, self.sample_type, self.read_format, flags),
@@ -75,6 +81,42 @@ def open_event(event: Event, *, cpu: int, pid: int = -1, group: int = -1, cgroup
     if cgroup is not None:
         return syscall.call("perf_event_open", address_of(attributes), cgroup, cpu, group, _CLOEXEC | _CGROUP)
     return syscall.call("perf_event_open", address_of(attributes), pid, cpu, group, _CLOEXEC)
+
+
+class GroupCounts(NamedTuple):
+    """What the events of a group counted, in the order in which they were opened, and for how long."""
+
+    enabled: int
+    """Nanoseconds in which they were switched on; of a cgroup's events, in which one of its tasks was on the CPU."""
+    running: int
+    """Of these, nanoseconds in which they had counters of the hardware: the kernel shares those among all groups."""
+    counts: tuple[int, ...]
+
+
+def open_group(events: Sequence[Event], *, cpu: int, cgroup: int | None = None) -> list[int]:
+    """Descriptors of events that one CPU counts at the same times, so that their ratio needs no scaling.
+
+    The first one leads: `enable` switches it on and so all of them. They count all tasks, or those of a cgroup
+    folder's descriptor. Raises OSError as `open_event` does: EINVAL also when the hardware can never count all at once.
+    """
+    opened: list[int] = []
+    try:
+        for event in events:
+            leader = opened[0] if opened else -1
+            member = replace(event, read_format=_TIMES_AND_GROUP, is_on=bool(opened))
+            opened.append(open_event(member, cpu=cpu, group=leader, cgroup=cgroup))
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened
+
+
+def read_group(leader: int) -> GroupCounts:
+    """Counts and times since the group was opened. Raises OSError."""
+    words = os.read(leader, _LARGEST_GROUP)
+    number, enabled, running, *counts = struct.unpack(f"={len(words) // 8}Q", words)
+    return GroupCounts(enabled, running, tuple(counts[:number]))
 
 
 def open_kprobe(host: Host, function: str, *, cpu: int) -> int:
