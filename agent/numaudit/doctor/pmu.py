@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numaudit.kernel import perf_event
@@ -21,24 +20,28 @@ _LOAD = 64 << 20
 """Bytes of fresh memory that a test load writes and reads, again and again."""
 _COUNTED_WITHIN = 1.0
 """Seconds of the test load. An event that opens may count nothing: a hypervisor can filter it."""
-_TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING
-_READING = struct.Struct("=QQQ")
+
+Groups = list[list[int]]
+"""Descriptors of each group of a plan, the leader first."""
 
 
 def check_pmu(host: Host, *, under_load: bool) -> str:
-    """What it counts here. Raises CannotCount with the reason when it does not, and Unavailable.
+    """What it counts here. Raises CannotCount with the reason when it does not, Unavailable, OSError.
 
-    `under_load`: also count what a test load of this very thread does, for at most a second.
+    `under_load`: also count what a test load of this very thread does, on one CPU, for at most a second.
     """
     cores = read_cores(host, read_machine(host))
     candidates = plans(cores)
+    cpu = min(os.sched_getaffinity(0))
     try:
-        plan, opened = first_that_opens(candidates, lambda one: _open(one, cpu=perf_event.any_cpu(host), pid=-1))
-        _close(opened)
-        if under_load:
-            _count_a_load(cores, plan)
+        plan, opened = first_that_opens(candidates, lambda one: _open(one, cpu))
     except OSError as error:
         raise why_not_open(error.errno or 0, cores, candidates[-1]) from error
+    try:
+        if under_load:
+            _count_a_load(cores, plan, opened, cpu)
+    finally:
+        _close(opened)
     noticed = "; a test load was noticed" if under_load else ""
     return f"{_what(cores, plan)}{noticed}"
 
@@ -52,9 +55,11 @@ def _what(cores: Cores, plan: Plan) -> str:
     return f"counted local and remote memory accesses ({plan.family.title}: {counted}, {plan.set.id}{turns}){physical}"
 
 
-def _count_a_load(cores: Cores, plan: Plan) -> None:
+def _count_a_load(cores: Cores, plan: Plan, opened: Groups, cpu: int) -> None:
     """Raises CannotCount when nothing of it is counted, OSError."""
-    with _counting(plan) as opened:
+    with _on(cpu):
+        for leader, *_ in opened:
+            perf_event.enable(leader)
         end = time.monotonic() + _COUNTED_WITHIN
         while True:
             _use_memory()
@@ -66,40 +71,39 @@ def _count_a_load(cores: Cores, plan: Plan) -> None:
 
 
 @contextmanager
-def _counting(plan: Plan) -> Iterator[Sequence[int]]:
-    """The events of this thread, on whatever CPU it runs."""
-    opened = _open(plan, cpu=-1, pid=0)
+def _on(cpu: int) -> Iterator[None]:
+    """This thread runs on that CPU."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
     try:
-        for descriptor in opened:
-            perf_event.enable(descriptor)
-        yield opened
+        yield
     finally:
-        _close(opened)
+        os.sched_setaffinity(0, allowed)
 
 
-def _open(plan: Plan, *, cpu: int, pid: int) -> list[int]:
-    """Descriptors in the order of the plan's events. Raises OSError."""
-    opened: list[int] = []
+def _open(plan: Plan, cpu: int) -> Groups:
+    """The plan's groups, of all tasks on that CPU. Raises OSError."""
+    opened: Groups = []
     try:
         for group in plan.groups:
-            leader = -1
-            for one in group:
-                event = Event(plan.type, one.config, one.config1, read_format=_TIMES)
-                opened.append(perf_event.open_event(event, cpu=cpu, pid=pid, group=leader))
-                leader = opened[-1] if leader < 0 else leader
+            events = [Event(plan.type, one.config, one.config1) for one in group]
+            opened.append(perf_event.open_group(events, cpu=cpu))
     except OSError:
         _close(opened)
         raise
     return opened
 
 
-def _close(opened: Sequence[int]) -> None:
-    for descriptor in opened:
-        os.close(descriptor)
+def _close(opened: Groups) -> None:
+    for group in opened:
+        for descriptor in group:
+            os.close(descriptor)
 
 
-def _read(opened: Sequence[int]) -> list[float | None]:
-    return [scaled(*_READING.unpack(os.read(one, _READING.size))) for one in opened]
+def _read(opened: Groups) -> list[float | None]:
+    """The scaled count of each event, in the order of the plan's."""
+    read = [perf_event.read_group(leader) for leader, *_ in opened]
+    return [scaled(count, group.enabled, group.running) for group in read for count in group.counts]
 
 
 def _use_memory() -> None:

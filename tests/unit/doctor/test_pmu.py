@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.doctor.pmu import _count_a_load, check_pmu
+from numaudit.doctor.pmu import _close, _count_a_load, _open, check_pmu
 from numaudit.kernel.host import Host
 from numaudit.pmu.choose import CannotCount, CorePmu, Cores, Plan, plans
 from numaudit.pmu.families import Encoding
@@ -26,6 +26,15 @@ def _plan(*configs: int) -> Plan:
     events = tuple(Encoding(f"software {config}", config) for config in configs)
     rest = (1,) * (len(configs) - 1)
     return replace(plans(CORES)[-1], type=SOFTWARE, groups=(events,), local=(1, *(0,) * len(rest)), remote=(0, *rest))
+
+
+def _count(plan: Plan) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    opened = _open(plan, cpu)
+    try:
+        _count_a_load(CORES, plan, opened, cpu)
+    finally:
+        _close(opened)
 
 
 def _host(root: Path, kind: int, cpuinfo: str) -> Host:
@@ -53,23 +62,30 @@ def _cpuinfo(model: int, flags: str = "fpu") -> str:
 
 @needs_root
 def test_a_load_that_the_events_count_is_noticed() -> None:
-    _count_a_load(CORES, _plan(PAGE_FAULTS, TASK_CLOCK))
+    _count(_plan(PAGE_FAULTS, TASK_CLOCK))
 
 
 @needs_root
 def test_events_that_open_and_count_nothing_are_no_source() -> None:
     with pytest.raises(CannotCount, match="open, but counted nothing of a test load") as caught:
-        _count_a_load(CORES, _plan(ALIGNMENT_FAULTS, EMULATION_FAULTS))
+        _count(_plan(ALIGNMENT_FAULTS, EMULATION_FAULTS))
     assert caught.value.word == "counts-nothing"
 
 
 @needs_root
-def test_a_check_leaves_no_file_open() -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    _count_a_load(CORES, _plan(PAGE_FAULTS, TASK_CLOCK))
+def test_a_group_that_cannot_be_opened_leaves_no_file_open() -> None:
+    before = list(Path("/proc/self/fd").iterdir())
+    half = replace(_plan(PAGE_FAULTS), groups=((Encoding("opens", PAGE_FAULTS),), (Encoding("does not", 0x12A),)))
     with pytest.raises(OSError, match="perf_event_open"):
-        _count_a_load(CORES, _plan(PAGE_FAULTS, 0x12A))
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+        _open(half, cpu=min(os.sched_getaffinity(0)))
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+@needs_root
+def test_a_test_load_leaves_the_thread_on_all_its_cpus() -> None:
+    before = os.sched_getaffinity(0)
+    _count(_plan(PAGE_FAULTS, TASK_CLOCK))
+    assert os.sched_getaffinity(0) == before
 
 
 @needs_root

@@ -405,6 +405,9 @@ def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
     assert "a test load was noticed" in sources["access hint_faults"]["detail"]
     assert sources["access first_touch"]["state"] == "ok", sources
     assert sources["access expected"]["state"] == "ok", sources
+    assert sources["access pmu"]["reason"] == "no-pmu", sources
+    assert "its hypervisor shows no PMU" in sources["access pmu"]["detail"]
+    assert {sources[f"access {name}"]["reason"] for name in ("datasrc", "mbm", "fabric")} == {"no-hardware"}
 
 
 @pytest.mark.parametrize(("cpu", "mems", "node"), [("0", "0", 0), ("0", "3", 3), ("2", "1", 1)])
