@@ -146,8 +146,12 @@ class HintFault(NamedTuple):
 
     @property
     def is_remote(self) -> bool:
-        """A page that was brought to the CPU's node was remote when it was used."""
-        return self.cpu_node != self.memory_node or self.has_moved
+        """Where the page was when it was used counts, not where the fault moved it: to the CPU's node, or away from it.
+
+        Source: mm/memory.c (do_numa_page).
+        """
+        was_found_here = bool(self.flags & 8)
+        return not was_found_here and (self.cpu_node != self.memory_node or self.has_moved)
 
     @property
     def has_moved(self) -> bool:

@@ -104,6 +104,24 @@ def test_a_page_that_was_brought_home_was_remote_when_it_was_used() -> None:
     assert 0.45 < access.lower < 0.5 < access.upper < 0.55
 
 
+@pytest.mark.parametrize(
+    ("fault", "is_remote"),
+    [
+        (HintFault(0, 0, LOCAL), False),
+        (HintFault(0, 1, 0), True),
+        (HintFault(0, 0, MIGRATED), True),
+        (HintFault(0, 1, MIGRATED), True),
+        (HintFault(0, 1, MIGRATED | LOCAL), False),
+        (HintFault(0, 0, LOCAL | MIGRATE_FAIL), False),
+        (HintFault(0, 1, MIGRATE_FAIL), True),
+    ],
+)
+def test_a_page_that_the_fault_found_on_the_cpus_node_was_local_wherever_it_moved_then(
+    fault: HintFault, is_remote: bool
+) -> None:
+    assert fault.is_remote == is_remote
+
+
 def test_a_process_with_one_thread_has_samples_but_no_ratio() -> None:
     (access,) = accesses(tick({STUCK_FAULT: 76113}, single_threaded=True), WEB)
     assert (access.remote_ratio, access.lower, access.samples, access.remote_samples) == (None, None, 76113, 76113)
