@@ -35,6 +35,7 @@ def command(output: str, require: str | None, root: Path | None) -> int:
     """Say what this host can measure, and for what it cannot: why, and what to do.
 
     Exits with 0 when all sources work, with 1 when some do not, and with 3 when nothing can be measured here.
+    Hardware that this machine does not have is no source that does not work.
     """
     needed = None if require is None else outcome.required(require, names())
     checks = examine(options.host(root))

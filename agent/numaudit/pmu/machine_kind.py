@@ -30,7 +30,7 @@ VIRTUAL_KINDS = (
         "Amazon EC2",
         "Amazon EC2",
         "",
-        "use a metal size, or one that owns a whole socket: 24xlarge or larger of most types",
+        "use a metal size, or one that owns a whole socket, such as 48xlarge; docs/measuring.md lists them",
     ),
     VirtualKind(
         "Google Compute Engine",

@@ -10,17 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from marked_places import fill
 from numaudit.cli.main import VERBS
 
 MatchesGolden = Callable[[str, str], None]
 TOP = Path(__file__).parents[3]
-
-
-def _fill(readme: str, mark: str, content: str) -> str:
-    pattern = rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- end -->)"
-    filled, count = re.subn(pattern, lambda match: f"{match[1]}{content}{match[2]}", readme, flags=re.DOTALL)
-    assert count == 1, f"README.md has no place marked {mark!r}"
-    return filled
 
 
 def test_the_readme_shows_the_real_report_and_all_verbs(matches_golden: MatchesGolden) -> None:
@@ -28,8 +22,8 @@ def test_the_readme_shows_the_real_report_and_all_verbs(matches_golden: MatchesG
     shown = "\n".join(line for line in report.splitlines() if not re.match(r"\w[\w ]+: unavailable|Read in", line))
     verbs = "".join(f"| `numaudit {name}` | {what} |\n" for name, what in VERBS.items())
     readme = (TOP / "README.md").read_text(encoding="utf-8")
-    filled = _fill(readme, "example: report --root tests/fixtures/misaligned-node.tar.xz", f"```\n{shown}\n```\n")
-    filled = _fill(filled, "verbs", f"| verb | answers |\n| --- | --- |\n{verbs}")
+    filled = fill(readme, "example: report --root tests/fixtures/misaligned-node.tar.xz", f"```\n{shown}\n```\n")
+    filled = fill(filled, "verbs", f"| verb | answers |\n| --- | --- |\n{verbs}")
     matches_golden("README.md", filled)
 
 
