@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import page_size
 from numaudit.kernel.host import Host, read_text
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -46,7 +47,7 @@ def read_machine(host: Host) -> Machine:
     node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
     cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online_cpus(host) or sorted(node_of))
     possible = _nodeset(host.nodes / "possible") or ids
-    return Machine(nodes=nodes, cpus=cpus, possible=possible)
+    return Machine(nodes=nodes, cpus=cpus, possible=possible, page_size=page_size.read(host))
 
 
 def online_nodes(host: Host) -> NodeSet:

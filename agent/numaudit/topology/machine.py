@@ -59,6 +59,7 @@ class Machine:
     cpus: tuple[Cpu, ...] = ()
     possible: NodeSet = NodeSet()
     page_size: int = 4096
+    """Bytes of a page of the kernel."""
 
     @cached_property
     def by_id(self) -> Mapping[int, Node]:
