@@ -117,6 +117,10 @@ class Ring:
         self._map.close()
 
     def _fence(self) -> None:
-        """Python has no memory barrier; taking a lock is one, on every machine."""
-        with self._barrier:
-            pass
+        """Python has no memory barrier; taking a lock twice is one, on every machine.
+
+        On arm64 once is not enough: what comes before and after may both move in between taking it and giving it back.
+        """
+        for _ in range(2):
+            with self._barrier:
+                pass
