@@ -79,7 +79,7 @@ def test_what_finds_the_ring_full_is_counted(
     new_group: NewGroup, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A ring of one page holds some 170 samples: what the worker touches is seen or lost, each page once."""
-    monkeypatch.setattr(first_touch, "_PAGES", 1)
+    monkeypatch.setattr(first_touch, "_RING", mmap.PAGESIZE)
     group = new_group("overrun")
     order = start_worker(group, 8 * MIB)
     probe = FirstTouch(Host(), period=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_samples_that_find_the_ring_full_make_a_check_inconclusive(
 ) -> None:
     """A ring of one page holds some 170 samples of 12,288."""
     _only(monkeypatch, "first_touch")
-    monkeypatch.setattr(first_touch, "_PAGES", 1)
+    monkeypatch.setattr(first_touch, "_RING", mmap.PAGESIZE)
     assert call(["selftest", "-o", "json"]) == EXIT_INCONCLUSIVE
     (check,) = json.loads(capsys.readouterr().out)["checks"]
     assert check["state"] == "inconclusive"

@@ -9,6 +9,7 @@ Source: include/uapi/linux/perf_event.h (PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_CGRO
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import re
 import struct
@@ -31,8 +32,8 @@ from numaudit.topology.nodeset import CpuSet
 _NAME = "first_touch"
 PERIOD = 16
 """Faults per sample: measuring must not slow down a storm of faults."""
-_PAGES = 64
-"""Of each CPU's ring, a power of two: some 10,000 samples fit."""
+_RING = 256 << 10
+"""Bytes of each CPU's ring, a power of two: some 10,000 samples fit."""
 _PAGE_FAULTS_MIN = 5  # PERF_COUNT_SW_PAGE_FAULTS_MIN
 _SAMPLE_PHYS_ADDR, _SAMPLE_CGROUP = 1 << 19, 1 << 21
 _BODY = struct.Struct("=QQ")  # physical address and cgroup, in the order of kernel/events/core.c (perf_output_sample)
@@ -172,7 +173,7 @@ class FirstTouch:
                 return
             raise
         try:
-            ring = Ring(event, _PAGES)
+            ring = Ring(event, _RING // mmap.PAGESIZE)
         except OSError:
             os.close(event)
             raise

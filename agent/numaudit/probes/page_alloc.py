@@ -33,7 +33,7 @@ _UNKNOWN_NODE = 0xFFFF
 _AMBIGUOUS_NODE = 0xFFFE
 _ORDERS_PER_PAIR = 4
 """A container commonly uses the orders 0, 1, 2 and, with transparent huge pages, 9."""
-_TRIAL_PAGES = 2048
+_TRIAL_BYTES = 8 << 20
 _TRIAL_ROUNDS = 7
 
 
@@ -171,11 +171,11 @@ def _best_of_touching() -> float:
     """Nanoseconds of CPU time for a fresh page, the best of some rounds."""
     best = float("inf")
     for _ in range(_TRIAL_ROUNDS):
-        with mmap.mmap(-1, _TRIAL_PAGES * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
+        with mmap.mmap(-1, _TRIAL_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
             pages.madvise(mmap.MADV_NOHUGEPAGE)
             start = ctypes.c_char.from_buffer(pages)
             begin = time.thread_time_ns()
             ctypes.memset(ctypes.addressof(start), 1, len(pages))
-            best = min(best, (time.thread_time_ns() - begin) / _TRIAL_PAGES)
+            best = min(best, (time.thread_time_ns() - begin) / (_TRIAL_BYTES // mmap.PAGESIZE))
             del start  # it keeps the mapping open
     return best
