@@ -179,6 +179,35 @@ class Sampled:
     """False: it was not on the watch list, so no faults mean nothing."""
 
 
+Locality = Literal["local", "remote"]
+
+
+@dataclass(frozen=True, slots=True)
+class CountBasis:
+    """What a counted access is."""
+
+    set: str
+    """The events, by the name of their set in the table of CPU families."""
+    unit: Literal["lines", "loads"]
+    includes_prefetch: bool | None
+    """None = on some implementations."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedAccesses:
+    """One container's memory accesses since the probe was loaded, as the processor counts them."""
+
+    basis: CountBasis
+    by_node: Mapping[tuple[int, Locality], int]
+    """By the CPU's node, and whether the memory was its own. Empty when no counter ran while the container did."""
+    enabled_ns: int
+    """Nanoseconds of CPU time in which they were to be counted."""
+    running_ns: int
+    """Of these, the nanoseconds in which the processor counted; the rest is made up for in proportion."""
+    is_watched: bool = True
+    """False: it is not on the watch list now, so what it does is not counted."""
+
+
 class MigratedPages(NamedTuple):
     """Base pages that a container's tasks moved to another node, or could not move. They need not be its own."""
 
@@ -307,6 +336,8 @@ class Snapshot:
     """CPU time by node since the probe was loaded; None = not measured."""
     page_alloc: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
+    pmu: Mapping[ContainerId, CountedAccesses] | None = None
+    """Counted memory accesses; None = not measured. A container that is not in it did not run."""
     hint_faults: Mapping[ContainerId, Sampled] | None = None
     """Samples of memory accesses; None = not measured. A container that is not in it had none."""
     migrations: Mapping[ContainerId, Migrated] | None = None

@@ -19,7 +19,7 @@ from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind, Reading
 from numaudit.probes.session import Readings
-from numaudit.snapshot import CollectorOutcome, Snapshot
+from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
 Value = TypeVar("Value")
@@ -111,6 +111,13 @@ class Tick:
         require_v2(self.reader.hierarchies)
         assert self.readings is not None
         return self.readings.of(kind)
+
+    def unwatched(self, watched: frozenset[int] | None) -> set[ContainerId]:
+        """Containers none of whose cgroups are among those that a probe watches; None = it watches all."""
+        if watched is None:
+            return set()
+        groups_of = self.census.groups
+        return {owner for owner, groups in groups_of.items() if watched.isdisjoint(group.id for group in groups)}
 
 
 @dataclass(frozen=True, slots=True)

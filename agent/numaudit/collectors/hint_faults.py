@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,10 +12,8 @@ from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import read_mode, read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.snapshot import ContainerId, Sampled, Snapshot
+from numaudit.snapshot import Sampled, Snapshot
 from numaudit.topology.machine import Machine
-
-Groups = Mapping[ContainerId, tuple[Cgroup, ...]]
 
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
@@ -36,7 +34,7 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     tick.process_times.begin_tick()
     faults = tick.owners.add_up("hint_faults", reading.faults)
     unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
-    unwatched = _unwatched(groups_of, reading.watched)
+    unwatched = tick.unwatched(reading.watched)
     sampled = {
         owner: Sampled(
             faults.get(owner, {}),
@@ -54,12 +52,6 @@ def _kernel_count(host: Host) -> int | None:
         return read_vmstat(host).get("numa_hint_faults")
     except Unavailable:  # then there is nothing to compare with
         return None
-
-
-def _unwatched(groups_of: Groups, watched: frozenset[int] | None) -> set[ContainerId]:
-    if watched is None:
-        return set()
-    return {owner for owner, groups in groups_of.items() if watched.isdisjoint(group.id for group in groups)}
 
 
 def _is_single_threaded(tick: Tick, groups: tuple[Cgroup, ...]) -> bool | None:

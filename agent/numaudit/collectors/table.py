@@ -16,6 +16,7 @@ from numaudit.collectors import (
     node,
     numa_balancing,
     page_alloc,
+    pmu,
     probe_accounts,
     residency,
 )
@@ -25,6 +26,7 @@ from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
+from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import Kind
 
 
@@ -44,6 +46,7 @@ COLLECTORS = (
     Collector("numa_balancing", numa_balancing.collect),
     Collector("page_alloc", page_alloc.collect, probe=PAGE_ALLOC),
     Collector("cpu_time", cpu_time.collect, probe=CPU_TIME),
+    Collector("pmu", pmu.collect, probe=PMU),
     Collector("hint_faults", hint_faults.collect, probe=HINT_FAULTS),
     Collector("migrations", migrations.collect, probe=MIGRATIONS),
     Collector("first_touch", first_touch.collect, probe=FIRST_TOUCH),

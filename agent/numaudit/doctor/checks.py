@@ -19,12 +19,15 @@ from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
 from numaudit.probes.first_touch import FIRST_TOUCH
+from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
 _HOSTS_PID_NAMESPACE = 0xEFFFFFFC
+_SOURCES = (FIRST_TOUCH, PMU)
+"""Probes that need no BPF program: they are among the sources."""
 _CGROUPS, _NODES = 256, 4
 """Room enough in the maps for a trial."""
 
@@ -56,7 +59,7 @@ def _checkpoints(host: Host) -> tuple[Check, ...]:
 
 def names() -> tuple[str, ...]:
     """Of all checks that there are, in the order of `examine`; those of checkpoints only come where there are some."""
-    probes = (f"bpf {kind.name}" for kind in KINDS if kind is not FIRST_TOUCH)
+    probes = (f"bpf {kind.name}" for kind in KINDS if kind not in _SOURCES)
     return (*_CHECKS, MEMORY, CPU, DEVICES, *probes, *(f"access {one.source}" for one in SOURCES))
 
 
@@ -69,8 +72,7 @@ def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Chec
 
 def probe_checks(session: Session) -> tuple[Check, ...]:
     """Each kind of BPF probe: on what it hangs, or why it does not run."""
-    # first_touch is no BPF program: it is among the sources.
-    return tuple(_probe_check(kind, session) for kind in KINDS if kind is not FIRST_TOUCH)
+    return tuple(_probe_check(kind, session) for kind in KINDS if kind not in _SOURCES)
 
 
 def _probe_check(kind: Kind[Any], session: Session) -> Check:

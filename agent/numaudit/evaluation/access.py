@@ -14,13 +14,14 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
+from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
 from numaudit.evaluation.rates import expected_remote_ratio, increase
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Container, ContainerId, HintFault, Sampled, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
-Source = Literal["hint_faults", "first_touch", "expected"]
+Source = Literal["pmu", "hint_faults", "first_touch", "expected"]
 _Z = 1.959964
 """Of the normal distribution, for 95 %."""
 DESIGN_EFFECT = 2.0
@@ -30,8 +31,10 @@ STRAY_SHARE = 0.01
 MOST_SAMPLES = 20_000
 """More make an interval no narrower: each scan samples the same pages again, also those that are hardly used."""
 _NO_FAULTS: Mapping[HintFault, int] = {}
-Pair = tuple[int, int, bool]
-"""The CPU's node, the page's node, and whether the use was remote: a page that was then moved to the CPU was."""
+Pair = tuple[int, int | None, bool]
+"""The CPU's node, the page's node, and whether the use was remote: a page that was then moved to the CPU was.
+
+None = on another node than the CPU's; the processor does not say which."""
 _NO_SAMPLES: Mapping[Pair, int] = {}
 _NO_TIME: Mapping[int, float] = {}
 _EMPTY: Window[Pair] = Window()
@@ -46,24 +49,33 @@ class Access(Struct, frozen=True):
     null = this source cannot give a fair figure."""
     lower: float | None = None
     upper: float | None = None
-    """Bounds of the 95 % confidence interval; null for a source that does not sample. Without a ratio: the lower bound
-    is of what is remote for certain."""
+    """Bounds of the 95 % confidence interval, of a source that samples; the ratio itself, of one that counts all.
+    Without a ratio: the lower bound is of what is remote for certain."""
     samples: int | None = None
     """What the samples count for now."""
     remote_samples: int | None = None
     reason: str | None = None
     """Why there is no ratio."""
     age: float | None = None
-    """Mean age of the samples in seconds; those since the previous tick count as new. null = there are none."""
+    """Mean age of the samples or counts in seconds; those since the previous tick count as new. null = there are
+    none."""
+    counted: Counted | None = None
+    """null for a source that does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteShare:
-    """The share of the sampled pages that were used from another node, with its confidence interval."""
+    """The share of accesses, or of the sampled pages, that were another node's, with its confidence interval."""
 
     source: str
     lower: float
+    """As `upper` where all accesses were counted."""
     upper: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Were all accesses counted, and none sampled?"""
+        return self.source == "pmu"
 
 
 def wilson(part: float, whole: float, design_effect: float = DESIGN_EFFECT) -> tuple[float, float]:
@@ -121,13 +133,13 @@ def weigh(
     """
     found: list[Access] = []
     windows = dict(past)
+    counted = _counted_now(snapshot, container.id, before)
+    if counted is not None:
+        window = _next_window(windows, "pmu", _pairs(counted), snapshot, thresholds)
+        found.append(_counted_share(window, counted))
     for source, samples in _sampled_now(snapshot, container.id, before):
         added = _NO_SAMPLES if samples is None else samples.evidence
-        window = past.get(source, _EMPTY).after(added, snapshot.taken_at, thresholds.window)
-        if window.amounts:
-            windows[source] = window
-        else:
-            windows.pop(source, None)
+        window = _next_window(windows, source, added, snapshot, thresholds)
         if samples is not None or window.amounts:
             found.append(_share(source, window, samples, thresholds, ran))
     resident = snapshot.residency.get(container.id)
@@ -136,6 +148,49 @@ def weigh(
         reason = None if ratio is not None else "it did not run, or holds no memory"
         found.append(Access("expected", ratio, reason=reason))
     return Weighed(tuple(found), windows if windows or past else past)
+
+
+def _next_window(
+    windows: dict[Source, Window[Pair]],
+    source: Source,
+    added: Mapping[Pair, int],
+    snapshot: Snapshot,
+    thresholds: Thresholds,
+) -> Window[Pair]:
+    """The source's window with what this tick adds, which takes its place among the windows."""
+    window = windows.get(source, _EMPTY).after(added, snapshot.taken_at, thresholds.window)
+    if window.amounts:
+        windows[source] = window
+    else:
+        windows.pop(source, None)
+    return window
+
+
+def _counted_now(snapshot: Snapshot, container: ContainerId, before: Snapshot | None) -> CountedNow | None:
+    """None = it was not counted in both ticks, or has not run."""
+    now = None if snapshot.pmu is None else snapshot.pmu.get(container)
+    if now is None or (before is not None and before.pmu is None):
+        return None
+    return counted_now(now, None if before is None or before.pmu is None else before.pmu.get(container))
+
+
+def _pairs(counted: CountedNow) -> Mapping[Pair, int]:
+    if counted.missing is not None:
+        return _NO_SAMPLES
+    return {(node, None if is_remote else node, is_remote): n for (node, is_remote), n in counted.accesses.items()}
+
+
+def _counted_share(window: Window[Pair], now: CountedNow) -> Access:
+    """Exact but for what is made up for where the counters were shared."""
+    total, remote = window.total, _remote(window.amounts)
+    basis = now.basis
+    said = Counted(round(total), round(remote), basis.unit, basis.set, basis.includes_prefetch, now.is_multiplexed)
+    found = Access("pmu", None, age=window.age if total else None, counted=said)
+    if total >= LEAST_ACCESSES:
+        ratio = remote / total
+        return structs.replace(found, remote_ratio=ratio, lower=ratio, upper=ratio)
+    few = f"{int(total)} counted accesses are too few; at least {LEAST_ACCESSES} are needed"
+    return structs.replace(found, reason=now.missing or few)
 
 
 def _sampled_now(
@@ -225,7 +280,11 @@ def _first_come(found: Access, pairs: Mapping[Pair, float], ran: Mapping[int, fl
     users = _more_than_stray(_by_cpu_node(pairs)) | _more_than_stray(ran)
     if len(users) < 2:
         return _all_alike(found, pairs)
-    to_all = sum(amount for (_, page, is_remote), amount in pairs.items() if is_remote and page not in users)
+    to_all = sum(
+        amount
+        for (_, page, is_remote), amount in pairs.items()
+        if is_remote and not (page is not None and page in users)
+    )
     lower = wilson(to_all, total)[0]
     if total - to_all <= STRAY_SHARE * total:
         return structs.replace(found, remote_ratio=to_all / total, lower=lower, upper=1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -206,23 +206,27 @@ def _placed(
         return _Said("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
     used = evidence.history.used
     if used is not None and used.is_past:
-        said = _said_of(used, f"at least {used.share.lower:.0%}", evidence.now)
+        said = _said_of(used, "at least", evidence.now)
         return _Said("remote-access", said + _why_still(used.share.lower, thresholds.remote_access_share))
     if len(intended) > 1:
         return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
     if used is None:
         return _Said("aligned", "access not measured")
-    if used.share.upper >= 1.0:
-        known = _said_of(used, f"at least {used.share.lower:.0%}", evidence.now)
+    if used.share.upper >= 1.0 and not used.share.is_exact:
+        known = _said_of(used, "at least", evidence.now)
         return _Said("aligned", f"{known}; how many more is not known")
-    return _Said("aligned", _said_of(used, f"at most {used.share.upper:.0%}", evidence.now))
+    return _Said("aligned", _said_of(used, "at most", evidence.now))
 
 
-def _said_of(used: UsedElsewhere, share: str, now: float) -> str:
+def _said_of(used: UsedElsewhere, bound: Literal["at least", "at most"], now: float) -> str:
     """When it was measured, unless it was now."""
+    share = used.share
     minutes = int(now - used.taken_at) // 60
-    measured = f"{used.share.source}, {minutes} min ago" if minutes > 0 else used.share.source
-    return f"{share} of the sampled pages were used from another node ({measured})"
+    measured = f"{share.source}, {minutes} min ago" if minutes > 0 else share.source
+    if share.is_exact:
+        return f"{share.lower:.0%} of the accesses were to memory of another node ({measured})"
+    part = share.lower if bound == "at least" else share.upper
+    return f"{bound} {part:.0%} of the sampled pages were used from another node ({measured})"
 
 
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:

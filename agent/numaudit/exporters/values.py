@@ -140,6 +140,14 @@ def _best_measured(container: ContainerReport) -> Access | None:
     return next(shares, None)
 
 
+def memory_accesses(container: ContainerReport) -> Values:
+    sums: dict[tuple[str, ...], int] = {}
+    for counted in container.memory_accesses or ():
+        labels = (counted.locality, "pmu", counted.unit)
+        sums[labels] = sums.get(labels, 0) + counted.count
+    return sums.items()
+
+
 def access_samples(container: ContainerReport) -> Values:
     counts = {"local": 0, "remote": 0}
     for pair in container.first_touches or ():

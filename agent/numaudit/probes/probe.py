@@ -135,3 +135,5 @@ class Kind(Generic[R]):
     """When probes cost too much, the one with the smallest number is paused first; None = it never is."""
     can_narrow: bool = False
     """Does it obey the watch list?"""
+    without_bpf: Callable[[Host], Probe[R]] | None = None
+    """Start it where its programs cannot be loaded or attached. Raises Refusal and OSError."""

@@ -46,6 +46,8 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     SWITCHED_OFF = "switched-off"
     OVER_BUDGET = "over-budget"
     LOADING = "loading"
+    NO_PMU = "no-pmu"
+    COUNTS_NOTHING = "counts-nothing"
 
     @property
     def hint(self) -> str:
@@ -89,6 +91,8 @@ _HINTS = {
     Reason.NOT_LIVE: "leave out --root: a captured tree has no kernel to ask",
     Reason.OVER_BUDGET: "it resumes when there is less load; or raise the agent's setting overhead.max_cpu_percent",
     Reason.SWITCHED_OFF: "name it in the agent's setting `probes`",
+    Reason.NO_PMU: "numaudit doctor says more, in its line `access pmu`; the other sources do not need a PMU",
+    Reason.COUNTS_NOTHING: "this CPU or its hypervisor does not count them; the other sources do not need a PMU",
     Reason.LOADING: "wait: the loader takes seconds, and is given a minute",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,8 @@ _ORDER = {
     Reason.CGROUP_V1: 2,
 }
 """What says most comes first."""
+_NOT_FOR_BPF = (Reason.NO_PMU, Reason.COUNTS_NOTHING)
+"""What has nothing to do with BPF is no better without."""
 _NOT_ASKED_FOR = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
@@ -185,12 +187,28 @@ def _refuse_all(host: Host) -> Refusal | None:
 
 def _start(kind: Kind[R], host: Host, answer: Answer) -> Probe[R] | Refusal:
     if isinstance(answer, Refusal):
-        return answer
+        return _without_bpf(kind, host, answer)
     try:
-        return kind.start(host, answer)
-    except Refusal as error:
+        return _attempt(kind, lambda: kind.start(host, answer))
+    except Refusal as refusal:
         answer.close()
-        return error
+        return _without_bpf(kind, host, refusal)
+
+
+def _without_bpf(kind: Kind[R], host: Host, refusal: Refusal) -> Probe[R] | Refusal:
+    """The probe in its other form, if it has one; else why its programs do not run."""
+    start = kind.without_bpf
+    if start is None or refusal.reason in _NOT_FOR_BPF:
+        return refusal
+    try:
+        return _attempt(kind, lambda: start(host))
+    except Refusal as second:
+        return Refusal(second.reason, f"{refusal.text}; and without BPF: {second.text}")
+
+
+def _attempt(kind: Kind[R], start: Callable[[], Probe[R]]) -> Probe[R]:
+    """Raises Refusal."""
+    try:
+        return start()
     except OSError as error:
-        answer.close()
-        return reasons.of_error(f"cannot start the probe {kind.name}", error)
+        raise reasons.of_error(f"cannot start the probe {kind.name}", error) from error

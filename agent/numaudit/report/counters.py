@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from numaudit.snapshot import ContainerId, Migrated, MigratedPages, Sampled, Snapshot
+from numaudit.snapshot import ContainerId, CountedAccesses, Locality, Migrated, MigratedPages, Sampled, Snapshot
 from numaudit.topology.machine import Machine
 
 Counts = TypeVar("Counts")
@@ -44,6 +44,16 @@ class HintFaultsReport(Struct, frozen=True):
     flags: tuple[str, ...]
     """The kernel's: migrated, no_group, shared, local, migrate_fail."""
     faults: int
+
+
+class CountedAccessesReport(Struct, frozen=True, gc=False):
+    """Memory accesses that the processor counted: where the CPU was, and whether the memory was its node's own."""
+
+    cpu_numa_node: int
+    locality: Locality
+    unit: Literal["lines", "loads"]
+    """lines of the cache, most with prefetched ones; or load instructions."""
+    count: int
 
 
 class FirstTouchReport(Struct, frozen=True):
@@ -93,6 +103,8 @@ class Counters(Struct, frozen=True, kw_only=True):
     """Since the measurement began; null = not measured."""
     hint_faults: tuple[HintFaultsReport, ...] | None
     """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
+    memory_accesses: tuple[CountedAccessesReport, ...] | None
+    """Since the measurement began; null = not measured, or the counters never ran while it did."""
     first_touches: tuple[FirstTouchReport, ...] | None
     """Since the measurement began; null = not measured, which is usual."""
     migrated: tuple[MigratedReport, ...] | None
@@ -139,6 +151,13 @@ def _hint_faults(sampled: Sampled, _: Machine) -> tuple[HintFaultsReport, ...] |
     )
 
 
+def _memory_accesses(counted: CountedAccesses, _: Machine) -> tuple[CountedAccessesReport, ...] | None:
+    """None = nothing is known of it: the counters did not run, or it was not watched."""
+    unit = counted.basis.unit
+    rows = (CountedAccessesReport(*where, unit, count) for where, count in sorted(counted.by_node.items()))
+    return tuple(rows) or None
+
+
 def _first_touches(pairs: Pairs, _: Machine) -> tuple[FirstTouchReport, ...]:
     return tuple(FirstTouchReport(cpu, page, count) for (cpu, page), count in pairs.items())
 
@@ -178,6 +197,7 @@ COUNTERS: tuple[Counter[Any], ...] = (
     Counter("cpu_seconds", attrgetter("cpu_time"), _cpu_seconds),
     Counter("allocated", attrgetter("page_alloc"), _allocated),
     Counter("hint_faults", attrgetter("hint_faults"), _hint_faults),
+    Counter("memory_accesses", attrgetter("pmu"), _memory_accesses),
     Counter("first_touches", attrgetter("first_touch"), _first_touches),
     Counter("migrated", attrgetter("migrations"), _migrated),
     Counter("migrated_between", attrgetter("migrations"), _migrated_between),

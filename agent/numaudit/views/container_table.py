@@ -73,6 +73,8 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
         columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio), 3))
         if wide:
             columns.append(_Column(">DISTANCE", _distance))
+    if has_counts(report):
+        columns.append(_Column(">COUNTED REMOTE", _counted_remote, 2))
     if has_samples(report):
         columns.append(_Column(">SAMPLED REMOTE", _sampled_remote, 2))
     if kubernetes:
@@ -134,6 +136,18 @@ def _verdict(container: ContainerReport) -> Text:
 
 def has_cpu_time(report: Report) -> bool:
     return any(one.cpu_seconds is not None for one in report.containers)
+
+
+def has_counts(report: Report) -> bool:
+    return any(access.counted is not None for one in report.containers for access in one.accesses)
+
+
+def _counted_remote(container: ContainerReport) -> str:
+    """The share of the accesses that were counted; ~ where a part of the count is made up for."""
+    for access in container.accesses:
+        if access.counted is not None:
+            return f"{'~' if access.counted.multiplexed else ''}{_percent(access.remote_ratio)}"
+    return "-"
 
 
 def has_samples(report: Report) -> bool:

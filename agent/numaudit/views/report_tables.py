@@ -10,7 +10,14 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views import fit as fitting
-from numaudit.views.container_table import container_table, display_name, has_cpu_time, has_samples, judged_bytes
+from numaudit.views.container_table import (
+    container_table,
+    display_name,
+    has_counts,
+    has_cpu_time,
+    has_samples,
+    judged_bytes,
+)
 from numaudit.views.fit import Filled, filled_table, fit
 from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
@@ -31,6 +38,11 @@ _EXPECTED = (
 _DISTANCE = (
     "DISTANCE = mean distance, by the firmware, from wherever the CPUs ran to the judged bytes / 10: 1.00 = all is "
     "local; ? = no CPU time, or no distance."
+)
+_COUNTED = (
+    "COUNTED REMOTE = share of the memory accesses, as the processor counts them, that were to another node's memory; "
+    "- = it did not run; ? = too few, or not counted; ~ = the counters were shared with another tool for a part of the "
+    "time."
 )
 _SAMPLED = (
     "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
@@ -156,6 +168,8 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
         notes.append(_EXPECTED)
         if wide:
             notes.append(_DISTANCE)
+    if has_counts(report):
+        notes.append(_COUNTED)
     if has_samples(report):
         notes.append(_SAMPLED)
     for note in notes:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 import numaudit
+from made_up_plans import faults_and_time
 from numaudit.collectors.table import KINDS
 from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.probes import loader
+from numaudit.probes import loader, pmu
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.loader import ProbeRequest
+from numaudit.probes.pmu import PMU
 
 PACKAGE = Path(numaudit.__file__).parent
 TEXTS = sorted(loader.bpf_folder().glob("*.bpf.c"))
@@ -32,6 +34,10 @@ def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
     memory.mkdir(parents=True)
     (memory / "block_size_bytes").write_text("8000000\n")
     (tmp_path / "sys/devices/system/node/node0/memory0").mkdir(parents=True)
+    if request.param == PMU.name:
+        (tmp_path / "sys/devices/system/cpu").mkdir()
+        (tmp_path / "sys/devices/system/cpu/possible").write_text("0-3\n")
+        return pmu.request(faults_and_time(), Host.under(tmp_path), 1, 1)
     (kind,) = [one for one in KINDS if one.name == request.param]
     made = kind.request(Host.under(tmp_path), 1, 1)
     assert isinstance(made, ProbeRequest)

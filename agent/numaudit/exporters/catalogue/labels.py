@@ -27,7 +27,9 @@ LABELS = {
         "numaudit.memory.type",
         f"One of {', '.join(RESIDENT_TYPES)}; for nodes also free; for promises memory, hugepages-2Mi, ...",
     ),
-    "source": Label("numaudit.source", "hint_faults: of sampled pages; expected: residence x CPU time; first_touch"),
+    "source": Label(
+        "numaudit.source", "pmu: counted; hint_faults: of sampled pages; expected: residence x CPU time; first_touch"
+    ),
     "locality": Label("numaudit.locality", "local or remote; unknown where the page's node is"),
     "verdict": Label("numaudit.verdict", "aligned, split, spilled, drifted, cpu-remote, ..."),
     "outcome": Label("numaudit.outcome", "Of hints: aligned-single, ..., rejected-affinity. Of OTLP: delivered, ..."),
@@ -41,8 +43,10 @@ LABELS = {
     "feature_gates": Label("numaudit.kubelet.feature_gates", "Those set that bear on resources; name=value,..."),
     "kubernetes_version": Label("numaudit.kubelet.version", "v1.36.2; empty when it is not known"),
     "event": Label("numaudit.kernel.event", "The kernel's word: numa_hit, numa_hint_faults, ..."),
-    "step": Label("numaudit.overhead.step", "Step taken: page_alloc off, watch list, first_touch off, hint_faults off"),
-    "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, hint_faults, migrations, first_touch"),
+    "step": Label(
+        "numaudit.overhead.step", "Step taken: page_alloc off, watch list, first_touch off, hint_faults off, pmu off"
+    ),
+    "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, pmu, hint_faults, migrations, first_touch"),
     "collector": Label("numaudit.collector", "Which question was asked"),
     "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
     "reason": Label(
@@ -57,4 +61,5 @@ LABELS = {
     "python": Label("numaudit.python.version", "The interpreter's version"),
     "path": Label("url.path", "A known path, or `other`"),
     "code": Label("http.response.status_code", "HTTP status", integer=True),
+    "unit": Label("numaudit.memory.access_unit", "What is counted: lines (of the cache) or loads (instructions)"),
 }

@@ -73,8 +73,8 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_remote_ratio", "ratio",
-        "Share of what is used from another node: of sampled pages (hint_faults), or of accesses if every byte were "
-        "used equally (expected).",
+        "Share of what is used from another node: of counted accesses (pmu), of sampled pages (hint_faults), or of "
+        "accesses if every byte were used equally (expected).",
         ("source",), values.remote_ratios, merged=None,
     ),
     Metric(
@@ -101,5 +101,10 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         "container_distance_ratio", "ratio",
         "Mean distance from where it ran to its bytes / 10, if every byte were used equally; 1 = all local.",
         (), one(lambda container: container.distance_ratio), merged=None,
+    ),
+    Metric(
+        "container_memory_accesses_total", "",
+        "Memory accesses that the processor counted: lines of the cache, or load instructions.",
+        ("locality", "source", "unit"), values.memory_accesses, since="container", item="access",
     ),
 )  # fmt: skip

@@ -1,0 +1,166 @@
+"""pmu: how often each cgroup used near and far memory, as the processor counts it (bpf/pmu.bpf.c).
+
+Every access is counted, not samples of them. The events are opened here, as one group on each CPU, for bcc can open no
+event that has a config1; the program finds them in a map. Which events those are is the plan's (numaudit.pmu).
+Where no BPF program may run, the kernel itself keeps the cgroups apart (numaudit.probes.pmu_cgroups).
+Source: kernel/events/core.c (perf_event_read_local), kernel/bpf/arraymap.c (perf_event_fd_array_get_ptr).
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Collection, Iterable
+
+from numaudit.kernel.bpf_map import Entries
+from numaudit.kernel.host import Host, read_text
+from numaudit.pmu.choose import Plan
+from numaudit.probes import cgroup_switches
+from numaudit.probes.accesses import WORDS, AccessCounts, AccessSums
+from numaudit.probes.cgroup_switches import CgroupSwitchProbe, Hook
+from numaudit.probes.loader import LoadedProbe, ProbeRequest
+from numaudit.probes.plan_events import FindPlans, PlanEvents, cannot_open, choose_plan, plans_here, require_counts
+from numaudit.probes.pmu_cgroups import PmuOfCgroups
+from numaudit.probes.probe import Kind, Loss
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.topology.nodeset import CpuSet
+
+_NAME = "pmu"
+_KEY = "=QQ"  # struct pmu_key
+
+
+class Pmu(CgroupSwitchProbe):
+    """The running probe."""
+
+    tables = ("sums",)
+
+    def __init__(self, host: Host, loaded: LoadedProbe, plan: Plan, hook: Hook | None = None) -> None:
+        """Open the plan's events and attach. Raises Refusal, and OSError."""
+        self.plan = plan
+        self._sums = AccessSums(plan)
+        self._counters: dict[int, PlanEvents] = {}
+        """By CPU."""
+        super().__init__(host, loaded, hook)
+
+    @property
+    def how(self) -> str:
+        return f"{self.hook}, {self.plan.set.id}"
+
+    def read(self) -> AccessCounts:
+        """All accesses since load, the interval that is open on each CPU included. Raises OSError."""
+        self._flush()
+        lost: dict[Loss, int] = {"map-full": self._dropped(), **self._lost()}
+        table = self._maps["sums"]
+        decode(table.read(), table.cpus, self._sums)
+        sums = self._sums
+        return AccessCounts(
+            plan=self.plan,
+            accesses=sums.accesses,
+            times=sums.times,
+            switches=self._count_runs(),
+            lost=lost,
+            watched=self._watched,
+        )
+
+    def forget(self, cgroups: Collection[int]) -> int:
+        self._sums.forget(cgroups)
+        return super().forget(cgroups)
+
+    def pause(self) -> None:
+        super().pause()
+        for cpu in [*self._counters]:
+            self._close_counters(cpu)
+
+    def _prepare(self) -> None:
+        slots = self._maps["events"].info.max_entries
+        if slots != _slots(self._host, self.plan):
+            raise Refusal(Reason.BUSY, "the events that can be opened changed while the program was loaded")
+
+    def _attach(self) -> None:
+        for cpu in self._online():
+            self._open_counters(cpu)
+        require_counts(self.plan, self._counters.values())
+        super()._attach()
+
+    def _flush(self) -> None:
+        self._follow_counters()
+        super()._flush()
+
+    def _follow_counters(self) -> None:
+        """Have events that count on each CPU that is online: once it was away they never do again. Raises OSError."""
+        online = self._online()
+        for cpu in [cpu for cpu, one in self._counters.items() if cpu not in online or not one.are_counting()]:
+            self._close_counters(cpu)
+        for cpu in online:
+            if cpu not in self._counters:
+                self._open_counters(cpu)
+                if self.hook == "sched_switch":  # with the other one it is noticed by the event of the hook
+                    self._returned += 1
+
+    def _open_counters(self, cpu: int) -> None:
+        try:
+            counters = PlanEvents.open(self.plan, cpu)
+        except OSError as error:
+            if error.errno == errno.ENODEV:  # gone offline this moment
+                return
+            raise cannot_open(self.plan, error) from error
+        self._counters[cpu] = counters
+        first = cpu * len(self.plan.events)
+        for number, descriptor in enumerate(counters.descriptors, first):
+            self._maps["events"].update(struct.pack("=I", number), struct.pack("=I", descriptor))
+        self._run("restart", cpu)
+
+    def _close_counters(self, cpu: int) -> None:
+        """The map holds the events too, so they go on for as long as they are in it."""
+        first = cpu * len(self.plan.events)
+        for number in range(first, first + len(self.plan.events)):
+            self._maps["events"].delete(struct.pack("=I", number))
+        self._counters.pop(cpu).close()
+
+
+def request(plan: Plan, host: Host, cgroups: int, nodes: int) -> ProbeRequest:
+    """What to load for the events of a plan."""
+    return ProbeRequest(
+        name=_NAME,
+        programs=cgroup_switches.programs(_NAME),
+        maps=("pmu_sums", "pmu_cpu", "pmu_events", "probe_narrowed", "probe_watched", cgroup_switches.CPU_STATE),
+        defines={
+            "PMU_ENTRIES": cgroups * nodes,
+            "PMU_EVENTS": len(plan.events),
+            "PMU_SLOTS": _slots(host, plan),
+            "PROBE_CGROUPS": cgroups,
+        },
+    )
+
+
+def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
+    """The probe that counts the best of some plans that this host can."""
+
+    def requested(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
+        return request(choose_plan(host, find_plans), host, cgroups, nodes)
+
+    def start(host: Host, loaded: LoadedProbe) -> Pmu:
+        return Pmu(host, loaded, choose_plan(host, find_plans))
+
+    def without_bpf(host: Host) -> PmuOfCgroups:
+        return PmuOfCgroups(host, choose_plan(host, find_plans))
+
+    return Kind(_NAME, requested, start, ns_per_event=800.0, gives_way=5, can_narrow=True, without_bpf=without_bpf)
+
+
+PMU = kind_of(plans_here)
+
+
+def decode(entries: Iterable[Entries], cpus: int, sums: AccessSums) -> None:
+    """Add map entries as the kernel packs them: for each of `cpus`, the words of each of the plan's events."""
+    size = WORDS * len(sums.plan.events)
+    for chunk in entries:
+        rows = struct.iter_unpack(f"={cpus * size}Q", chunk.values)
+        for (cgroup, node), row in zip(struct.iter_unpack(_KEY, chunk.keys), rows, strict=True):
+            for cpu, at in enumerate(range(0, len(row), size)):
+                if row[at + 1]:
+                    sums.add(cgroup, (node, cpu), row[at : at + size])
+
+
+def _slots(host: Host, plan: Plan) -> int:
+    return (max(CpuSet.parse(read_text(host.cpus / "possible"))) + 1) * len(plan.events)
