@@ -10,6 +10,7 @@ from typing import Any
 
 from numaudit.collectors.base import Collector, Run, Tick
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.collectors.table import COLLECTORS, kinds_by_default
@@ -46,6 +47,7 @@ class Observer:
     owners: Owners = field(default_factory=Owners)
     sanity_check: SanityCheck = field(default_factory=SanityCheck)
     process_times: ProcessTimes = field(default_factory=ProcessTimes)
+    penalty: MachinePenalty = field(default_factory=MachinePenalty)
 
     @classmethod
     def of(cls, host: Host, connection: Connection | None = None) -> Observer:
@@ -94,6 +96,7 @@ class Observer:
             self.kubelet,
             self.sanity_check,
             self.process_times,
+            self.penalty,
             readings,
             mappings_budget,
         )

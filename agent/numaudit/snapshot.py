@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from numaudit.intent import Intent
 from numaudit.memorymanager.pod.spec import QosClass
+from numaudit.pmu.stall import Penalty
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -338,6 +339,8 @@ class Snapshot:
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
     pmu: Mapping[ContainerId, CountedAccesses] | None = None
     """Counted memory accesses; None = not measured. A container that is not in it did not run."""
+    penalty: Penalty | None = None
+    """What a remote access costs on this machine; None = accesses are not counted."""
     hint_faults: Mapping[ContainerId, Sampled] | None = None
     """Samples of memory accesses; None = not measured. A container that is not in it had none."""
     migrations: Mapping[ContainerId, Migrated] | None = None

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from numaudit.collectors.base import Tick
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.containers.inventory import Census
@@ -38,5 +39,6 @@ def tick_of(host: Host, taken: Mapping[str, Reading], owners: Owners | None = No
         kubelet,
         SanityCheck(),
         ProcessTimes(),
+        MachinePenalty(),
         readings_of(taken),
     )

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from numaudit.collectors.owners import Owners
+from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.containers.inventory import Census
@@ -101,6 +102,7 @@ class Tick:
     kubelet: KubeletIntent
     sanity_check: SanityCheck
     process_times: ProcessTimes
+    penalty: MachinePenalty
     readings: Readings | None = None
     """None = there are no probes."""
     mappings_budget: float | None = None

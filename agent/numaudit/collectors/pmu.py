@@ -31,7 +31,7 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         )
         for owner in times.keys() | unwatched
     }
-    return replace(snapshot, pmu=counted)
+    return replace(snapshot, pmu=counted, penalty=tick.penalty.of(tick.host, tick.machine))
 
 
 def basis_of(plan: Plan) -> CountBasis:

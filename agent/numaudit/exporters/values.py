@@ -148,6 +148,11 @@ def memory_accesses(container: ContainerReport) -> Values:
     return sums.items()
 
 
+def remote_stall(container: ContainerReport) -> Values:
+    stall = container.remote_stall
+    return () if stall is None else [(("pmu", stall.latency), stall.seconds_high)]
+
+
 def access_samples(container: ContainerReport) -> Values:
     counts = {"local": 0, "remote": 0}
     for pair in container.first_touches or ():

@@ -51,6 +51,18 @@ def event_sources(host: Host) -> tuple[Path, ...]:
     return tuple(folder / name for name in _names(folder))
 
 
+def cores_hertz(host: Host) -> float | None:
+    """The clock for which the cores are rated, of the first CPU that says; None = none does.
+
+    Source: Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst (kHz).
+    """
+    for name in ("base_frequency", "cpuinfo_max_freq"):
+        for file in sorted(host.cpus.glob(f"cpu[0-9]*/cpufreq/{name}")):
+            if (khz := _number(file)) is not None:
+                return khz * 1e3
+    return None
+
+
 def _by_midr(host: Host) -> tuple[CpuIdentity, ...]:
     files = sorted(host.cpus.glob("cpu[0-9]*/regs/identification/midr_el1"))
     found = (parse_midr(text) for file in files if (text := _text(file)) is not None)

@@ -50,6 +50,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         names_by_container(findings),
         {(one.pod_uid, one.container): one for one in hint_outcomes},
         {} if intent is None else intent.by_cgroup,
+        before,
     ).of
     containers = [of_container(container) for container in snapshot.containers]
     containers.extend(not_running_reports(snapshot, judged, findings, tuple(hint_outcomes)))

@@ -10,6 +10,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.placement import bytes_outside, remote_bytes
 from numaudit.evaluation.rates import distance_ratio
+from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.intent import ContainerIntent
 from numaudit.report.counters import Measured
 from numaudit.report.nodes import by_node
@@ -37,6 +38,7 @@ class ContainerReports:
     outcomes: Mapping[tuple[str | None, str | None], HintOutcome]
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
+    before: Snapshot | None = None
     _measured: Measured = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class ContainerReports:
             expected_remote_ratio=expected,
             distance_ratio=distance,
             accesses=accesses,
+            remote_stall=remote_stall(snapshot, id_, self.before),
             mappings=None if mappings is None else _mappings(mappings),
             unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ())),
             **self._measured.of(id_),

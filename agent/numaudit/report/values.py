@@ -13,6 +13,7 @@ from msgspec import Struct
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.memorymanager.restart.findings import Severity as StateSeverity
 from numaudit.memorymanager.restart.outlook import Answer
@@ -170,6 +171,8 @@ class ContainerReport(Counters, frozen=True):
     time was measured, or a distance is not known."""
     accesses: tuple[Access, ...]
     """From where its memory was used, by each source that measures; the best comes first."""
+    remote_stall: RemoteStall | None
+    """What its remote accesses cost at most; null = they were not counted."""
     mappings: MappingsReport | None
     unknown: tuple[Unknown, ...]
 

@@ -75,6 +75,8 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
             columns.append(_Column(">DISTANCE", _distance))
     if has_counts(report):
         columns.append(_Column(">COUNTED REMOTE", _counted_remote, 2))
+        if wide:
+            columns.append(_Column(">STALL", _stall))
     if has_samples(report):
         columns.append(_Column(">SAMPLED REMOTE", _sampled_remote, 2))
     if kubernetes:
@@ -148,6 +150,14 @@ def _counted_remote(container: ContainerReport) -> str:
         if access.counted is not None:
             return f"{'~' if access.counted.multiplexed else ''}{_percent(access.remote_ratio)}"
     return "-"
+
+
+def _stall(container: ContainerReport) -> str:
+    stall = container.remote_stall
+    if stall is None or stall.share_low is None or stall.share_high is None:
+        return "-"
+    low, high = f"{stall.share_low:.1%}", f"{stall.share_high:.1%}"
+    return f"<{high}" if low == high else f"<{low}-{high}"
 
 
 def has_samples(report: Report) -> bool:

@@ -44,6 +44,10 @@ _COUNTED = (
     "- = it did not run; ? = too few, or not counted; ~ = the counters were shared with another tool for a part of the "
     "time."
 )
+_STALL = (
+    "STALL = share of its CPU time that it waited for remote memory, estimated from above: cores overlap accesses. Two "
+    "figures = by the nearest and by the farthest node."
+)
 _SAMPLED = (
     "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
     "samples; ? = samples that give no fair share, such as those of a process with one thread or of threads on several "
@@ -170,6 +174,8 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
             notes.append(_DISTANCE)
     if has_counts(report):
         notes.append(_COUNTED)
+        if wide:
+            notes.append(_STALL)
     if has_samples(report):
         notes.append(_SAMPLED)
     for note in notes:

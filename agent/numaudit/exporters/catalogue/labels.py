@@ -61,5 +61,8 @@ LABELS = {
     "python": Label("numaudit.python.version", "The interpreter's version"),
     "path": Label("url.path", "A known path, or `other`"),
     "code": Label("http.response.status_code", "HTTP status", integer=True),
+    "latency": Label(
+        "numaudit.memory.latency_source", "calibrated (measured here), published (of the CPU family) or ratio (assumed)"
+    ),
     "unit": Label("numaudit.memory.access_unit", "What is counted: lines (of the cache) or loads (instructions)"),
 }

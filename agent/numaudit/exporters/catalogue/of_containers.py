@@ -107,4 +107,9 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         "Memory accesses that the processor counted: lines of the cache, or load instructions.",
         ("locality", "source", "unit"), values.memory_accesses, since="container", item="access",
     ),
+    Metric(
+        "container_remote_stall_seconds_total", "seconds",
+        "CPU time spent waiting for remote memory, estimated from above: no overlap, and the farthest node's latency.",
+        ("source", "latency"), values.remote_stall, since="container",
+    ),
 )  # fmt: skip
