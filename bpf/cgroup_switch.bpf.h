@@ -7,12 +7,13 @@
  *        current task is the one going out, so what happened since the CPU's last event belongs to its cgroup.
  *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
  *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
- *        cgroup_attach_task, after a task has moved: a task that moves itself begins a new interval.
+ *        cgroup_attach_task, after a task has moved: a task that moves itself ends its interval there.
  * Map:   cgroup_switch_cpu  slot of the probe -> what it knows of each CPU
  *
  * The root cgroup is left out: the idle task lives there, and a switch from it to a kernel thread is no cgroup
  * switch. A task that another one moves while it runs takes the open interval of its CPU along; so does one that
- * moves itself to where other tasks are already and must leave its CPU for it.
+ * moves itself to where other tasks are already and must leave its CPU for it. One that moves itself every 5 ms and
+ * shares its CPU with another cgroup loses 1 % of its time, and nothing where it has the CPU for itself.
  */
 #define CGROUP_SWITCH_ROOT 1
 
@@ -20,6 +21,8 @@ struct cgroup_switch_cpu {
 	u64 since; /* when the open interval began; 0 = not known yet */
 	u64 switches; /* cgroup-switches that ran the program: the event itself counts all */
 	u64 charges; /* runs of NAME_charge */
+	u64 task; /* process and thread id of the last one that was seen outside the root cgroup */
+	u64 cgroup_id; /* where it was then */
 };
 BPF_PERCPU_ARRAY(cgroup_switch_cpu, struct cgroup_switch_cpu, PROBE_SLOTS);
 
@@ -28,11 +31,33 @@ static __always_inline struct cgroup_switch_cpu *cgroup_switch_this_cpu(int slot
 	return cgroup_switch_cpu.lookup(&slot);
 }
 
-/* At cgroup_attach_task, whose arguments are: cgroup, its path, the moved task, all threads or one. The task is in
- * its new cgroup already, so an interval that it spent in its old one (from the root cgroup: with idle time) can
- * only be dropped.
- */
-static __always_inline bool cgroup_switch_moved_itself(struct bpf_raw_tracepoint_args *ctx)
+/* The cgroup of the task that is on the CPU, remembered in case that the task moves itself. */
+static __always_inline u64 cgroup_switch_current(struct cgroup_switch_cpu *cpu)
 {
-	return ctx->args[2] == bpf_get_current_task();
+	u64 cgroup_id = bpf_get_current_cgroup_id();
+
+	if (cgroup_id != CGROUP_SWITCH_ROOT) {
+		cpu->task = bpf_get_current_pid_tgid();
+		cpu->cgroup_id = cgroup_id;
+	}
+	return cgroup_id;
+}
+
+/* The same at cgroup_attach_task, whose arguments are: cgroup, its path, the moved task, all threads or one. A task that
+ * moved itself is in its new cgroup already, and the open interval belongs to the one where it was seen last; to none
+ * (as that of the root cgroup) where it was not: then another task ran on this CPU since, or it comes from the root
+ * cgroup, and idle time may be included.
+ */
+static __always_inline u64 cgroup_switch_before_move(struct cgroup_switch_cpu *cpu, struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 cgroup_id = CGROUP_SWITCH_ROOT;
+	u64 task = bpf_get_current_pid_tgid();
+
+	if (ctx->args[2] != bpf_get_current_task())
+		return cgroup_switch_current(cpu);
+	if (cpu->task == task)
+		cgroup_id = cpu->cgroup_id;
+	cpu->task = task;
+	cpu->cgroup_id = bpf_get_current_cgroup_id();
+	return cgroup_id;
 }

@@ -11,19 +11,19 @@ struct cpu_time_key {
 };
 BPF_PERCPU_HASH(cpu_time_ns, struct cpu_time_key, u64, CPU_TIME_ENTRIES);
 
-static __always_inline void cpu_time_charge_current(struct cgroup_switch_cpu *cpu)
+static __always_inline void cpu_time_charge_to(struct cgroup_switch_cpu *cpu, u64 cgroup_id)
 {
 	u64 now = bpf_ktime_get_ns();
 	u64 start = cpu->since;
 	struct cpu_time_key key = {
-		.cgroup_id = bpf_get_current_cgroup_id(),
+		.cgroup_id = cgroup_id,
 		.node = bpf_get_numa_node_id(),
 	};
 	u64 elapsed = now - start;
 	u64 *sum;
 
 	cpu->since = now;
-	if (!start || key.cgroup_id == CGROUP_SWITCH_ROOT)
+	if (!start || cgroup_id == CGROUP_SWITCH_ROOT)
 		return;
 	sum = cpu_time_ns.lookup(&key);
 	if (sum)
@@ -38,7 +38,7 @@ int cpu_time_on_cgroup_switch(void *ctx)
 
 	if (cpu) {
 		cpu->switches += 1;
-		cpu_time_charge_current(cpu);
+		cpu_time_charge_to(cpu, cgroup_switch_current(cpu));
 	}
 	return 0;
 }
@@ -49,7 +49,7 @@ int cpu_time_charge(void *ctx)
 
 	if (cpu) {
 		cpu->charges += 1;
-		cpu_time_charge_current(cpu);
+		cpu_time_charge_to(cpu, cgroup_switch_current(cpu));
 	}
 	return 0;
 }
@@ -68,11 +68,7 @@ int cpu_time_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
 
-	if (!cpu)
-		return 0;
-	if (cgroup_switch_moved_itself(ctx))
-		cpu->since = bpf_ktime_get_ns();
-	else
-		cpu_time_charge_current(cpu);
+	if (cpu)
+		cpu_time_charge_to(cpu, cgroup_switch_before_move(cpu, ctx));
 	return 0;
 }

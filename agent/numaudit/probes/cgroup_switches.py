@@ -26,7 +26,8 @@ Hook = Literal["cgroup-switches", "sched_switch"]
 
 CPU_STATE = "cgroup_switch_cpu"
 """Map that the text's ProbeRequest names beside its own: struct cgroup_switch_cpu by the probe's slot."""
-_SWITCHES, _CHARGES, _FIELDS = 1, 2, 3
+_SWITCHES, _CHARGES, _FIELDS = 1, 2, 5
+"""Places of fields in struct cgroup_switch_cpu, and how many it has."""
 
 
 def programs(name: str) -> tuple[Program, ...]:

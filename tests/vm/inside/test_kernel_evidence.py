@@ -30,6 +30,23 @@ SIZE = 32 * MIB
 REST = MIB
 """What the worker and the kernel for it allocate beside `SIZE` bytes: page tables and Python's own objects."""
 
+MOVES = """
+import sys, time
+groups = [open(path, "w", buffering=1) for path in sys.argv[1:]]
+print("0", file=groups[0])
+print("ready", flush=True)
+sys.stdin.readline()
+begin = time.thread_time()
+for move in range(1, 201):
+    end = time.thread_time() + 0.005
+    while time.thread_time() < end:
+        pass
+    print("0", file=groups[move % 2])
+print(time.thread_time() - begin, flush=True)
+sys.stdin.readline()
+"""
+"""Joins the first group, and on a word moves to and fro every 5 ms of its own clock; says what that took by it."""
+
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
@@ -126,6 +143,28 @@ def test_a_task_that_moves_itself_to_another_cpu_brings_no_idle_time_along(sessi
     with cgroup("numaudit-lab/joins", cpus="3") as group, worker(group, MIB):
         counted = session.read(CPU_TIME).by_node[group.id]
         assert sum(counted.values()) / 1e9 < _usage([group])[group.id] * 1.1 + 0.05
+
+
+def test_a_task_that_moves_itself_again_and_again_loses_no_time(session: Session) -> None:
+    """Between two cgroups that are never empty, so that only the move itself says that it happens."""
+    with (
+        cgroup("numaudit-lab/here", cpus="3") as here,
+        cgroup("numaudit-lab/there", cpus="3") as there,
+        worker(here, MIB),
+        worker(there, MIB),
+    ):
+        command = [sys.executable, "-I", "-S", "-c", MOVES, *(str(one.path / "cgroup.procs") for one in (there, here))]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as moving:
+            assert moving.stdin and moving.stdout
+            moving.stdout.readline()
+            before = session.read(CPU_TIME)
+            moving.stdin.write("go\n")
+            moving.stdin.flush()
+            truth = float(moving.stdout.readline())
+            added = session.read(CPU_TIME).since(before).by_node
+            moving.stdin.close()
+        counted = sum(added[one.id][3] for one in (here, there)) / 1e9
+        assert truth * 0.99 < counted < truth * 1.05
 
 
 def test_migrations_that_cannot_succeed_are_failed_allocations_and_no_bytes(session: Session) -> None:
