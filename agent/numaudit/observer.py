@@ -18,14 +18,13 @@ from numaudit.containers.inventory import Census, Inventory
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
-from numaudit.kernel.node import read_machine
+from numaudit.kernel.node import MachineNow
 from numaudit.kubelet.client import Connection
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import Snapshot
-from numaudit.topology.machine import Machine
 
 _LEAST_CAPACITY = 1024
 """BPF maps hold twice as many cgroups as there are, and at least this many."""
@@ -38,7 +37,7 @@ class Observer:
     """Observes one host. Built once; each `observe` is one tick."""
 
     host: Host
-    machine: Machine
+    machine: MachineNow
     hierarchies: Hierarchies
     inventory: Inventory
     reader: Reader
@@ -52,10 +51,10 @@ class Observer:
     @classmethod
     def of(cls, host: Host, connection: Connection | None = None) -> Observer:
         """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
-        machine = read_machine(host)
+        machine = MachineNow.of(host)
         hierarchies = find_hierarchies(host)
         files = KeptFiles()
-        reader = Reader(hierarchies, page_size=machine.page_size, read=files.read)
+        reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
         kubelet = KubeletIntent.of(host, connection or Connection())
         return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, kubelet)
 
@@ -72,7 +71,7 @@ class Observer:
             text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
             return partial(Session.refused, kinds, Refusal(Reason.CGROUP_V1, text))
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
-        nodes = len(self.machine.nodes)
+        nodes = len(self.machine.read().nodes)
         capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
         return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=nodes)
 
@@ -87,9 +86,10 @@ class Observer:
         is_followed = readings is not None and self.hierarchies.is_v2 and bool(census.containers)
         if is_followed:
             self.owners.follow(census, counted)
+        machine = self.machine.read()
         tick = Tick(
             self.host,
-            self.machine,
+            machine,
             self.reader,
             census,
             self.owners,
@@ -101,7 +101,7 @@ class Observer:
             mappings_budget,
         )
         hierarchies = self.hierarchies
-        snapshot = Snapshot(0.0, self.machine, hierarchies.mode, census.containers, hierarchies.is_whole)
+        snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)
         for one in COLLECTORS:
             if _is_due(one, tick):
                 snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,30 @@ _HUGE_DIR = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
 _CACHE_SIZE = re.compile(r"(\d{1,12})K", re.ASCII)
 _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
+
+
+@dataclass(slots=True)
+class MachineNow:
+    """One host's machine, read whole only when CPUs or nodes have come or gone."""
+
+    host: Host
+    _machine: Machine
+    _online: tuple[CpuSet | None, NodeSet]
+
+    @classmethod
+    def of(cls, host: Host) -> MachineNow:
+        """Raises Unavailable when the kernel shows no NUMA node."""
+        online = _online(host)
+        return cls(host, read_machine(host), online)
+
+    def read(self) -> Machine:
+        """The machine as it is now; as it was, where the kernel shows no node any more."""
+        online = _online(self.host)
+        if online != self._online:
+            self._online = online
+            with suppress(Unavailable):
+                self._machine = read_machine(self.host)
+        return self._machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +133,10 @@ def parse_distances(text: str, nodes: NodeSet) -> dict[int, int]:
     if len(values) != len(nodes) or not all(value.isascii() and value.isdigit() for value in values):
         raise ParseError(f"{len(nodes)} nodes are online, but the distance row is {text.strip()[:80]!r}")
     return dict(zip(nodes, (int(value[:9]) for value in values), strict=True))
+
+
+def _online(host: Host) -> tuple[CpuSet | None, NodeSet]:
+    return online_cpus(host), online_nodes(host)
 
 
 def _read_node(folder: Path, node: int, online: NodeSet) -> Node:

@@ -31,7 +31,7 @@ WITH_PROMISES = ("kubernetes-four-nodes", "misaligned-node")
 def _busy(root: Path) -> Published:
     """The second tick of a host on which every container uses all of its nodes from all of its nodes."""
     observer = Observer.of(Host.under(root))
-    nodes = [node.id for node in observer.machine.nodes]
+    nodes = [node.id for node in observer.machine.read().nodes]
     probes, session = made_up_session()
     for groups in observer.inventory.take().groups.values():
         id_ = groups[0].id
