@@ -76,7 +76,7 @@ def test_the_wheel_holds_the_bpf_sources_the_types_and_no_tests(wheel: Path) -> 
     assert any(name.endswith(".bpf.c") for name in sources)
     assert any("/include/" in name for name in sources)
     assert sources <= names
-    assert {"numaudit/py.typed", "numaudit/cli/main.py"} <= names
+    assert {"numaudit/py.typed", "numaudit/cli/main.py", "numaudit/pmu/data/families.yaml"} <= names
     assert not [name for name in names if name.startswith(("tests/", "agent/"))]
 
 
