@@ -28,7 +28,7 @@ def host_of(root: Path, text: str, pmu: int | None, nodes: int = 2) -> Host:
     for number in range(nodes):
         folder = f"sys/devices/system/node/node{number}"
         files[f"{folder}/meminfo"] = f"Node {number} MemTotal:  1024 kB\n"
-        files[f"{folder}/cpulist"] = "0\n" if number == 0 else "\n"
+        files[f"{folder}/cpulist"] = f"{number}\n"
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ class Cores:
     """Its kinds of CPUs."""
     pmus: tuple[CorePmu, ...]
     nodes: int
-    """That are online and have memory."""
+    """That have CPUs online. One of memory alone (CXL, HBM) is neither local nor remote to these events."""
     sockets: int | None
     """None = the kernel does not say."""
     is_guest: bool = False

@@ -11,6 +11,7 @@ from numaudit.kernel.host import Host
 from numaudit.pmu.choose import CorePmu
 from numaudit.pmu.identity import CpuIdentity
 from numaudit.topology.machine import Cpu, Machine, Node
+from numaudit.topology.nodeset import CpuSet
 
 CPUINFO = "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : 143\nstepping : 8\nflags : fpu{more}\n"
 
@@ -24,7 +25,7 @@ def _write(root: Path, files: dict[str, str]) -> Host:
 
 
 def _machine(*sockets: int | None) -> Machine:
-    nodes = (Node(0, memory=1 << 30), Node(1, memory=1 << 30), Node(2))
+    nodes = (Node(0, CpuSet.parse("0-1"), 1 << 30), Node(1, CpuSet.parse("2"), 1 << 30), Node(2, memory=1 << 30))
     return Machine(nodes, tuple(Cpu(number, 0, socket) for number, socket in enumerate(sockets)))
 
 
@@ -51,8 +52,10 @@ def test_a_host_shows_its_cpu_and_the_pmus_of_its_cores_only(tmp_path: Path) -> 
     assert (cores.nodes, cores.sockets, cores.is_guest) == (2, 2, True)
 
 
-def test_the_node_without_memory_is_no_place_for_remote_memory(tmp_path: Path) -> None:
-    assert read_cores(Host(tmp_path), _machine(0)).nodes == 2
+def test_a_node_of_memory_alone_makes_no_cluster_of_a_socket(tmp_path: Path) -> None:
+    """CXL or HBM beside two sockets: the events count neither as local nor as remote."""
+    cores = read_cores(Host(tmp_path), _machine(0, 0, 1))
+    assert (cores.nodes, cores.sockets, cores.has_clusters) == (2, 2, False)
 
 
 @pytest.mark.parametrize("sockets", [(), (0, None)])
