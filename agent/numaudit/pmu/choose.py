@@ -61,7 +61,7 @@ class CorePmu:
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """What there is to know of a machine before an event is opened."""
+    """What can be known of a machine before an event is opened."""
 
     cpus: tuple[CpuIdentity, ...]
     """Its kinds of CPUs."""
@@ -146,9 +146,7 @@ def plans(cores: Cores) -> tuple[Plan, ...]:
     found = tuple(_plan(family, one, pmu, cores) for one in usable if set(one.requires) <= pmu.events)
     if not found:
         lacking = sorted(set(usable[0].requires) - pmu.events)
-        what = (
-            f"the PMU {pmu.name} does not have the event {' and '.join(lacking)}: neither CPU nor hypervisor counts it"
-        )
+        what = f"the PMU {pmu.name} does not have {' and '.join(lacking)}: CPU or hypervisor does not count it"
         raise CannotCount(what, _OTHERS, "no-events")
     return found
 
@@ -212,13 +210,10 @@ def no_pmu(cores: Cores) -> CannotCount:
 
 
 def _plan(family: Family, one: EventSet, pmu: CorePmu, cores: Cores) -> Plan:
-    locals_, remotes = one.local, one.remote
-    if one.local_is_total:
-        weights = (1,) * len(locals_) + (-1,) * len(remotes)
-    else:
-        weights = (1,) * len(locals_) + (0,) * len(remotes)
-    remote = (0,) * len(locals_) + (1,) * len(remotes)
-    plan = Plan(family, one, pmu.type, ((*locals_, *remotes),), weights, remote)
+    near, far = len(one.local), len(one.remote)
+    in_local = -1 if one.local_is_total else 0
+    local, remote = (1,) * near + (in_local,) * far, (0,) * near + (1,) * far
+    plan = Plan(family, one, pmu.type, ((*one.local, *one.remote),), local, remote)
     if not cores.has_clusters or one.far_cluster == "remote":
         return plan
     return _with_far_cluster(plan)
