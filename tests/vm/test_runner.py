@@ -144,6 +144,20 @@ def test_a_foreign_guest_whose_programs_are_missing_says_how_to_get_them(
         userland.find(AARCH64)
 
 
+def test_a_foreign_guest_runs_the_same_versions_as_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(userland, "CACHE", tmp_path)
+    for name in ("qemu", "root", "site-packages"):
+        (tmp_path / "arm64" / name).mkdir(parents=True)
+    requirements = tmp_path / "arm64/site-packages/requirements.txt"
+    wanted = userland.requirements()
+    assert f"pytest=={pytest.__version__}\n" in wanted
+    requirements.write_text(wanted)
+    assert userland.find(AARCH64).folders["/"] == str(tmp_path / "arm64/root")
+    requirements.write_text(wanted.replace(pytest.__version__, "1.0"))
+    with pytest.raises(Unavailable, match=r"holds other packages than .*; fetch it with: .*kernels\.py"):
+        userland.find(AARCH64)
+
+
 Archive = Callable[[str], None]
 
 

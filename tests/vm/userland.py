@@ -49,7 +49,7 @@ def find(architecture: Architecture) -> Userland:
     for part in ("qemu", "root", "site-packages"):
         if not (here / part).is_dir():
             raise Unavailable(f"{here / part} is missing; {_FETCH_IT}")
-    if (here / "site-packages/requirements.txt").read_text() != _requirements():
+    if (here / "site-packages/requirements.txt").read_text() != requirements():
         raise Unavailable(f"{here / 'site-packages'} holds other packages than {_SITE_PACKAGES}; {_FETCH_IT}")
     folders = {"/": here / "root", str(CHECKOUT): CHECKOUT, str(_SITE_PACKAGES): here / "site-packages"}
     qemu = here / "qemu/usr/bin" / architecture.qemu
@@ -71,7 +71,7 @@ def fetch(architecture: Architecture) -> None:
             _make_root(architecture, scratch / "root")
             debian.put(scratch / "root", here / "root")
         stamp = here / "site-packages/requirements.txt"
-        if not stamp.is_file() or stamp.read_text() != _requirements():
+        if not stamp.is_file() or stamp.read_text() != requirements():
             _install_wheels(scratch / "site-packages", scratch / "requirements.txt")
             shutil.rmtree(here / "site-packages", ignore_errors=True)
             debian.put(scratch / "site-packages", here / "site-packages")
@@ -89,20 +89,20 @@ def _make_root(architecture: Architecture, root: Path) -> None:
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
 
 
-def _install_wheels(site_packages: Path, requirements: Path) -> None:
+def _install_wheels(site_packages: Path, file: Path) -> None:
     """The versions that run here, for the CPUs of the guest; numaudit itself is this checkout's."""
-    wanted = _requirements()
-    requirements.write_text(wanted)
+    wanted = requirements()
+    file.write_text(wanted)
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(site_packages), "--only-binary=:all:"]
     command += ["--implementation", "cp", "--python-version", f"{sys.version_info[0]}.{sys.version_info[1]}"]
     for level in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"):
         command += ["--platform", f"{level}_aarch64"]
-    run([*command, "--requirement", str(requirements)])
+    run([*command, "--requirement", str(file)])
     (site_packages / "numaudit.pth").write_text(f"{CHECKOUT / 'agent'}\n")
     (site_packages / "requirements.txt").write_text(wanted)
 
 
-def _requirements() -> str:
+def requirements() -> str:
     """numaudit's dependencies and the tests', each as `name==version` where the virtual environment has it."""
     here = {_normal(one.name): one.version for one in importlib.metadata.distributions(path=[str(_SITE_PACKAGES)])}
     wanted: dict[str, str] = {}
