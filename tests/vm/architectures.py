@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -9,10 +10,15 @@ from dataclasses import dataclass
 class Architecture:
     """One kind of machine that QEMU emulates."""
 
+    name: str
+    """The kernel's name of it, as `uname -m` prints it."""
     debian: str
     """Debian's name of it."""
+    kernel_packages: Mapping[str, str]
+    """Series -> the package that depends on its newest build. Builds vanish from the archive, these stay."""
     qemu: str
     """The program that emulates it."""
+    qemu_package: str
     machine: tuple[str, ...]
     """QEMU's options for the board, the CPU and the emulation."""
     command_line: str
@@ -26,8 +32,11 @@ class Architecture:
 _EMULATION = ("-accel", "tcg,thread=single,tb-size=256")
 
 X86_64 = Architecture(
+    name="x86_64",
     debian="amd64",
+    kernel_packages={"6.1": "linux-image-cloud-amd64", "6.12": "linux-image-6.12-cloud-amd64"},
     qemu="qemu-system-x86_64",
+    qemu_package="qemu-system-x86",
     machine=(*_EMULATION, "-cpu", "max", "-M", "q35"),
     # On a busy host the emulated timer comes late, and a kernel that checks it panics: "IO-APIC + timer doesn't work".
     command_line="console=ttyS0 no_timer_check",
@@ -35,8 +44,11 @@ X86_64 = Architecture(
 )
 
 AARCH64 = Architecture(
+    name="aarch64",
     debian="arm64",
+    kernel_packages={"6.1": "linux-image-cloud-arm64", "6.12": "linux-image-6.12-cloud-arm64"},
     qemu="qemu-system-aarch64",
+    qemu_package="qemu-system-arm",
     # With icount the emulated PMU counts instructions, one in each 2 ns of the guest's time. `-cpu max` boots three
     # times slower, since its pointer authentication is emulated in full. Never sleep=off: the guest's clock would race
     # ahead whenever its CPUs wait.

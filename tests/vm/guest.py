@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import lzma
 import os
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +18,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+import initramfs
 import userland
 from debian import CHECKOUT, tool
-from kernels import Kernel, module_files
+from initramfs import BEGAN, COMMAND
+from kernels import Kernel
 from numaudit.errors import NumauditError, Unavailable
 from userland import Userland
 
@@ -32,17 +32,11 @@ VIRTIOFSD = Path("/usr/lib/qemu/virtiofsd")
 DISTANCES = (10, 12, 20, 32, 40, 44, 48, 52)
 """From node i to node j by i XOR j: pairs of near nodes, and pairs of pairs, as on a two-socket machine."""
 
-MODULES = ("virtio_pci", "virtiofs", "overlay")
-
-
 BOOTS = 3
 """How often a guest is booted at most: on a busy host an emulated kernel may panic on its way up."""
 
 BOOT_TIMEOUT = 300.0
 """Seconds from starting QEMU to the beginning of the command: an idle host needs 3, a crowded one some 30."""
-
-BEGAN = "began"
-"""The guest makes this file in the shared folder just before the command."""
 
 
 class GuestDied(NumauditError):
@@ -111,24 +105,31 @@ def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
     Raises Unavailable when this host cannot run a guest, GuestDied with the end of the guest's console.
     """
     programs = require_tools(guest.kernel)
-    initramfs = _build_initramfs(guest, job, programs)
+    (job.folder / COMMAND).write_text(_command_script(guest, job))
+    archive = initramfs.build(
+        guest.kernel,
+        programs,
+        job.folder,
+        on_terminal=job.on_terminal,
+        fast_numa_balancing=guest.fast_numa_balancing,
+    )
     failed: list[str] = []
     while True:
         try:
-            return replace(_boot(guest, job, programs.qemu, initramfs, show), failed_boots=tuple(failed))
+            return replace(_boot(guest, job, programs.qemu, archive, show), failed_boots=tuple(failed))
         except GuestDidNotBoot as death:
             failed.append(str(death))
             if len(failed) == BOOTS:
                 raise GuestDidNotBoot(f"{BOOTS} boots failed; the last: {death}") from death
 
 
-def _boot(guest: Guest, job: Job, qemu: str, initramfs: Path, show: IO[str] | None) -> Completed:
+def _boot(guest: Guest, job: Job, qemu: str, archive: Path, show: IO[str] | None) -> Completed:
     socket = job.folder / "virtiofs.sock"
     for left in (socket, job.folder / "console.log"):
         left.unlink(missing_ok=True)
     started = time.monotonic()
     serial = "mon:stdio" if job.on_terminal else f"file:{job.folder / 'console.log'}"
-    command = qemu_command(guest, qemu, socket, initramfs, serial)
+    command = qemu_command(guest, qemu, socket, archive, serial)
     log = None if job.on_terminal else job.folder / "qemu.log"
     with _virtiofsd(socket, job.folder), _ending_with_us(command, log) as machine:
         _wait(machine, job, show)
@@ -151,13 +152,13 @@ def require_tools(kernel: Kernel) -> Userland:
     return userland.find(kernel.architecture)
 
 
-def qemu_command(guest: Guest, qemu: str, socket: Path, initramfs: Path, serial: str) -> list[str]:
+def qemu_command(guest: Guest, qemu: str, socket: Path, archive: Path, serial: str) -> list[str]:
     """The command line of the machine."""
     architecture = guest.kernel.architecture
     command = [qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     command += ["-serial", serial, *architecture.machine]
     command += ["-smp", str(guest.cpus), "-m", f"{guest.nodes * guest.node_memory >> 20}M"]
-    command += ["-kernel", str(guest.kernel.image), "-initrd", str(initramfs)]
+    command += ["-kernel", str(guest.kernel.image), "-initrd", str(archive)]
     command_line = f"{architecture.command_line} panic=-1 quiet rdinit=/init {guest.command_line}".rstrip()
     command += ["-append", command_line]
     command += ["-chardev", f"socket,id=files,path={socket}"]
@@ -174,74 +175,6 @@ def qemu_command(guest: Guest, qemu: str, socket: Path, initramfs: Path, serial:
     return command
 
 
-_INIT = """\
-#!/bin/sh
-set -e
-/bin/busybox mkdir -p /proc /sys /dev /lower /rw /new
-/bin/busybox --install -s /bin
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t devtmpfs devtmpfs /dev
-for module in {modules}; do insmod /modules/$module; done
-mount -t virtiofs root /lower
-mount -t tmpfs -o size=50% tmpfs /rw
-{overlays}
-mkdir -p /new{folder}
-mount -o bind /lower{folder} /new{folder}
-mount -t proc proc /new/proc
-mount -t sysfs sysfs /new/sys
-mount -t devtmpfs devtmpfs /new/dev
-mkdir -p /new/dev/shm /new/dev/pts
-mount -t tmpfs tmpfs /new/run
-mount -t tmpfs tmpfs /new/dev/shm
-mount -t devpts devpts /new/dev/pts
-mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
-mount -t tracefs tracefs /new/sys/kernel/tracing
-mount -t debugfs debugfs /new/sys/kernel/debug
-mount -t bpf bpf /new/sys/fs/bpf
-ip link set lo up
-{balancing}
-set +e
->/new{folder}/{began}
-{start}
-echo $? >/new{folder}/rc
-sync
-poweroff -f
-"""
-
-_FAST_BALANCING = """\
-cd /new/sys/kernel/debug/sched/numa_balancing
-echo 100 >scan_delay_ms; echo 200 >scan_period_min_ms; echo 1000 >scan_period_max_ms
-cd /"""
-
-
-_OVERLAY = """\
-mkdir -p /rw/{number}/upper /rw/{number}/work /new{at}
-mount -t overlay -o lowerdir=/lower{folder},upperdir=/rw/{number}/upper,workdir=/rw/{number}/work overlay /new{at}"""
-
-
-def _init_script(guest: Guest, job: Job, modules: Sequence[str], folders: Mapping[str, str]) -> str:
-    folder = shlex.quote(str(job.folder))
-    start = f"chroot /new /bin/bash {folder}/command.sh"
-    if job.on_terminal:
-        start = f"setsid cttyhack {start}"
-    else:
-        start += f" >/new{folder}/stdout 2>/new{folder}/stderr </dev/null"
-    balancing = _FAST_BALANCING if guest.fast_numa_balancing else ""
-    overlays = "\n".join(
-        _OVERLAY.format(number=number, at=shlex.quote(at), folder=shlex.quote(there))
-        for number, (at, there) in enumerate(folders.items())
-    )
-    return _INIT.format(
-        modules=" ".join(modules),
-        folder=folder,
-        overlays=overlays,
-        balancing=balancing,
-        began=BEGAN,
-        start=start,
-    )
-
-
 def _command_script(guest: Guest, job: Job) -> str:
     environment = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -254,31 +187,6 @@ def _command_script(guest: Guest, job: Job) -> str:
     }
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     return f"{exports}cd {shlex.quote(str(CHECKOUT))}\n{shlex.join(job.command)}\n"
-
-
-def _build_initramfs(guest: Guest, job: Job, programs: Userland) -> Path:
-    """busybox, the modules and the init script as a cpio archive, which the kernel unpacks itself."""
-    (job.folder / "command.sh").write_text(_command_script(guest, job))
-    tree = job.folder / "initramfs"
-    for name in ("bin", "modules"):
-        (tree / name).mkdir(parents=True)
-    shutil.copy(programs.busybox, tree / "bin/busybox")
-    (tree / "bin/sh").symlink_to("busybox")
-    modules = []
-    for file in module_files(guest.kernel, MODULES):
-        packed = file.read_bytes()
-        plain = file.name.removesuffix(".xz")
-        (tree / "modules" / plain).write_bytes(lzma.decompress(packed) if plain != file.name else packed)
-        modules.append(plain)
-    (tree / "init").write_text(_init_script(guest, job, modules, programs.folders))
-    (tree / "init").chmod(0o755)
-    names = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
-    archive = job.folder / "initramfs.cpio"
-    with archive.open("wb") as output:
-        packing = [tool("cpio"), "--quiet", "-o", "-H", "newc"]
-        subprocess.run(packing, cwd=tree, input=names.encode(), stdout=output, check=True)
-    shutil.rmtree(tree)
-    return archive
 
 
 @contextlib.contextmanager

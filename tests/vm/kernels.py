@@ -19,17 +19,13 @@ from architectures import AARCH64, X86_64, Architecture
 from debian import CACHE, run, tool
 from numaudit.errors import InputError, NumauditError, ParseError, Unavailable
 
-Known = tuple[Architecture, str, str]
-
-KERNELS: Mapping[str, Known] = {
-    "6.1": (X86_64, "6.1", "linux-image-cloud-amd64"),
-    "6.12": (X86_64, "6.12", "linux-image-6.12-cloud-amd64"),
-    "arm64-6.1": (AARCH64, "6.1", "linux-image-cloud-arm64"),
-    "arm64-6.12": (AARCH64, "6.12", "linux-image-6.12-cloud-arm64"),
+KERNELS: Mapping[str, tuple[Architecture, str]] = {
+    **{series: (X86_64, series) for series in X86_64.kernel_packages},
+    **{f"arm64-{series}": (AARCH64, series) for series in AARCH64.kernel_packages},
 }
-"""Name -> architecture, series, and the package that depends on its newest build. Builds vanish from the archive."""
+"""Name -> architecture and series."""
 
-HOST_KERNELS = tuple(name for name, (architecture, *_) in KERNELS.items() if not architecture.foreign)
+HOST_KERNELS = tuple(name for name, (architecture, _) in KERNELS.items() if not architecture.foreign)
 """The kernels of guests that share the host's programs."""
 
 
@@ -83,14 +79,14 @@ def fetch(name: str) -> Kernel:
     """
     if name not in KERNELS:
         raise InputError(f"no kernel {name!r} for the guest; known are {', '.join(KERNELS)}")
-    architecture, _, package = KERNELS[name]
+    architecture, series = KERNELS[name]
     userland.fetch(architecture)
     if (CACHE / "kernels" / name).is_dir():
         return find(name)
     (CACHE / "kernels").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="unpack-") as scratch:
         kernel = Kernel(name, Path(scratch) / "root")
-        debian.fetch(architecture.debian, [package], kernel.root)
+        debian.fetch(architecture.debian, [architecture.kernel_packages[series]], kernel.root)
         run([tool("depmod"), "-b", str(kernel.root), kernel.release])
         _verify(kernel)
         debian.put(kernel.root, CACHE / "kernels" / name)

@@ -209,7 +209,7 @@ RunWith = Callable[[str], Completed]
 @pytest.fixture
 def run_with(kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunWith:
     """Runs a job on a machine whose QEMU is a shell script; it counts its boots in the file `boots`."""
-    monkeypatch.setattr("guest.MODULES", ("overlay",))
+    monkeypatch.setattr("initramfs.MODULES", ("overlay",))
     folder = tmp_path / "job"
     folder.mkdir()
 
@@ -226,7 +226,7 @@ def run_with(kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyP
         )
         fakes = {"cpio": script("cpio", "cat >/dev/null")}
         monkeypatch.setattr("guest.require_tools", lambda kernel: programs)
-        monkeypatch.setattr("guest.tool", lambda name: fakes.get(name) or tool(name))
+        monkeypatch.setattr("initramfs.tool", lambda name: fakes.get(name) or tool(name))
         monkeypatch.setattr("guest.VIRTIOFSD", script("virtiofsd", "touch virtiofs.sock; exec sleep 1000"))
         return run(Guest(kernel), Job(["true"], folder))
 

@@ -22,7 +22,6 @@ PACKAGES = (
     *("busybox-static", "kmod", "numactl", "openssl", "python3", "python3-bpfcc", "runc"),
 )
 """What the tests and the guest's init use."""
-QEMU_PACKAGES = {"arm64": "qemu-system-arm"}
 PYTHON_PACKAGES = ("bcrypt", "jsonschema", "pytest")
 """What the tests use beside numaudit's own dependencies."""
 
@@ -65,14 +64,14 @@ def fetch(architecture: Architecture) -> None:
     with tempfile.TemporaryDirectory(dir=here, prefix="unpack-") as folder:
         scratch = Path(folder)
         if not (here / "qemu").is_dir():
-            debian.fetch(X86_64.debian, [QEMU_PACKAGES[architecture.debian]], scratch / "qemu")
+            debian.fetch(X86_64.debian, [architecture.qemu_package], scratch / "qemu")
             debian.put(scratch / "qemu", here / "qemu")
         if not (here / "root").is_dir():
             _make_root(architecture, scratch / "root")
             debian.put(scratch / "root", here / "root")
         stamp = here / "site-packages/requirements.txt"
         if not stamp.is_file() or stamp.read_text() != requirements():
-            _install_wheels(scratch / "site-packages", scratch / "requirements.txt")
+            _install_wheels(architecture, scratch / "site-packages", scratch / "requirements.txt")
             shutil.rmtree(here / "site-packages", ignore_errors=True)
             debian.put(scratch / "site-packages", here / "site-packages")
 
@@ -89,14 +88,14 @@ def _make_root(architecture: Architecture, root: Path) -> None:
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
 
 
-def _install_wheels(site_packages: Path, file: Path) -> None:
+def _install_wheels(architecture: Architecture, site_packages: Path, file: Path) -> None:
     """The versions that run here, for the CPUs of the guest; numaudit itself is this checkout's."""
     wanted = requirements()
     file.write_text(wanted)
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(site_packages), "--only-binary=:all:"]
     command += ["--implementation", "cp", "--python-version", f"{sys.version_info[0]}.{sys.version_info[1]}"]
     for level in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"):
-        command += ["--platform", f"{level}_aarch64"]
+        command += ["--platform", f"{level}_{architecture.name}"]
     run([*command, "--requirement", str(file)])
     (site_packages / "numaudit.pth").write_text(f"{CHECKOUT / 'agent'}\n")
     (site_packages / "requirements.txt").write_text(wanted)
