@@ -97,6 +97,43 @@ JUDGED_TYPES = ("anon", "shmem", "hugetlb")
 """Page cache and kernel memory on another node are normal, so they do not count in verdicts."""
 
 
+class SharedMemory(Struct, frozen=True):
+    """One piece of shared memory that a container's processes map: of a tmpfs, without a name, or of huge pages.
+
+    It is charged to whoever used each page first, and is in the residency of that container only.
+    """
+
+    kind: Literal["shmem", "hugetlb"]
+    file: str
+    """Its name, printable; the kernel makes one up for memory without any (/dev/zero, /SYSV..., /memfd:...)."""
+    bytes_by_node: BytesByNode
+    """At least these are mapped, each page once."""
+    charged_to: ContainerId | None = None
+    """Whose all sampled pages are; None = they are of several, or it is not known."""
+
+
+class Process(Struct, frozen=True):
+    """One process (thread group)."""
+
+    pid: int
+    name: str | None
+    """Printable."""
+    started_at: float | None
+    """Seconds since the epoch."""
+
+
+class ProcessMapping(Struct, frozen=True):
+    """The mappings of one kind, policy and file of one process. No files of disks: they do not judge alignment."""
+
+    process: Process
+    kind: str
+    """anon, heap, stack, shmem, hugetlb."""
+    policy: str
+    file: str | None
+    """Of shmem; printable."""
+    bytes_by_node: BytesByNode
+
+
 @dataclass(frozen=True, slots=True)
 class Mappings:
     """What /proc/PID/numa_maps adds: kinds of mapping and memory policies, in bytes by node.
@@ -113,6 +150,9 @@ class Mappings:
     processes_read: int
     processes: int
     """Those that live. More than were read: the time budget ran out, or some were not readable."""
+    shared: tuple[SharedMemory, ...] | None = None
+    """The largest first; None = no process showed which of its mappings are shared."""
+    by_process: tuple[ProcessMapping, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ NOT_READ = "not-read.txt"
 
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
-_PROC = ("mounts", "version", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
-_PROCESS = ("cgroup", "comm", "mountinfo", "numa_maps", "stat", "status")
+_PROC = ("mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
+_PROCESS = ("cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status")
 _NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages")
 _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")

@@ -112,7 +112,8 @@ def command(
 
     Without Kubernetes, systemd units and plain cgroups take the containers' place. NAME narrows the report to a pod,
     namespace/pod, pod/container, container id (also its beginning), runtime, or cgroup with all below it. Where nothing
-    is called so, it may be a pattern ('web-*') or the beginning of a name.
+    is called so, it may be a pattern ('web-*') or the beginning of a name. With NAME the report also says which
+    processes have memory on the wrong nodes.
     """
     if duration is not None and root is not None:
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
@@ -133,10 +134,12 @@ def command(
         if left_out:
             click.echo(f"numaudit: --top {top} leaves out {left_out} of {len(report.containers)} containers", err=True)
     else:
-        from numaudit.views import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views import process_table, report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         out = terminal.console(whole_lines=output == "wide")
         report_tables.print_report(shown, out, wide=output == "wide", left_out=left_out)
+        if which is not None:
+            process_table.print_processes(shown, out)
         if matrix:
             report_tables.print_matrix(shown, out)
             report_tables.print_accesses(shown, out)

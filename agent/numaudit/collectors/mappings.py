@@ -5,13 +5,14 @@ Reading numa_maps walks page tables, so only one-off answers ask, and only withi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
 import msgspec
 
 from numaudit.collectors.base import Skipped, Tick
+from numaudit.collectors.mapped import Mapped, ProcessWalk
 from numaudit.containers.inventory import Census
 from numaudit.errors import ParseError
 from numaudit.kernel import numa_maps
@@ -56,10 +57,13 @@ class ProcessMappings:
 
     def collect(self, census: Census, order: Sequence[ContainerId], skipped: Skipped) -> dict[ContainerId, Mappings]:
         deadline = monotonic() + self.budget
+        walk = ProcessWalk(self.host, self.reader.page_size, census.owner_of())
         found: dict[ContainerId, Mappings] = {}
         for container in order:
             processes = self._processes(census.groups[container], skipped)
-            found[container] = self._read(processes, deadline, skipped)
+            mapped = Mapped(walk)
+            read, alive = self._read(processes, deadline, skipped, mapped.add)
+            found[container] = mapped.mappings(read, alive)
         return found
 
     def unattributed_hugetlb(self, skipped: Skipped) -> BytesByNode | None:
@@ -67,11 +71,19 @@ class ProcessMappings:
 
         None when not all of them could be read in time. Shared mappings count for each process.
         """
-        read = self._read(self.reader.all_processes(""), monotonic() + self.budget, skipped)
-        return read.by_kind.get("hugetlb", {}) if read.processes_read == read.processes else None
-
-    def _read(self, processes: Sequence[int], deadline: float, skipped: Skipped) -> Mappings:
         sums = numa_maps.MappedBytes()
+        processes = self.reader.all_processes("")
+        read, alive = self._read(processes, monotonic() + self.budget, skipped, lambda _, mapped: sums.add(mapped))
+        return sums.by_kind.get("hugetlb", {}) if read == alive else None
+
+    def _read(
+        self,
+        processes: Sequence[int],
+        deadline: float,
+        skipped: Skipped,
+        use: Callable[[int, tuple[numa_maps.Mapping, ...]], None],
+    ) -> tuple[int, int]:
+        """How many were read and given to `use`, and how many live."""
         done = gone = 0
         for position, pid in enumerate(processes):
             if monotonic() > deadline:
@@ -81,14 +93,16 @@ class ProcessMappings:
                 skipped.lose(1, _HIDDEN)
                 continue
             try:
-                sums.add(numa_maps.read(self.host, pid))
-                done += 1
+                mappings = numa_maps.read(self.host, pid)
             except (FileNotFoundError, ProcessLookupError) as error:
                 skipped.count(error)
                 gone += 1
             except (OSError, ParseError) as error:
                 skipped.count(error)
-        return Mappings(sums.by_kind, sums.by_policy, sums.by_page_size, done, len(processes) - gone)
+            else:
+                use(pid, mappings)
+                done += 1
+        return done, len(processes) - gone
 
     def _processes(self, groups: Sequence[Cgroup], skipped: Skipped) -> list[int]:
         pids: list[int] = []

@@ -66,3 +66,8 @@ def parse(pid: int, stat: bytes) -> Process:
     """
     fields = stat.rpartition(b")")[2].split(None, 20)
     return Process(pid, int(fields[19]), int(fields[17]), int(fields[11]) + int(fields[12]))
+
+
+def name_of(stat: bytes) -> bytes:
+    """The name in a line of /proc/PID/stat: whatever is between the first and the last bracket."""
+    return stat[stat.find(b"(") + 1 : stat.rfind(b")")]

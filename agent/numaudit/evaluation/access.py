@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
 from numaudit.evaluation.rates import expected_remote_ratio, increase
+from numaudit.evaluation.shared_memory import used_bytes
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Container, ContainerId, HintFault, Sampled, Snapshot
@@ -144,7 +145,8 @@ def weigh(
             found.append(_share(source, window, samples, thresholds, ran))
     resident = snapshot.residency.get(container.id)
     if resident is not None and snapshot.cpu_time is not None:
-        ratio = expected_remote_ratio(resident.judged, snapshot.cpu_time.get(container.id, {}))
+        used = used_bytes(snapshot, container.id, resident)
+        ratio = expected_remote_ratio(used, snapshot.cpu_time.get(container.id, {}))
         reason = None if ratio is not None else "it did not run, or holds no memory"
         found.append(Access("expected", ratio, reason=reason))
     return Weighed(tuple(found), windows if windows or past else past)

@@ -8,17 +8,28 @@ from typing import Literal
 
 from msgspec import Struct
 
-from numaudit.evaluation.placement import bytes_outside
+from numaudit.evaluation.placement import bytes_outside, wanted_nodes
+from numaudit.evaluation.shared_memory import charged_to_others, name_of, pieces_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.snapshot import Allowed, Container, Mappings, Migrated, NodeMemory, Snapshot
+from numaudit.snapshot import (
+    Allowed,
+    Container,
+    ContainerId,
+    Mappings,
+    Migrated,
+    NodeMemory,
+    Resident,
+    SharedMemory,
+    Snapshot,
+)
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 
-CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "unknown"]
+CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "shared-memory", "unknown"]
 
 
 class Cause(Struct, frozen=True):
-    """Why bytes are where they should not be."""
+    """Why bytes are where they should not be: its own, or shared memory of others that it maps."""
 
     cause: CauseName
     evidence: str
@@ -26,6 +37,8 @@ class Cause(Struct, frozen=True):
 
 _TO_ANOTHER_NODE = ("syscall_or_cpuset", "mempolicy_mbind", "numa_misplaced", "demotion", "damon")
 """Of the kernel's reasons to migrate pages (enum migrate_reason) those that change the node."""
+_PIECES = 3
+"""Of shared memory that a cause names; the largest."""
 
 
 def causes(
@@ -107,28 +120,50 @@ class Explained:
 
     snapshot: Snapshot
     thresholds: Thresholds
+    _names: dict[ContainerId, str] = field(default_factory=dict)
     _common: dict[tuple[NodeSet, bool, int], tuple[Cause, ...]] = field(default_factory=dict)
 
     def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
         """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
         snapshot, id_ = self.snapshot, container.id
         allowed, resident = snapshot.allowed.get(id_), snapshot.residency.get(id_)
-        wanted = intended
-        if not wanted:
-            if allowed is None or allowed.cpus is None:
-                return ()
-            wanted = snapshot.machine.nodes_of_cpus(allowed.cpus)
-        outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
-        if outside <= self.thresholds.spilled_bytes and not drifted:
+        wanted = wanted_nodes(intended, allowed, snapshot.machine)
+        if wanted is None:
             return ()
         mappings = snapshot.numa_maps.get(id_)
+        shared = () if mappings is None or resident is None else self._shared(id_, wanted, mappings, resident)
+        outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
+        if outside <= self.thresholds.spilled_bytes and not drifted:
+            return shared
         migrated = None if snapshot.migrations is None else snapshot.migrations.get(id_)
         if mappings is not None or migrated is not None:
-            return self._causes(wanted, bool(intended), allowed, mappings, migrated)
+            return (*self._causes(wanted, bool(intended), allowed, mappings, migrated), *shared)
         kind = (wanted, bool(intended), id(allowed))
         if kind not in self._common:
             self._common[kind] = self._causes(wanted, bool(intended), allowed, None, None)
         return self._common[kind]
+
+    def _shared(
+        self, container: ContainerId, wanted: NodeSet, mappings: Mappings, resident: Resident
+    ) -> tuple[Cause, ...]:
+        """Shared memory of others is not where this container should have its memory, and no other cause explains it:
+        it is where its owner put it."""
+        outside = bytes_outside(charged_to_others(container, mappings, resident), wanted)
+        if outside <= self.thresholds.spilled_bytes:
+            return ()
+        pieces = sorted(pieces_outside(container, mappings, wanted), key=lambda piece: -piece[1])
+        said = [f"{in_units(size)} of {one.kind} {one.file}, {self._owner(one)}" for one, size in pieces[:_PIECES]]
+        if len(pieces) > _PIECES:
+            said.append(f"{len(pieces) - _PIECES} more")
+        text = f"it maps at least {in_units(outside)} of shared memory there that is charged to others"
+        return (Cause("shared-memory", f"{text}: {'; '.join(said)}"),)
+
+    def _owner(self, one: SharedMemory) -> str:
+        if one.charged_to is None:
+            return "whose it is is not known"
+        if not self._names:
+            self._names.update({each.id: name_of(each) for each in self.snapshot.containers})
+        return f"charged to {self._names.get(one.charged_to, 'a cgroup that is gone')}"
 
     def _causes(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numaudit.snapshot import BytesByNode, Resident
+from numaudit.snapshot import Allowed, BytesByNode, Resident
+from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 
 
@@ -15,3 +16,10 @@ def bytes_outside(by_node: BytesByNode, nodes: NodeSet) -> int:
 def remote_bytes(resident: Resident, cpu_nodes: NodeSet) -> int:
     """Judged bytes on nodes that have none of the container's CPUs: remote wherever it runs."""
     return bytes_outside(resident.judged, cpu_nodes)
+
+
+def wanted_nodes(intended: NodeSet | None, allowed: Allowed | None, machine: Machine) -> NodeSet | None:
+    """Where its bytes should be: on the promised nodes, or else near the CPUs it may use. None = not known."""
+    if intended:
+        return intended
+    return None if allowed is None or allowed.cpus is None else machine.nodes_of_cpus(allowed.cpus)

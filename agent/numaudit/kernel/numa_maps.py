@@ -19,7 +19,8 @@ _Key = TypeVar("_Key", str, int)
 # A policy ends where the first field starts: a bare word of the kernel's or name=value. The policy
 # `weighted interleave=static:0` looks like a field itself. A file name may hold any byte but blank, tab and newline.
 _LINE = re.compile(
-    r"[0-9a-f]{1,16} (?P<policy>\S.*?)(?P<fields>(?: (?:(?:heap|stack|huge)(?= |$)|(?!interleave=)[A-Za-z]\w*=).*)?)",
+    r"(?P<address>[0-9a-f]{1,16}) (?P<policy>\S.*?)"
+    r"(?P<fields>(?: (?:(?:heap|stack|huge)(?= |$)|(?!interleave=)[A-Za-z]\w*=).*)?)",
     re.ASCII | re.DOTALL,
 )
 _NODE = re.compile(r"N(\d{1,4})", re.ASCII)
@@ -37,23 +38,29 @@ class MappedBytes:
     """As printed: default, bind:1, prefer:0, interleave:0-3, local, ..."""
     by_page_size: dict[int, BytesByNode] = field(default_factory=dict)
 
-    def add(self, other: MappedBytes) -> None:
-        _merge(self.by_kind, other.by_kind)
-        _merge(self.by_policy, other.by_policy)
-        _merge(self.by_page_size, other.by_page_size)
+    def add(self, mappings: Iterable[Mapping]) -> None:
+        """Sum `N<node>=<pages>` over all mappings; mappings without pages add nothing."""
+        for mapping in mappings:
+            for node, size in mapping.bytes_by_node.items():
+                _add(self.by_kind, mapping.kind, node, size)
+                _add(self.by_policy, mapping.policy, node, size)
+                _add(self.by_page_size, mapping.page_size, node, size)
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """One line. Each mapping counts in its own page size: a huge page weighs 2 MiB, not 4 KiB."""
 
+    address: int
     policy: str
     kind: str
     page_size: int
     bytes_by_node: BytesByNode
+    file: str | None = None
+    """As printed, with octal escapes; shared memory without a name has one that the kernel makes up."""
 
 
-def read(host: Host, pid: int) -> MappedBytes:
+def read(host: Host, pid: int) -> tuple[Mapping, ...]:
     """All mappings of one process. Raises OSError (gone, not permitted) or ParseError."""
     file = host.proc / str(pid) / "numa_maps"
     text = read_text(file, limit=64 << 20)
@@ -63,16 +70,9 @@ def read(host: Host, pid: int) -> MappedBytes:
         raise ParseError(f"{file}: {error}") from None
 
 
-def parse(lines: Iterable[str]) -> MappedBytes:
-    """Sum `N<node>=<pages>` over all mappings; mappings without pages add nothing."""
-    sums = MappedBytes()
-    for line in lines:
-        mapping = parse_line(line)
-        for node, size in mapping.bytes_by_node.items():
-            _add(sums.by_kind, mapping.kind, node, size)
-            _add(sums.by_policy, mapping.policy, node, size)
-            _add(sums.by_page_size, mapping.page_size, node, size)
-    return sums
+def parse(lines: Iterable[str]) -> tuple[Mapping, ...]:
+    """A mapping for each line."""
+    return tuple([parse_line(line) for line in lines])
 
 
 def parse_line(line: str) -> Mapping:
@@ -81,7 +81,7 @@ def parse_line(line: str) -> Mapping:
     if match is None:
         raise ParseError(f"not a numa_maps line: {line[:120]!r}")
     pages: dict[int, int] = {}
-    page_size = _DEFAULT_PAGE
+    page_size, file = _DEFAULT_PAGE, None
     words = match["fields"].split(" ")
     for word in words:
         key, equals, value = word.partition("=")
@@ -92,8 +92,10 @@ def parse_line(line: str) -> Mapping:
             pages[int(node[1])] = _number(value, line)
         elif key == "kernelpagesize_kB":
             page_size = _number(value, line) * 1024
+        elif key == "file":
+            file = value
     sizes = {node: count * page_size for node, count in pages.items()}
-    return Mapping(match["policy"], _kind(words), page_size, sizes)
+    return Mapping(int(match["address"], 16), match["policy"], _kind(words), page_size, sizes, file)
 
 
 def _number(text: str, line: str) -> int:
@@ -112,12 +114,6 @@ def _kind(words: list[str]) -> str:
         if word.startswith("file="):
             return "shmem" if word[5:].startswith(_SHARED_FILES) else "file"
     return "anon"
-
-
-def _merge(mine: dict[_Key, BytesByNode], theirs: dict[_Key, BytesByNode]) -> None:
-    for key, by_node in theirs.items():
-        for node, size in by_node.items():
-            _add(mine, key, node, size)
 
 
 def _add(sums: dict[_Key, BytesByNode], key: _Key, node: int, size: int) -> None:

@@ -8,23 +8,29 @@ from dataclasses import dataclass, field
 from numaudit.evaluation.alignment import Judgements, intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.placement import bytes_outside, remote_bytes
+from numaudit.evaluation.placement import bytes_outside, remote_bytes, wanted_nodes
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
+from numaudit.evaluation.shared_memory import charged_to_others, used_bytes
+from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent
 from numaudit.report.counters import Measured
+from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
     ContainerReport,
+    ElsewhereReport,
     Intended,
-    MappedBytes,
-    MappingsReport,
     Unknown,
 )
-from numaudit.snapshot import Allowed, BytesByNode, Container, Mappings, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, Mappings, Resident, Snapshot
 from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import NodeSet
 
 _NOT_KNOWN = Allowed(None, None)
+_NO_HISTORY = (
+    "the kernel keeps no history; what its cpuset and memory policies were then, and how full the nodes were, is lost"
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +57,7 @@ class ContainerReports:
         allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
         cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)
         intended = intended_nodes(intent)
+        verdict = self.judgements.verdicts.get(id_)
         judged = None if resident is None else sum(resident.judged.values())
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
         accesses = self.judgements.accesses.get(id_, ())
@@ -61,7 +68,7 @@ class ContainerReports:
             aligned = None if not intended else judged - bytes_outside(resident.judged, intended)
             if snapshot.cpu_time is not None:
                 ran = snapshot.cpu_time.get(id_, {})
-                distance = distance_ratio(resident.judged, ran, snapshot.machine.distances)
+                distance = distance_ratio(used_bytes(snapshot, id_, resident), ran, snapshot.machine.distances)
         return ContainerReport(
             id=id_,
             kind=container.kind,
@@ -82,17 +89,26 @@ class ContainerReports:
             remote_bytes=remote,
             intended=None if intent is None else _intended(intent, snapshot.machine),
             aligned_bytes=aligned,
-            verdict=self.judgements.verdicts.get(id_),
+            verdict=verdict,
             hint_outcome=outcome,
             findings=self.findings.get(id_, ()),
             expected_remote_ratio=expected,
             distance_ratio=distance,
             accesses=accesses,
             remote_stall=remote_stall(snapshot, id_, self.before),
-            mappings=None if mappings is None else _mappings(mappings),
-            unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ())),
+            mappings=None
+            if mappings is None or resident is None
+            else mappings_report(mappings, charged_to_others(id_, mappings, resident)),
+            elsewhere=None if mappings is None else self._elsewhere(mappings, intended, allowed),
+            unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
             **self._measured.of(id_),
         )
+
+    def _elsewhere(
+        self, mappings: Mappings, intended: NodeSet | None, allowed: Allowed
+    ) -> tuple[ElsewhereReport, ...] | None:
+        wanted = wanted_nodes(intended, allowed, self.snapshot.machine)
+        return None if wanted is None else elsewhere(mappings, wanted)
 
 
 def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ...]]:
@@ -124,6 +140,7 @@ def _unknown(
     allowed: Allowed,
     mappings: Mappings | None,
     not_resident: tuple[tuple[str, str], ...],
+    verdict: Verdict | None,
 ) -> tuple[Unknown, ...]:
     found = [Unknown(what, reason) for what, reason in not_resident]
     if resident is None and not not_resident:
@@ -133,24 +150,10 @@ def _unknown(
     if mappings is not None and mappings.processes_read < mappings.processes:
         missing = mappings.processes - mappings.processes_read
         found.append(Unknown("mappings", f"{missing} of {mappings.processes} processes were not read"))
+    if mappings is not None and verdict is not None and verdict.name == "spilled":
+        found.append(Unknown("when its bytes came to other nodes", _NO_HISTORY))
     if container.kind == "container" and container.pod_uid is not None and container.name is None:
         found.append(Unknown("container", "no process of it could be asked for its mounts"))
     if container.pod_uid is not None and container.pod is None:
         found.append(Unknown("pod", "no folder in /var/log/pods carries its UID"))
     return tuple(found)
-
-
-def _mappings(mappings: Mappings) -> MappingsReport:
-    return MappingsReport(
-        kinds=_flat(mappings.by_kind),
-        policies=_flat(mappings.by_policy),
-        page_sizes=_flat({str(size): by_node for size, by_node in sorted(mappings.by_page_size.items())}),
-        processes_read=mappings.processes_read,
-        processes=mappings.processes,
-    )
-
-
-def _flat(by_name: Mapping[str, BytesByNode]) -> tuple[MappedBytes, ...]:
-    return tuple(
-        MappedBytes(name, node, size) for name, by_node in by_name.items() for node, size in sorted(by_node.items())
-    )

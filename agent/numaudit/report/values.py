@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from msgspec import Struct
 
@@ -51,6 +52,36 @@ class MappedBytes:
     bytes: int
 
 
+class SharedMemoryReport(Struct, frozen=True):
+    """A piece of shared memory that processes of a container map."""
+
+    kind: Literal["shmem", "hugetlb"]
+    file: str
+    """The kernel makes one up for memory without a name (/dev/zero, /SYSV..., /memfd:...)."""
+    bytes: Mapping[int, int]
+    """By node, at least these; each page once."""
+    charged_to: int | None
+    """`id` of the container that all sampled pages are charged to; null = they are of several, or it is not known."""
+
+
+class ElsewhereReport(Struct, frozen=True):
+    """Mappings of one process with bytes on nodes where they should not be."""
+
+    pid: int
+    process: str | None
+    """Its name; null = it has ended."""
+    started_at: float | None
+    """Seconds since the epoch."""
+    kind: str
+    """anon, heap, stack, shmem or hugetlb."""
+    policy: str
+    """The mapping's memory policy now, as the kernel prints it: default, bind:1, interleave:0-3, ..."""
+    file: str | None
+    """Of shmem."""
+    bytes: Mapping[int, int]
+    """By node, on the wrong ones only."""
+
+
 @dataclass(frozen=True, slots=True)
 class MappingsReport:
     """From numa_maps. A page that several processes map counts once for each of them.
@@ -63,6 +94,11 @@ class MappingsReport:
     page_sizes: tuple[MappedBytes, ...]
     processes_read: int
     processes: int
+    shared: tuple[SharedMemoryReport, ...] | None
+    """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
+    shared_of_others: Mapping[int, int] | None
+    """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
+    residency of those. null = not known."""
 
 
 class Intended(Struct, frozen=True):
@@ -174,6 +210,9 @@ class ContainerReport(Counters, frozen=True):
     remote_stall: RemoteStall | None
     """What its remote accesses cost at most; null = they were not counted."""
     mappings: MappingsReport | None
+    elsewhere: tuple[ElsewhereReport, ...] | None
+    """The processes' mappings with the most bytes on other nodes than the promised ones (without a promise, than those
+    of the allowed CPUs); shared memory of others is among them. null = the mappings were not read."""
     unknown: tuple[Unknown, ...]
 
     @property

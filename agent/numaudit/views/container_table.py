@@ -64,6 +64,8 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
     ]
     if wide:
         columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
+        if has_shared_of_others(report):
+            columns.append(_Column("OTHERS' SHARED", _shared_of_others))
     columns += [
         _Column(">FILE", partial(_type_cell, "file"), 8),
         _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes)), 7),
@@ -114,6 +116,13 @@ def _by_node_cell(container: ContainerReport) -> str:
     return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
 
 
+def _shared_of_others(container: ContainerReport) -> str:
+    if container.mappings is None or container.mappings.shared_of_others is None:
+        return UNKNOWN
+    by_node = container.mappings.shared_of_others
+    return " ".join(f"N{node}:{size(value)}" for node, value in by_node.items()) or "-"
+
+
 def _type_cell(kind: str, container: ContainerReport) -> str:
     return size(_total(container.resident, kind))
 
@@ -162,6 +171,10 @@ def _stall(container: ContainerReport) -> str:
 
 def has_samples(report: Report) -> bool:
     return any(access.samples is not None for one in report.containers for access in one.accesses)
+
+
+def has_shared_of_others(report: Report) -> bool:
+    return any(one.mappings is not None and one.mappings.shared_of_others for one in report.containers)
 
 
 def _sampled_remote(container: ContainerReport) -> str:

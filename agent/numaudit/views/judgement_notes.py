@@ -67,13 +67,19 @@ def _verdict_lines(name: str, judged: Sequence[tuple[ContainerReport, Verdict]])
         if name in MISALIGNED:
             yield f"{display_name(one)}: {name}: {printable(verdict.reason)}", ""
         elif verdict.causes:
-            yield f"{display_name(one)}: {size(one.remote_bytes)} remote", ""
+            yield f"{display_name(one)}: {_what_is_remote(one, verdict)}", ""
         for cause in verdict.causes:
             yield f"    {cause.cause}: {printable(cause.evidence)}", "dim"
         if name in ("unknown", "split") or verdict.reason == "access not measured":
             by_reason.setdefault(verdict.reason, []).append(display_name(one))
     for reason, names in by_reason.items():
         yield f"{name}: {printable(reason)} ({some_of(names)})", "yellow" if name == "unknown" else ""
+
+
+def _what_is_remote(one: ContainerReport, verdict: Verdict) -> str:
+    if all(cause.cause == "shared-memory" for cause in verdict.causes):
+        return f"{verdict.name}, and it uses memory of others on other nodes"
+    return f"{size(one.remote_bytes)} remote"
 
 
 def _print_findings(report: Report, out: Console) -> None:

@@ -16,6 +16,7 @@ from numaudit.views.container_table import (
     has_counts,
     has_cpu_time,
     has_samples,
+    has_shared_of_others,
     judged_bytes,
 )
 from numaudit.views.fit import Filled, filled_table, fit
@@ -47,6 +48,10 @@ _COUNTED = (
 _STALL = (
     "STALL = share of its CPU time that it waited for remote memory, estimated from above: cores overlap accesses. Two "
     "figures = by the nearest and by the farthest node."
+)
+_SHARED = (
+    "OTHERS' SHARED = at least these bytes of shared memory that it maps are charged to others, whose rows have them: "
+    "in EXPECTED and DISTANCE, not in JUDGED."
 )
 _SAMPLED = (
     "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
@@ -178,6 +183,8 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
             notes.append(_STALL)
     if has_samples(report):
         notes.append(_SAMPLED)
+    if wide and has_shared_of_others(report):
+        notes.append(_SHARED)
     for note in notes:
         print_note(note, out, "dim")
     print_judgements(report, shown, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from numaudit.errors import ParseError
 from numaudit.kernel import numa_maps
 from numaudit.kernel.host import Host
-from numaudit.kernel.numa_maps import parse, parse_line
+from numaudit.kernel.numa_maps import MappedBytes, Mapping, parse, parse_line
 
 CapturedHost = Callable[[str], Host]
 KIB, MIB = 1 << 10, 1 << 20
+
+
+def added_up(*processes: Iterable[Mapping]) -> MappedBytes:
+    sums = MappedBytes()
+    for mappings in processes:
+        sums.add(mappings)
+    return sums
 
 
 def test_a_page_weighs_its_own_size() -> None:
@@ -82,7 +89,7 @@ def test_shared_memory_is_known_by_the_name_of_its_file(file: str, kind: str) ->
     "name", ["N5\\0757", "a\\012b", "stack", "heap", "huge", "kernelpagesize_kB\\0754096", "\r\x0b\x1c", "é"]
 )
 def test_a_file_name_cannot_pass_for_a_field(name: str) -> None:
-    sums = parse(f"7f00 default file=/{name} mapped=1 N0=1 kernelpagesize_kB=4\n".split("\n")[:1])
+    sums = added_up(parse(f"7f00 default file=/{name} mapped=1 N0=1 kernelpagesize_kB=4\n".split("\n")[:1]))
     assert sums.by_kind == {"file": {0: 4 * KIB}}
 
 
@@ -91,12 +98,12 @@ def test_a_file_name_with_a_foreign_line_end_does_not_break_its_process(tmp_path
     folder.mkdir(parents=True)
     odd = "7f00 default file=/a\x0cb\x85c\u2028d\re mapped=1 N0=1 kernelpagesize_kB=4\n"
     (folder / "numa_maps").write_bytes(odd.encode() + b"7f01 default anon=2 N1=2 kernelpagesize_kB=4\n")
-    assert numa_maps.read(Host(tmp_path), 7).by_kind == {"file": {0: 4 * KIB}, "anon": {1: 8 * KIB}}
+    assert added_up(numa_maps.read(Host(tmp_path), 7)).by_kind == {"file": {0: 4 * KIB}, "anon": {1: 8 * KIB}}
 
 
 def test_sums_of_a_real_process_are_those_of_its_lines(captured: CapturedHost) -> None:
     """602 is the process with 16 MiB of huge pages on node 2."""
-    sums = numa_maps.read(captured("kubernetes-four-nodes"), 602)
+    sums = added_up(numa_maps.read(captured("kubernetes-four-nodes"), 602))
     assert sums.by_kind["hugetlb"] == {2: 16 * MIB}
     assert sums.by_page_size[2 * MIB] == {2: 16 * MIB}
     assert set(sums.by_policy) == {"default"}
@@ -105,7 +112,7 @@ def test_sums_of_a_real_process_are_those_of_its_lines(captured: CapturedHost) -
 
 def test_kinds_policies_and_page_sizes_are_three_views_of_the_same_bytes(captured: CapturedHost) -> None:
     for pid in (301, 302):
-        sums = numa_maps.read(captured("huge-pages"), pid)
+        sums = added_up(numa_maps.read(captured("huge-pages"), pid))
         totals = {
             sum(sum(by_node.values()) for by_node in view.values())
             for view in (sums.by_kind, sums.by_policy, sums.by_page_size)
@@ -114,16 +121,15 @@ def test_kinds_policies_and_page_sizes_are_three_views_of_the_same_bytes(capture
 
 
 def test_processes_are_added_up() -> None:
-    sums = parse(["7f00 bind:0 anon=1 N0=1 kernelpagesize_kB=4"])
-    sums.add(
-        parse(["7f00 bind:0 anon=1 N0=2 N1=4 kernelpagesize_kB=4", "7f01 default huge N1=1 kernelpagesize_kB=2048"])
-    )
+    first = parse(["7f00 bind:0 anon=1 N0=1 kernelpagesize_kB=4"])
+    second = ["7f00 bind:0 anon=1 N0=2 N1=4 kernelpagesize_kB=4", "7f01 default huge N1=1 kernelpagesize_kB=2048"]
+    sums = added_up(first, parse(second))
     assert sums.by_policy == {"bind:0": {0: 12 * KIB, 1: 16 * KIB}, "default": {1: 2 * MIB}}
     assert sums.by_page_size == {4 * KIB: {0: 12 * KIB, 1: 16 * KIB}, 2 * MIB: {1: 2 * MIB}}
 
 
 def test_a_process_without_mappings_adds_nothing() -> None:
-    assert parse([]).by_kind == {}
+    assert added_up(parse([])).by_kind == {}
 
 
 @pytest.mark.parametrize(
@@ -164,5 +170,5 @@ def test_any_placement_comes_back(policy: str, pages: dict[int, int], kib: int) 
     fields = "".join(f" N{node}={count}" for node, count in pages.items())
     mapping = parse_line(f"7f0012345000 {policy} anon=1 dirty=1{fields} kernelpagesize_kB={kib}")
     assert mapping == numa_maps.Mapping(
-        policy, "anon", kib * KIB, {node: count * kib * KIB for node, count in pages.items()}
+        0x7F0012345000, policy, "anon", kib * KIB, {node: count * kib * KIB for node, count in pages.items()}
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
 from numaudit.report.build import build
-from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, Resident, SharedMemory, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.report_tables import print_report
@@ -109,3 +109,12 @@ def test_a_parent_of_pods_without_any_gets_no_row(path: str, kind: Kind) -> None
     assert not any(line.startswith(f"{path} ") for line in printed(added))
     held = replace(added, residency={**taken.residency, empty.id: Resident(anon={0: 2 * MIB, 1: 0})})
     assert any(line.startswith(f"{path} ") for line in printed(held))
+
+
+def test_remote_memory_of_others_is_said_of_a_container_whose_own_is_in_place() -> None:
+    one = node({"db": "0"})
+    piece = SharedMemory("shmem", "/dev/shm/x", {1: 32 * MIB}, ContainerId(9))
+    mappings = Mappings({}, {}, {}, 1, 1, (piece,))
+    lines = printed(replace(one, numa_maps={ContainerId(1): mappings}))
+    at = lines.index("prod/db/app: aligned, and it uses memory of others on other nodes")
+    assert lines[at + 1].startswith("    shared-memory: it maps at least 32M of shared memory there")

@@ -33,11 +33,16 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Memory:
-    """One mapping: anonymous private pages, shared memory, or huge pages."""
+    """One mapping: anonymous private pages, shared memory (of a file, where one is named), or huge pages."""
 
-    def __init__(self, size: int, kind: str) -> None:
+    def __init__(self, size: int, kind: str, file: str | None = None) -> None:
         flags = {"anon": mmap.MAP_PRIVATE, "shmem": mmap.MAP_SHARED, "hugetlb": mmap.MAP_PRIVATE | MAP_HUGETLB}[kind]
-        self._map = mmap.mmap(-1, size, flags | mmap.MAP_ANONYMOUS)
+        if file is None:
+            self._map = mmap.mmap(-1, size, flags | mmap.MAP_ANONYMOUS)
+        else:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+            os.ftruncate(descriptor, size)
+            self._map = mmap.mmap(descriptor, size, mmap.MAP_SHARED)
         self.size = size
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._kind = kind
@@ -132,10 +137,11 @@ def main() -> None:
     parser.add_argument("--policy", choices=POLICIES, help="memory policy of the bytes; none without it")
     parser.add_argument("--nodes", type=int, nargs="+", default=[], help="nodes of the policy")
     parser.add_argument("--policy-from", type=int, default=0, help="the policy is of the bytes from this one on")
+    parser.add_argument("--file", help="map this file, and share it with whoever does so too")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-    memory = Memory(options.bytes, options.kind)
+    memory = Memory(options.bytes, options.kind, options.file)
     if options.policy:
         memory.bind(options.policy, options.nodes, options.policy_from)
     memory.fill()

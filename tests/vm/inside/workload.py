@@ -151,15 +151,19 @@ def worker(
     nodes: Sequence[int] = (),
     threads: int = 1,
     policy_from: int = 0,
+    file: Path | None = None,
 ) -> Iterator[Worker]:
     """A process in a cgroup that holds `size` bytes. It sleeps until ordered otherwise; ends with the block.
 
-    `kind` is anon (4 KiB pages), shmem or hugetlb; `policy` is bind, preferred, interleave or bind-sampled (bound, but
+    `kind` is anon (4 KiB pages), shmem or hugetlb; shmem and huge pages can be of a `file`, which several workers may
+    map; `policy` is bind, preferred, interleave or bind-sampled (bound, but
     NUMA balancing takes samples of it) over `nodes`, of all bytes from `policy_from` on.
     """
     arguments = [str(size), "--kind", kind, "--threads", str(threads)]
     if policy:
         arguments += ["--policy", policy, "--policy-from", str(policy_from), "--nodes", *map(str, nodes)]
+    if file is not None:
+        arguments += ["--file", str(file)]
     # The shell joins the cgroup while it is small, then becomes the worker: every page of it is allocated there.
     joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group.path / "cgroup.procs")]
     program = [sys.executable, "-I", "-S", str(Path(__file__).with_name("touch.py")), *arguments]

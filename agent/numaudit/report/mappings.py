@@ -1,0 +1,50 @@
+"""The part of the report about what a container's processes map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from numaudit.report.values import ElsewhereReport, MappedBytes, MappingsReport, SharedMemoryReport
+from numaudit.snapshot import BytesByNode, Mappings
+from numaudit.topology.nodeset import NodeSet
+
+_LARGEST = 5
+"""Pieces of shared memory, and mappings of processes, that are shown."""
+
+
+def mappings_report(mappings: Mappings, of_others: BytesByNode) -> MappingsReport:
+    """`of_others`: shared memory that is charged to others, by node."""
+    shared = mappings.shared
+    return MappingsReport(
+        kinds=_flat(mappings.by_kind),
+        policies=_flat(mappings.by_policy),
+        page_sizes=_flat({str(size): by_node for size, by_node in sorted(mappings.by_page_size.items())}),
+        processes_read=mappings.processes_read,
+        processes=mappings.processes,
+        shared=None
+        if shared is None
+        else tuple(
+            SharedMemoryReport(one.kind, one.file, one.bytes_by_node, one.charged_to) for one in shared[:_LARGEST]
+        ),
+        shared_of_others=None if shared is None else of_others,
+    )
+
+
+def elsewhere(mappings: Mappings, wanted: NodeSet) -> tuple[ElsewhereReport, ...]:
+    """The mappings with the most bytes on other nodes than the wanted ones."""
+    found = []
+    for one in mappings.by_process:
+        outside = {node: size for node, size in sorted(one.bytes_by_node.items()) if size and node not in wanted}
+        if outside:
+            process = one.process
+            found.append(
+                ElsewhereReport(process.pid, process.name, process.started_at, one.kind, one.policy, one.file, outside)
+            )
+    found.sort(key=lambda one: (-sum(one.bytes.values()), one.pid))
+    return tuple(found[:_LARGEST])
+
+
+def _flat(by_name: Mapping[str, BytesByNode]) -> tuple[MappedBytes, ...]:
+    return tuple(
+        MappedBytes(name, node, size) for name, by_node in by_name.items() for node, size in sorted(by_node.items())
+    )
