@@ -47,11 +47,12 @@ def main() -> int:
     whole = tick_ms(first, second)
     without = tick_ms(snapshot(FEW, with_log=False), snapshot(FEW, with_log=False, tick=1))
     earlier = judge(first)
+    judged = judge(second, first, earlier)
     intent = second.intent
     assert intent is not None
     for name, step in (
         ("verdicts", lambda: judge(second, first, earlier)),
-        ("findings", lambda: find(second, first)),
+        ("findings", lambda: find(second, judged)),
         ("hint outcomes", lambda: outcomes(intent)),
     ):
         print(f"  {name:14} {best_ms(step):6.1f} ms")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, measured_share, weigh
+from numaudit.evaluation.access import Access, failed_moves, measured_share, weigh
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
 from numaudit.evaluation.history import History, UsedElsewhere
@@ -92,6 +92,7 @@ def judge(
         accesses[id_] = weighed.accesses
         if weighed.windows is not history.samples:
             history = replace(history, samples=weighed.windows)
+        history = history.moved(failed_moves(snapshot, id_, before), snapshot.taken_at, thresholds)
         if is_judged(container):
             intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
             if intended:

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from numaudit.evaluation.access import RemoteShare, Windows
 from numaudit.evaluation.rates import share_outside
 from numaudit.evaluation.thresholds import Thresholds
-from numaudit.evaluation.window import Window, is_past
+from numaudit.evaluation.window import Window, ends_at, is_past
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _NO_SECONDS: Window[int] = Window()
+_NO_MOVES: Window[str] = Window()
+_MOVES = ("failed", "moved")
 
 
 class RanElsewhere(NamedTuple):
@@ -39,6 +41,15 @@ class UsedElsewhere(NamedTuple):
     is_past: bool
 
 
+class Moves(NamedTuple):
+    """Pages that NUMA balancing wanted to bring to the CPUs that use them, lately."""
+
+    amounts: Window[str]
+    """`failed` and `moved`."""
+    is_past: bool
+    """Most of them cannot be moved, and these are many."""
+
+
 class History(Struct, frozen=True):
     """It holds as long as the container may use the same nodes."""
 
@@ -49,11 +60,13 @@ class History(Struct, frozen=True):
     samples: Windows = {}
     ran: RanElsewhere | None = None
     used: UsedElsewhere | None = None
+    moves: Moves | None = None
+    """None = none were tried."""
 
     @property
     def is_worth_keeping(self) -> bool:
         """False: it says nothing that the next tick does not know by itself."""
-        return bool(self.samples or self.cpu_seconds.amounts or self.ran or self.used)
+        return bool(self.samples or self.cpu_seconds.amounts or self.ran or self.used or self.moves)
 
     def moved_to(self, allowed: Allowed | None, machine: Machine) -> History:
         """The same for what is allowed now, empty if these are other nodes. What is not known changes nothing."""
@@ -99,4 +112,18 @@ class History(Struct, frozen=True):
             was_past = used is not None and used.is_past
             past = is_past(thresholds.remote_access_share, share.lower, share.upper, was_past)
             used = UsedElsewhere(share, taken_at, past)
-        return History(self.allowed, seconds, self.samples, ran, used)
+        return History(self.allowed, seconds, self.samples, ran, used, self.moves)
+
+    def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:
+        """With the pages since the previous tick that could not be moved and that could. None = not measured."""
+        known = self.moves
+        window = _NO_MOVES if known is None else known.amounts
+        added = {} if moves is None else {kind: pages for kind, pages in zip(_MOVES, moves, strict=True) if pages}
+        window = window.after(added, taken_at, thresholds.window)
+        failed, done = (window.amounts.get(kind, 0.0) for kind in _MOVES)
+        if not window.amounts:
+            return self if known is None else replace(self, moves=None)
+        was_past = known is not None and known.is_past
+        many = failed >= (ends_at(thresholds.failed_moves) if was_past else thresholds.failed_moves)
+        most = failed >= (ends_at(1.0) if was_past else 1.0) * done
+        return replace(self, moves=Moves(window, many and most))

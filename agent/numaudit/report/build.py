@@ -42,7 +42,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
     """
     intent = snapshot.intent
     judged = judge(snapshot, before) if judgements is None else judgements
-    findings = find(snapshot, before, judged.thresholds)
+    findings = find(snapshot, judged)
     hint_outcomes = () if intent is None else outcomes(intent)
     of_container = ContainerReports(
         snapshot,

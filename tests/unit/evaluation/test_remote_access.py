@@ -294,7 +294,8 @@ def test_memory_that_heals_is_no_finding(faults: Mapping[HintFault, int]) -> Non
 
 
 def test_a_container_that_could_not_heal_long_ago_is_no_finding_now() -> None:
-    assert find(tick({STUCK_FAULT: 5000}), before=tick({STUCK_FAULT: 5000})) == ()
+    before = tick({STUCK_FAULT: 5000})
+    assert find(tick({STUCK_FAULT: 5000}), judge(tick({STUCK_FAULT: 5000}), before)) == ()
 
 
 def _touched(pairs: Mapping[tuple[int, int | None], int]) -> Snapshot:

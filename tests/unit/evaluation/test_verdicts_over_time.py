@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
@@ -24,6 +25,8 @@ INTERVAL = 15.0
 DB = ContainerId(7)
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 LOCAL, REMOTE = HintFault(0, 0, 8), HintFault(0, 1, 0)
+STUCK, MOVED = HintFault(0, 1, 16), HintFault(0, 0, 1)
+"""A page that could not be moved to the CPU that used it, and one that was (flags migrate_fail and migrated)."""
 
 
 def tick(
@@ -60,6 +63,12 @@ def judged(snapshots: Iterable[Snapshot], thresholds: Thresholds | None = None) 
         found.append(judge(snapshot, before, found[-1] if found else None, thresholds or Thresholds()))
         before = snapshot
     return found
+
+
+def cannot_heal(snapshots: Sequence[Snapshot]) -> list[bool]:
+    """Of each tick: is that found?"""
+    told = (find(*one) for one in zip(snapshots, judged(snapshots), strict=True))
+    return ["cannot-heal" in {one.name for one in found} for found in told]
 
 
 def verdicts(snapshots: Iterable[Snapshot]) -> list[Verdict]:
@@ -310,3 +319,49 @@ def test_short_ticks_do_not_outrun_the_kernels_counters() -> None:
     found = names(spilling([("1", 90), *[("0", 90)] * 3, ("0", 0)], interval=1.0))
     assert found == ["drifted", "unknown", "unknown", "unknown", "aligned"]
     assert names(spilling([("1", 90), *[("0", 90)] * 4], interval=1.0))[-1] == "spilled"
+
+
+# The finding cannot-heal
+
+
+def moving(added: Sequence[tuple[int, int]], mems: Sequence[str] | None = None) -> list[Snapshot]:
+    """Ticks in which so many pages could not be moved in addition, and so many could; the first one has none."""
+    sums = accumulate(added, lambda past, new: (past[0] + new[0], past[1] + new[1]), initial=(0, 0))
+    return [
+        replace(
+            tick(index * INTERVAL, mems="0" if mems is None else mems[index]),
+            hint_faults={DB: Sampled({STUCK: failed, MOVED: done}, single_threaded=False)},
+        )
+        for index, (failed, done) in enumerate(sums)
+    ]
+
+
+def test_memory_that_cannot_heal_is_found_between_bursts_of_attempts() -> None:
+    found = cannot_heal(moving([(4000, 0), *[QUIET] * 15] * 4))
+    assert found == [False, *[True] * 64]
+
+
+def test_attempts_of_several_ticks_add_up_until_they_are_many() -> None:
+    found = cannot_heal(moving([(40, 0)] * 8))
+    assert found[:3] == [False, False, False]
+    assert found[-1]
+
+
+def test_most_attempts_lately_decide_not_those_of_one_tick() -> None:
+    assert not any(cannot_heal(moving([(0, 5000), (200, 0), (200, 0)])))
+
+
+def test_attempts_that_ended_are_no_finding_in_the_end() -> None:
+    found = cannot_heal(moving([(150, 0), *[QUIET] * 40]))
+    assert found[1:6] == [True] * 5
+    assert not found[-1]
+
+
+def test_moves_that_succeed_end_the_finding_once_they_are_most_by_far() -> None:
+    found = cannot_heal(moving([(200, 0), (0, 250), (0, 1000), (0, 1000)]))
+    assert found == [False, True, True, False, False]
+
+
+def test_attempts_on_other_nodes_than_it_may_use_now_do_not_count() -> None:
+    found = cannot_heal(moving([(4000, 0), QUIET, QUIET], mems=["1", "1", "0-1", "0-1"]))
+    assert found == [False, True, False, False]

@@ -67,6 +67,11 @@ def tick_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapsh
     return observer.observe(readings=Readings(session)), ContainerId(group.id)
 
 
+def found_of(container: ContainerId, snapshot: Snapshot, before: Snapshot | None = None) -> set[str]:
+    """Names of the findings about a container."""
+    return {one.name for one in find(snapshot, judge(snapshot, before)) if one.container_id == container}
+
+
 def test_every_probe_of_accesses_runs_here(session: Session) -> None:
     texts = {one.name: one.detail for one in probe_checks(session)}
     assert texts["bpf hint_faults"] == "runs, kprobe on task_numa_fault"
@@ -86,7 +91,7 @@ def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Ses
         assert found.source == "hint_faults"
         assert found.remote_ratio is not None and found.upper is not None
         assert found.remote_ratio < 0.03 and found.upper < 0.1
-        assert "cannot-heal" not in {one.name for one in find(snapshot, tick_before) if one.container_id == key}
+        assert "cannot-heal" not in found_of(key, snapshot, tick_before)
 
 
 @pytest.mark.parametrize(("mems", "node"), [("1", 1), ("3", 3)])
@@ -105,7 +110,7 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
         found = weigh(snapshot, container, tick_before).accesses[0]
         assert found.remote_ratio is not None and found.lower is not None
         assert found.remote_ratio > 0.97 and found.lower > 0.9
-        assert "cannot-heal" in {one.name for one in find(snapshot) if one.container_id == key}
+        assert "cannot-heal" in found_of(key, snapshot)
         assert snapshot.migrations is not None
         migrated = snapshot.migrations[key]
         assert migrated.pages["numa_misplaced"].failed >= ENOUGH // 2
@@ -270,7 +275,7 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
         # A tick counts from when the probe was attached: pages that moved before `moved_before` are in it as well.
         ever = session.read(MIGRATIONS).succeeded_between[group.id][1, 0]
         assert between is not None and between[1, 0].succeeded == ever >= moved
-        assert "cannot-heal" not in {one.name for one in find(snapshot, tick_before) if one.container_id == key}
+        assert "cannot-heal" not in found_of(key, snapshot, tick_before)
 
 
 def test_two_containers_on_one_cpu_are_not_mixed_up(session: Session) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import kubelet, measured, promised
 from numaudit.evaluation.findings.rule import Evidence, Finding, Rule, Severity
-from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
 
@@ -15,8 +15,9 @@ RULES: tuple[Rule, ...] = (*promised.RULES, *kubelet.RULES, *measured.RULES)
 _NO_KUBELET = Intent()
 
 
-def find(snapshot: Snapshot, before: Snapshot | None = None, thresholds: Thresholds = DEFAULT) -> tuple[Finding, ...]:
-    """All findings of one tick. `before` is the previous snapshot, for what happened since then."""
+def find(snapshot: Snapshot, judgements: Judgements | None = None) -> tuple[Finding, ...]:
+    """All findings of one tick. `judgements` are those of this tick; None = it is judged on its own."""
     intent = _NO_KUBELET if snapshot.intent is None else snapshot.intent
-    evidence = Evidence(snapshot, intent, before, thresholds)
+    judged = judge(snapshot) if judgements is None else judgements
+    evidence = Evidence(snapshot, intent, judged.histories)
     return tuple(finding for rule in RULES for finding in rule.findings(evidence))

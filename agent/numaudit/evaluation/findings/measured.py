@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.evaluation.access import failed_moves
 from numaudit.evaluation.findings.rule import Evidence, Found, Rule
 
 
 def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
     """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
-    snapshot, limit = evidence.snapshot, evidence.thresholds.failed_moves
+    snapshot = evidence.snapshot
     for one in snapshot.containers:
-        moves = failed_moves(snapshot, one.id, evidence.before)
-        if moves is None:
+        history = evidence.histories.get(one.id)
+        if history is None or history.moves is None or not history.moves.is_past:
             continue
-        failed, moved = moves
-        if failed >= limit and failed >= moved:
-            text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
-            allowed = snapshot.allowed.get(one.id)
-            nodes = None if allowed is None else allowed.nodes
-            yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
+        failed, moved = (round(history.moves.amounts.amounts.get(kind, 0)) for kind in ("failed", "moved"))
+        text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
+        allowed = snapshot.allowed.get(one.id)
+        nodes = None if allowed is None else allowed.nodes
+        yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
 
 
 def _over_budget(evidence: Evidence) -> Iterator[Found]:

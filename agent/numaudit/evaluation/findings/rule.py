@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.history import History
 from numaudit.intent import Intent
-from numaudit.snapshot import Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
 Severity = Literal["critical", "warning", "info"]
@@ -40,9 +40,8 @@ class Evidence:
     snapshot: Snapshot
     intent: Intent
     """The snapshot's; empty where there is no kubelet."""
-    before: Snapshot | None
-    """The previous snapshot, for what happened since then."""
-    thresholds: Thresholds
+    histories: Mapping[ContainerId, History]
+    """What was measured of containers lately."""
 
 
 class Found(NamedTuple):
