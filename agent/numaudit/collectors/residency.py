@@ -16,14 +16,15 @@ from numaudit.kernel.cgroup import Reader
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 
 _IMPOSSIBLE = (
-    "the kernel shows more on a node than that has: it miscounts huge pages that were migrated; a newer kernel may not"
+    "the kernel shows more on a node than is in use there: it miscounts huge pages that were migrated (a newer kernel "
+    "may not), or they were allocated while this was read"
 )
 
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
     reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
-    found = Residency(reader, _pools(snapshot.nodes)).collect(tick.census, skipped)
+    found = Residency(reader, _in_use(snapshot.nodes)).collect(tick.census, skipped)
     return replace(snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident)
 
 
@@ -43,8 +44,8 @@ class Residency:
     """Reads memory.numa_stat and hugetlb.*.numa_stat of every container, each byte once."""
 
     reader: Reader
-    pools: BytesByNode | None = None
-    """Bytes of the huge pages that each node has; None = not known."""
+    in_use: BytesByNode | None = None
+    """Bytes of the huge pages that each node has given out; None = not known."""
 
     def collect(self, census: Census, skipped: Skipped) -> Found:
         """Bytes by container, and the unattributed ones."""
@@ -85,8 +86,8 @@ class Residency:
         return found
 
     def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
-        pools = self.pools
-        return pools is None or all(size <= pools.get(node, 0) for node, size in (hugetlb or {}).items())
+        in_use = self.in_use
+        return in_use is None or all(size <= in_use.get(node, 0) for node, size in (hugetlb or {}).items())
 
     def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
         """What the children do not hold: the group's own, and what children that were removed left behind."""
@@ -102,8 +103,12 @@ class Residency:
         return self._own(by_path, census, "/")
 
 
-def _pools(nodes: Sequence[NodeMemory]) -> dict[int, int]:
-    return {node.node: sum(pages.total * pages.page_size for pages in node.huge_pages) for node in nodes}
+def _in_use(nodes: Sequence[NodeMemory]) -> dict[int, int]:
+    """All that a node has where it does not say how many are free."""
+    return {
+        node.node: sum((pages.total - (pages.free or 0)) * pages.page_size for pages in node.huge_pages)
+        for node in nodes
+    }
 
 
 def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:

@@ -219,6 +219,17 @@ def test_a_wrapped_count_of_huge_pages_is_not_known_and_the_other_types_stay(fix
     assert {one.hugetlb for one in above.resident or ()} == {None}
 
 
+def test_huge_pages_on_a_node_where_fewer_are_in_use_are_not_known(fixtures: Path, tmp_path: Path) -> None:
+    """Linux 6.1 goes on counting pages that were moved on the node that they left, where they are free again."""
+    tree = shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
+    pool = tree / "sys/devices/system/node/node0/hugepages/hugepages-2048kB"
+    (pool / "free_hugepages").write_text((pool / "nr_hugepages").read_text())
+    report = build(Observer.of(Host.under(tree)).observe())
+    (dpdk,) = (one for one in report.containers if one.path == DPDK)
+    assert {one.hugetlb for one in dpdk.resident or ()} == {None}
+    assert [one.what for one in dpdk.unknown if "miscounts huge pages" in one.reason] == ["hugetlb"]
+
+
 def test_processes_of_another_pid_namespace_are_counted_and_not_read(fixtures: Path, tmp_path: Path) -> None:
     tree = shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
     (tree / f"sys/fs/cgroup{DPDK}/cgroup.procs").write_text("0\n0\n")
