@@ -221,8 +221,11 @@ def test_a_report_over_time_loses_nothing_when_a_cpu_is_off_for_a_moment() -> No
             truth = [now - then for now, then in zip(_clocks(workers), begin, strict=True)]
             report = json.loads(reporting.communicate()[0])
     seconds = {row["path"]: sum(node["seconds"] for node in row["cpu_seconds"] or ()) for row in report["containers"]}
-    for group, spun in zip(("one", "other"), truth, strict=True):
-        assert spun * 0.9 - 0.2 < seconds[f"/numaudit-lab/{group}"] < spun * 1.1 + 0.5, (seconds, truth)
+    counted = [seconds[f"/numaudit-lab/{group}"] for group in ("one", "other")]
+    # A busy host lets the measurement begin before, and end after, the words on its terminal.
+    for ours, its in zip(counted, truth, strict=True):
+        assert ours > its * 0.9 - 0.2
+        assert ours / sum(counted) == pytest.approx(its / sum(truth), abs=0.1)
 
 
 def test_the_event_cgroup_switches_is_opened_again_for_a_cpu_that_was_off_between_two_readings() -> None:
