@@ -19,6 +19,7 @@ class Architecture:
     qemu: str
     """The program that emulates it."""
     qemu_package: str
+    """Of a foreign one it is only unpacked: the libraries are those of qemu-system-x86, which is installed."""
     machine: tuple[str, ...]
     """QEMU's options for the board, the CPU and the emulation."""
     command_line: str
