@@ -32,8 +32,8 @@ def command(target: Path) -> None:
     """Copy what the readers read into a folder or an archive, for use with --root; - is standard output.
 
     It holds figures, cgroup paths, names of processes, of containers and of the files that processes map, and mounts,
-    but no memory content, environment or command line. Of a kubelet it holds the settings, and answers without the pods' commands
-    and environments. Only its owner may read it.
+    but no memory content, environment or command line. Of a kubelet it holds the settings, and answers without the
+    pods' commands and environments. Only its owner may read it.
     """
     with as_interrupts():
         summary, where = _capture(target)
