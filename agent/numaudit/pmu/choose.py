@@ -140,15 +140,15 @@ def plans(cores: Cores) -> tuple[Plan, ...]:
         raise CannotCount("with one node all memory is local", "there is nothing to count", "one-node")
     pmu = _only_pmu(cores)
     family = _only_family(cores)
-    usable = [one for one in family.sets if not cores.has_clusters or one.far_cluster is not None]
-    if not usable:
-        raise _cannot_tell(family)
-    found = tuple(_plan(family, one, pmu, cores) for one in usable if set(one.requires) <= pmu.events)
-    if not found:
-        lacking = sorted(set(usable[0].requires) - pmu.events)
+    listed = [one for one in family.sets if set(one.requires) <= pmu.events]
+    if not listed:
+        lacking = sorted(set(family.sets[0].requires) - pmu.events)
         what = f"the PMU {pmu.name} does not have {' and '.join(lacking)}: CPU or hypervisor does not count it"
         raise CannotCount(what, _OTHERS, "no-events")
-    return found
+    usable = [one for one in listed if not cores.has_clusters or one.far_cluster is not None]
+    if not usable:
+        raise _cannot_tell(family, cores)
+    return tuple(_plan(family, one, pmu, cores) for one in usable)
 
 
 def first_that_opens(candidates: Sequence[Plan], open_plan: Callable[[Plan], T]) -> tuple[Plan, T]:
@@ -195,9 +195,11 @@ def _only_pmu(cores: Cores) -> CorePmu:
     return cores.pmus[0]
 
 
-def _cannot_tell(family: Family) -> CannotCount:
+def _cannot_tell(family: Family, cores: Cores) -> CannotCount:
     what = f"{family.title}: sockets with several nodes, whose nodes the events do not tell apart"
-    return CannotCount(what, f"switch sub-NUMA clustering off in the firmware, or {_OTHERS}", "no-events")
+    physical = "switch sub-NUMA clustering off in the firmware"
+    remedy = "give the virtual machine one socket for each node" if cores.is_virtual else physical
+    return CannotCount(what, f"{remedy}, or {_OTHERS}", "no-events")
 
 
 def no_pmu(cores: Cores) -> CannotCount:

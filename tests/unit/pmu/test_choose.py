@@ -102,6 +102,22 @@ def test_an_arm_pmu_without_the_events_in_its_folder_does_not_count_them() -> No
         plans(_two_sockets(NEOVERSE_N1, pmu=lacking))
 
 
+def test_an_event_that_the_pmu_lacks_is_the_first_reason_also_where_sockets_have_several_nodes() -> None:
+    lacking = replace(ARM_PMU, events=frozenset({"cpu_cycles"}))
+    with pytest.raises(CannotCount, match="does not have ll_cache_miss_rd and remote_access"):
+        plans(_clustered(NEOVERSE_N1, lacking))
+
+
+def test_a_virtual_machine_with_several_nodes_for_a_socket_has_another_remedy_than_a_physical_one() -> None:
+    for cores, remedy in (
+        (_clustered(SRF), "in the firmware"),
+        (replace(_clustered(SRF), is_guest=True), "one socket"),
+    ):
+        with pytest.raises(CannotCount, match="do not tell apart") as caught:
+            plans(cores)
+        assert remedy in caught.value.hint
+
+
 def test_power_adds_both_kinds_of_remote_chips() -> None:
     (plan,) = plans(_two_sockets(POWER9))
     assert plan.accesses([5.0, 20.0, 300.0]) == Accesses(5.0, 320.0)
