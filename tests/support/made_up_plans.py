@@ -10,6 +10,13 @@ from numaudit.pmu.choose import Plan
 from numaudit.pmu.families import Encoding, EventSet, families
 
 TASK_CLOCK, PAGE_FAULTS = Encoding("task-clock", 1), Encoding("page-faults", 2)
+ALIGNMENT_FAULTS = Encoding("alignment-faults", 7)
+"""A software event that never happens on processors of our day."""
+CYCLES, INSTRUCTIONS = Encoding("cpu_cycles", 0x11), Encoding("inst_retired", 0x08)
+LAST_LEVEL_MISSES, REMOTE_ACCESSES = Encoding("ll_cache_miss_rd", 0x37), Encoding("remote_access", 0x31)
+"""Numbers of the Arm architecture (drivers/perf/arm_pmuv3.c)."""
+TSC = Encoding("tsc", 0)
+"""Of the PMU `msr`: the clock of an x86 processor."""
 DEVICES = Path("/sys/bus/event_source/devices")
 
 
@@ -27,3 +34,9 @@ def faults_and_time() -> Plan:
 def of_device(name: str, plan: Plan) -> Plan:
     """The same events of a PMU in /sys/bus/event_source/devices."""
     return replace(plan, type=int((DEVICES / name / "type").read_text()))
+
+
+def cycles_and_instructions() -> Plan:
+    """On an arm64 machine."""
+    (pmu,) = DEVICES.glob("armv8_pmuv3*")
+    return of_device(pmu.name, plan_of(0, CYCLES, INSTRUCTIONS))

@@ -48,9 +48,12 @@ class Event:
     is_on: bool = False
     """It counts as soon as it is opened; of a group, as soon as its leader does."""
 
+    is_pinned: bool = False
+    """It has counters of the hardware always, or never."""
+
     def pack(self) -> bytearray:
         """struct perf_event_attr."""
-        flags = (not self.is_on) | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
+        flags = (not self.is_on) | self.is_pinned << 2 | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
         start = struct.pack(
             "=IIQQQQQ IIQQ",
             *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, self.sample_type, self.read_format, flags),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,6 +23,8 @@ from numaudit.probes.reasons import Reason, Refusal
 _LOAD = 16 << 20
 """Bytes that are used to see whether the events count."""
 _TRIES = 5
+_NOT_HERE = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENXIO)
+"""What opening an event says that this CPU, its driver or its hypervisor does not have."""
 FindPlans = Callable[[Host], Sequence[Plan]]
 """What may be counted on a host, the best first. Raises Refusal."""
 
@@ -89,7 +92,9 @@ def choose_plan(host: Host, find_plans: FindPlans) -> Plan:
 
 
 def cannot_open(plan: Plan, error: OSError) -> Refusal:
-    names = ", ".join(event.name for event in plan.events)
+    names = ", ".join(dict.fromkeys(event.name for event in plan.events))
+    if error.errno in _NOT_HERE:
+        return Refusal(Reason.NO_PMU, f"the kernel does not count {names}: {error.strerror}")
     return reasons.of_perf_event(f"cannot count {names}", error)
 
 
@@ -104,7 +109,7 @@ def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
         found = plan.accesses([float(count) for count in totals[::WORDS]])
         if found is not None and found.local + found.remote > 0:
             return
-    names = ", ".join(event.name for event in plan.events)
+    names = ", ".join(dict.fromkeys(event.name for event in plan.events))
     if not any(totals[2::WORDS]):
         raise Refusal(Reason.BUSY, f"the counters never run for {names}: others have them, such as the NMI watchdog")
     raise Refusal(Reason.COUNTS_NOTHING, f"the events {names} open and count nothing while memory is used")
