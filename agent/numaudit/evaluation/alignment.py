@@ -233,7 +233,7 @@ def _said_of(used: UsedElsewhere, bound: Literal["at least", "at most"], now: fl
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
     """Why nothing was promised; None when something was, or when that is not known."""
     container = evidence.container
-    if container.pod_uid is None:
+    if container.pod_uid is None and evidence.intent is None:
         return "not a Kubernetes container"
     if container.qos is not None and container.qos != "Guaranteed":
         return f"the pod is {container.qos}"

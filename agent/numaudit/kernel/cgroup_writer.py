@@ -79,6 +79,22 @@ def own_tree(unified: Path, name: str, controllers: Sequence[str] = ()) -> Itera
                 group.remove()
 
 
+def own_child(unified: Path, parent: str, name: str, controllers: Sequence[str]) -> OwnCgroup:
+    """A cgroup `name` below `parent` (from the mount on), which is made where it is missing and hands these down.
+
+    It is the caller's to remove; `parent` and what is handed down to it stay. Raises Unavailable when the kernel does
+    not let us.
+    """
+    folder = unified
+    _hand_down(folder, _missing(folder, controllers))
+    for part in Path(parent.strip("/")).parts:
+        folder /= part
+        if not folder.exists():
+            _make(folder)
+        _hand_down(folder, _missing(folder, controllers))
+    return _make(folder / name)
+
+
 def available_controllers(unified: Path) -> tuple[str, ...]:
     """What may be handed down from a mount or cgroup. Raises OSError."""
     return tuple(read_text(unified / "cgroup.controllers").split())

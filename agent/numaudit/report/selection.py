@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from numaudit.errors import InputError, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.report.values import ContainerReport, Report
+from numaudit.snapshot import ContainerId
 
 _SHORTEST_ID = 4
 """Digits of a container id."""
@@ -37,6 +38,11 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
     if which is None and namespace is None:
         return report
     return replace(_of_containers(report, containers), rejections=refused)
+
+
+def only(report: Report, cgroup: ContainerId) -> Report:
+    """The report of the container that is this cgroup, and of the findings about it and the node."""
+    return _of_containers(report, tuple(one for one in report.containers if one.id == cgroup))
 
 
 def worst(report: Report, most: int | None) -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod, RenderableType
@@ -26,10 +27,12 @@ _LONG_WORD = 16
 """A longer one, such as a path, may be broken."""
 
 
-def console(*, whole_lines: bool = False) -> Console:
-    """Standard output: colour and line width only for a terminal; a pipe, and `whole_lines`, get whole lines."""
-    width = None if sys.stdout.isatty() and not whole_lines else _WIDER_THAN_ANY_PATH
-    out = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+def console(*, whole_lines: bool = False, file: TextIO | None = None) -> Console:
+    """Standard output, or another file: colour and line width only for a terminal; a pipe, and `whole_lines`, get
+    whole lines."""
+    file = sys.stdout if file is None else file
+    width = None if file.isatty() and not whole_lines else _WIDER_THAN_ANY_PATH
+    out = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
     out.width = max(out.width, _NARROWEST)  # COLUMNS=0 would show nothing at all
     return out
 

@@ -64,7 +64,7 @@ def _wrong(line: str) -> list[str]:
     called = re.search(r"(?:^|[ /])numaudit(?P<words> [^|;#]*)$", line.split(" #", maxsplit=1)[0].rstrip())
     if called is None:
         return []
-    words = shlex.split(called["words"].replace("…", ""))
+    words = shlex.split(called["words"].partition(" -- ")[0].replace("…", ""))  # after that comes somebody's command
     command, rest = _command(words)
     if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
         return [f"no verb {rest[0]!r}"]
