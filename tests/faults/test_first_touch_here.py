@@ -57,7 +57,13 @@ def test_each_page_that_a_cgroup_uses_first_is_one_sample(
 
 def test_what_the_kernel_throttles_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Page faults are never throttled, one by one as they come; a clock that ticks too often is, at the same ring."""
-    clock = Event(perf_event.TYPE_SOFTWARE, config=0, sample_period=10_000, sample_type=1 << 19 | 1 << 21)
+    clock = Event(
+        perf_event.TYPE_SOFTWARE,
+        config=0,
+        sample_period=10_000,
+        sample_type=1 << 19 | 1 << 21,
+        read_format=perf_event.TIME_ENABLED,
+    )
     monkeypatch.setattr(first_touch, "_event", lambda _: clock)
     limit = Path("/proc/sys/kernel/perf_event_max_sample_rate")
     usual = limit.read_text()

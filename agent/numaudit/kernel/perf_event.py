@@ -21,11 +21,14 @@ TYPE_SOFTWARE = 1
 TYPE_TRACEPOINT = 2
 TYPE_RAW = 4
 
+TIME_ENABLED = 1 << 0
+"""PERF_FORMAT_TOTAL_TIME_ENABLED, which `is_counting` needs."""
+
 _CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
 _CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
 _ENABLE, _SET_BPF = 0x2400, 0x40042408
 _LARGEST_READING = 64
-_TIMES_AND_GROUP = 1 << 0 | 1 << 1 | 1 << 3  # PERF_FORMAT_TOTAL_TIME_ENABLED, _TOTAL_TIME_RUNNING, _GROUP
+_TIMES_AND_GROUP = TIME_ENABLED | 1 << 1 | 1 << 3  # and PERF_FORMAT_TOTAL_TIME_RUNNING, _GROUP
 _LARGEST_GROUP = 8 * (3 + 64)
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
 
@@ -62,11 +65,8 @@ class Event:
         return bytearray(start.ljust(_ATTRIBUTE_SIZE, b"\0"))
 
 
-CGROUP_SWITCHES = Event(TYPE_SOFTWARE, config=11, sample_period=1, read_format=1)
-"""PERF_COUNT_SW_CGROUP_SWITCHES: the task going out and the one coming in are in different perf cgroups.
-
-Opened with PERF_FORMAT_TOTAL_TIME_ENABLED, for `is_counting`.
-"""
+CGROUP_SWITCHES = Event(TYPE_SOFTWARE, config=11, sample_period=1, read_format=TIME_ENABLED)
+"""PERF_COUNT_SW_CGROUP_SWITCHES: the task going out and the one coming in are in different perf cgroups."""
 
 
 def tracepoint(event_id: int) -> Event:

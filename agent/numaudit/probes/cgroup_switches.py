@@ -139,7 +139,7 @@ class CgroupSwitchProbe(BpfProbe):
         for cpu in online:
             if cpu not in self._events:
                 self._watch(cpu)
-                self._returned += 1
+                self._returned += cpu in self._events
 
     def _watch(self, cpu: int) -> None:
         self._run("restart", cpu)

@@ -85,7 +85,7 @@ class FirstTouch:
         self._blocks = _read_blocks(host)
         self._watched: dict[int, _Watched] = {}
         self._samples: dict[int, Counter[NodePair]] = {}
-        self._without_address = self._lost = self._throttled = 0
+        self._without_address = self._lost = self._throttled = self._returned = 0
         self.is_paused = True
         self.resume()
 
@@ -99,7 +99,11 @@ class FirstTouch:
             self._take(watched)
         self._follow_online_cpus()
         samples = {cgroup: dict(row) for cgroup, row in self._samples.items()}
-        lost: dict[Loss, int] = {"ring-full": self._lost, "no-address": self._without_address}
+        lost: dict[Loss, int] = {
+            "ring-full": self._lost,
+            "no-address": self._without_address,
+            "cpu-away": self._returned,
+        }
         return FirstTouches(samples, self._throttled, lost=lost)
 
     def cgroups(self) -> set[int]:
@@ -127,7 +131,8 @@ class FirstTouch:
     def resume(self) -> None:
         """Open an event on each CPU that is online. Raises Refusal."""
         try:
-            self._follow_online_cpus()
+            for cpu in self._online():
+                self._watch(cpu)
         except OSError as error:
             self.close()
             raise reasons.of_perf_event("cannot sample page faults", error) from error
@@ -152,9 +157,17 @@ class FirstTouch:
             self._samples.setdefault(cgroup, Counter())[pair] += count
 
     def _follow_online_cpus(self) -> None:
-        """Have one event on each CPU that is online. An event of a CPU that went away is read and closed."""
-        online = CpuSet.parse(read_text(self._host.cpus / "online"))
-        for cpu in [cpu for cpu in self._watched if cpu not in online]:
+        """Have one event that samples on each CPU that is online: once its CPU was away, it never does again.
+
+        It is read and closed. What a CPU did between its return and this reading is lost.
+        """
+        online = self._online()
+        gone = [
+            cpu
+            for cpu, watched in self._watched.items()
+            if cpu not in online or not perf_event.is_counting(watched.event)
+        ]
+        for cpu in gone:
             watched = self._watched.pop(cpu)
             try:
                 self._take(watched)
@@ -163,6 +176,10 @@ class FirstTouch:
         for cpu in online:
             if cpu not in self._watched:
                 self._watch(cpu)
+                self._returned += cpu in self._watched
+
+    def _online(self) -> CpuSet:
+        return CpuSet.parse(read_text(self._host.cpus / "online"))
 
     def _watch(self, cpu: int) -> None:
         node = _node_of_cpu(self._host, cpu)
@@ -213,6 +230,7 @@ def _event(period: int) -> Event:
         config=_PAGE_FAULTS_MIN,
         sample_period=period,
         sample_type=_SAMPLE_PHYS_ADDR | _SAMPLE_CGROUP,
+        read_format=perf_event.TIME_ENABLED,
     )
 
 

@@ -433,14 +433,16 @@ def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: 
     assert sum(pairs.values()) < 200
 
 
-def test_a_cpu_that_goes_and_comes_back_is_sampled_again() -> None:
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_cpu_that_goes_and_comes_back_is_sampled_again(is_noticed: bool) -> None:
     switch = Path("/sys/devices/system/cpu/cpu3/online")
     probe = FirstTouch(Host(), period=1)
     try:
         switch.write_text("0")
-        probe.read()
+        if is_noticed:
+            probe.read()
         switch.write_text("1")
-        probe.read()
+        assert probe.read().lost["cpu-away"] == 1
         with cgroup("numaudit-lab/back", cpus="3", mems="3") as group, worker(group, SIZE) as running:
             before = probe.read()
             running.order("refill")
