@@ -63,11 +63,12 @@ static __always_inline void pmu_charge_to(u64 cgroup_id, const struct pmu_counts
 		probe_drop(PMU_SLOT);
 }
 
-/* `since` of the state is 1 while an interval is open that began with what pmu_cpu says. */
-static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *cpu, bool charge)
+/* `since` of the state is 1 while an interval is open that began with what pmu_cpu says. Charging it to the root
+ * cgroup drops it.
+ */
+static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *cpu, u64 cgroup_id)
 {
 	int first = 0;
-	u64 cgroup_id = bpf_get_current_cgroup_id();
 	struct pmu_counts *last = pmu_cpu.lookup(&first);
 	struct pmu_counts now = {};
 	bool was_open = cpu->since;
@@ -75,7 +76,7 @@ static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *cpu, bool
 	if (!last)
 		return;
 	cpu->since = pmu_read(&now);
-	if (charge && was_open && cpu->since && cgroup_id != CGROUP_SWITCH_ROOT && probe_is_watched(cgroup_id))
+	if (was_open && cpu->since && cgroup_id != CGROUP_SWITCH_ROOT && probe_is_watched(cgroup_id))
 		pmu_charge_to(cgroup_id, &now, last);
 	*last = now;
 }
@@ -86,7 +87,7 @@ int pmu_on_cgroup_switch(void *ctx)
 
 	if (cpu) {
 		cpu->switches += 1;
-		pmu_end_interval(cpu, true);
+		pmu_end_interval(cpu, cgroup_switch_current(cpu));
 	}
 	return 0;
 }
@@ -97,7 +98,7 @@ int pmu_charge(void *ctx)
 
 	if (cpu) {
 		cpu->charges += 1;
-		pmu_end_interval(cpu, true);
+		pmu_end_interval(cpu, cgroup_switch_current(cpu));
 	}
 	return 0;
 }
@@ -108,7 +109,7 @@ int pmu_restart(void *ctx)
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(PMU_SLOT);
 
 	if (cpu)
-		pmu_end_interval(cpu, false);
+		pmu_end_interval(cpu, CGROUP_SWITCH_ROOT);
 	return 0;
 }
 
@@ -117,6 +118,6 @@ int pmu_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(PMU_SLOT);
 
 	if (cpu)
-		pmu_end_interval(cpu, !cgroup_switch_moved_itself(ctx));
+		pmu_end_interval(cpu, cgroup_switch_before_move(cpu, ctx));
 	return 0;
 }
