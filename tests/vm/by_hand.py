@@ -1,10 +1,10 @@
-"""Runs a script of inside/ in the guest and shows what it prints: for long runs that are started by hand, as root."""
+"""Runs a command in the guest and shows what it prints: for long runs that are started by hand, as root."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from debian import CHECKOUT
@@ -13,17 +13,29 @@ from kernels import find
 
 HERE = Path(__file__).resolve().parent
 _MODULES = ":".join(map(str, (HERE, CHECKOUT / "agent", HERE.parent / "soak", HERE.parent / "support")))
+_NO_VARIABLES: Mapping[str, str] = {}
 
 
 def run_inside(
     script: str, arguments: Sequence[str], series: str, timeout: float, fast_numa_balancing: bool = True
 ) -> int:
-    """Boot the kernel of this series, run `inside/SCRIPT`, power off. Its exit status; its errors go to stderr."""
+    """`inside/SCRIPT` under the kernel of this series; see `run_command`."""
+    command = [sys.executable, str(HERE / "inside" / script), *arguments]
+    return run_command(command, series, timeout, fast_numa_balancing=fast_numa_balancing)
+
+
+def run_command(
+    command: Sequence[str],
+    series: str,
+    timeout: float,
+    environment: Mapping[str, str] = _NO_VARIABLES,
+    fast_numa_balancing: bool = True,
+) -> int:
+    """Boot, run the command, power off. Its exit status; its errors go to stderr."""
     kernel = find(series)
     print(f"Linux {kernel.release}, emulated", flush=True)
     with tempfile.TemporaryDirectory(prefix="numaudit-guest-") as folder:
-        command = [sys.executable, str(HERE / "inside" / script), *arguments]
-        job = Job(command, Path(folder), {"PYTHONPATH": _MODULES}, timeout)
+        job = Job(command, Path(folder), {"PYTHONPATH": _MODULES, **environment}, timeout)
         done = run(Guest(kernel, fast_numa_balancing=fast_numa_balancing), job, sys.stdout)
     if done.exit_code:
         sys.stderr.write(done.stderr)

@@ -110,7 +110,7 @@ def test_the_lower_bound_of_remote_access_decides() -> None:
 @pytest.mark.parametrize(
     ("taken", "reason"),
     [
-        (snapshot(who=container(qos=None, kind="service", pod_uid=None)), "not a Kubernetes container"),
+        (snapshot(Intent(), who=container(qos=None, kind="service", pod_uid=None)), "not a Kubernetes container"),
         (snapshot(who=container(qos="Burstable")), "the pod is Burstable"),
         (snapshot(who=container(qos="BestEffort")), "the pod is BestEffort"),
         (snapshot(intent(policy="None")), "the kubelet's memory manager policy is None"),
@@ -119,6 +119,12 @@ def test_the_lower_bound_of_remote_access_decides() -> None:
 )
 def test_without_a_promise_nothing_is_managed(taken: Snapshot, reason: str) -> None:
     assert said(verdict(taken)) == ("unmanaged", reason)
+
+
+def test_a_cgroup_that_was_promised_nodes_is_judged_like_a_container() -> None:
+    command = container(qos=None, kind="group", pod_uid=None)
+    assert verdict(snapshot(who=command)).name == "aligned"
+    assert verdict(snapshot(mems="1", who=command)).name == "drifted"
 
 
 def test_other_allowed_nodes_than_promised_are_a_drift() -> None:

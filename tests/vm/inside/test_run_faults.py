@@ -1,6 +1,6 @@
 """`numaudit run` and its command killed at every step of writing the state: what is held is right again afterwards.
 
-RUN_KILLS=50 kills at each step so many times, RUN_RACES=100 starts so many pairs; without them there are a few.
+Each step a few times, and a few pairs; tests/vm/kills.py runs the long form.
 """
 
 from __future__ import annotations
