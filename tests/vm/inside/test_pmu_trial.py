@@ -1,0 +1,77 @@
+"""What the doctor's trial makes of an emulated PMU: real counters, but none that tell local from remote memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from numaudit.doctor.pmu import _close, _count_a_load, _open, check_pmu
+from numaudit.kernel.cores import read_cores
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import read_machine
+from numaudit.pmu.choose import CannotCount, Cores, Plan, first_that_opens, plans
+from numaudit.pmu.families import Encoding
+
+pytestmark = pytest.mark.pmu
+
+CYCLES, INSTRUCTIONS = Encoding("cycles", 0x11), Encoding("instructions", 0x08)
+
+
+def _cores() -> Cores:
+    """This machine as if each node were a socket whose PMU had the events in its list."""
+    cores = read_cores(Host(), read_machine(Host()))
+    (pmu,) = cores.pmus
+    listed = replace(pmu, events=pmu.events | {"ll_cache_miss_rd", "remote_access"})
+    return replace(cores, pmus=(listed,), sockets=cores.nodes)
+
+
+def _count(plan: Plan) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    opened = _open(plan, cpu)
+    try:
+        _count_a_load(_cores(), plan, opened, cpu)
+    finally:
+        _close(opened)
+
+
+def test_the_cpu_and_its_pmu_are_known() -> None:
+    cores = read_cores(Host(), read_machine(Host()))
+    assert [str(cpu) for cpu in cores.cpus] == ["implementer 0x41 part 0xd0c"]
+    (pmu,) = cores.pmus
+    assert "cpu_cycles" in pmu.events
+    assert cores.nodes == 4
+
+
+def test_events_that_the_pmu_does_not_list_are_not_counted() -> None:
+    with pytest.raises(CannotCount) as caught:
+        check_pmu(Host(), under_load=True)
+    assert caught.value.word == "no-events"
+
+
+def test_events_that_open_and_stay_zero_are_no_source() -> None:
+    (plan,) = plans(_cores())
+    with pytest.raises(CannotCount, match=r"Neoverse N1 .* open, but counted nothing") as caught:
+        _count(plan)
+    assert caught.value.word == "counts-nothing"
+
+
+def test_events_that_count_are_a_source() -> None:
+    (plan,) = plans(_cores())
+    _count(replace(plan, groups=((CYCLES, INSTRUCTIONS),)))
+
+
+def test_two_groups_take_turns_and_both_count() -> None:
+    (plan,) = plans(_cores())
+    groups = ((CYCLES, INSTRUCTIONS), (INSTRUCTIONS, INSTRUCTIONS))
+    _count(replace(plan, groups=groups, local=(0, 0, 1, 0), remote=(0, 0, 0, 1)))
+
+
+def test_a_group_that_never_fits_is_refused_so_that_the_next_set_is_tried() -> None:
+    (plan,) = plans(_cores())
+    large = replace(plan, groups=((CYCLES, *(INSTRUCTIONS,) * 7),))
+    fitting = replace(plan, groups=((CYCLES, INSTRUCTIONS),))
+    found, opened = first_that_opens((large, fitting), lambda one: _open(one, min(os.sched_getaffinity(0))))
+    _close(opened)
+    assert found is fitting
