@@ -16,11 +16,13 @@ CGROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpuset", "cpu", "memory", "hugetlb")
 PAGE = 4096
 MIB = 1 << 20
+PATIENCE = 600.0
+"""Seconds for anything that takes moments on an idle machine: the emulated arm64 guest needs minutes for some of it."""
 
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], timeout: float = 180) -> T:
+def eventually(check: Callable[[], T], timeout: float = PATIENCE) -> T:
     """Call `check` until it raises no AssertionError, and return what it returns.
 
     The kernel adds up some per-cgroup numbers only every few seconds. Raises the last AssertionError
