@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* pmu: how often did a cgroup use near and far memory, as the processor counts it?
  *
- * Hook:  switches between cgroups (cgroup_switch.bpf.h, which says what is left out)
- * Maps:  pmu_sums    {cgroup, node} -> counts and times of each event since load
+ * Hook:  switches between cgroups (cgroup_switch.bpf.h, which says what is left out). At sched_switch a switch within
+ *        a cgroup is left alone; its interval goes on.
+ * Maps:  pmu_sums    cgroup -> counts and times of each event since load, by CPU
  *        pmu_cpu     what the events of each CPU said last
  *        pmu_events  CPU x PMU_EVENTS + n -> the CPU's n-th event, opened by the agent
  * Cost:  one reading of each event and one per-CPU hash lookup for each switch between cgroups.
  *
  * A cgroup that is not watched costs a reading too: where its interval ends another one's begins.
  */
-struct pmu_key {
-	u64 cgroup_id;
-	u64 node;
-};
-
 struct pmu_counts {
 	/* running < enabled: the kernel shared the counters with other groups of events */
 	struct bpf_perf_event_value of[PMU_EVENTS];
 };
-BPF_PERCPU_HASH(pmu_sums, struct pmu_key, struct pmu_counts, PMU_ENTRIES);
-BPF_PERCPU_ARRAY(pmu_cpu, struct pmu_counts, 1);
+BPF_PERCPU_HASH(pmu_sums, u64, struct pmu_counts, PMU_CGROUPS);
+
+struct pmu_cpu {
+	struct pmu_counts last;
+	u64 cgroups; /* what the task that came in last points to; 0 = not known */
+};
+BPF_PERCPU_ARRAY(pmu_cpu, struct pmu_cpu, 1);
 BPF_PERF_ARRAY(pmu_events, PMU_SLOTS);
 
 /* False where this CPU has no events, as before the agent has seen that it is online. */
@@ -47,11 +48,7 @@ static __always_inline void pmu_add(struct pmu_counts *sums, const struct pmu_co
 
 static __always_inline void pmu_charge_to(u64 cgroup_id, const struct pmu_counts *now, const struct pmu_counts *before)
 {
-	struct pmu_key key = {
-		.cgroup_id = cgroup_id,
-		.node = bpf_get_numa_node_id(),
-	};
-	struct pmu_counts *sums = pmu_sums.lookup(&key);
+	struct pmu_counts *sums = pmu_sums.lookup(&cgroup_id);
 	struct pmu_counts first = {};
 
 	if (sums) {
@@ -59,46 +56,81 @@ static __always_inline void pmu_charge_to(u64 cgroup_id, const struct pmu_counts
 		return;
 	}
 	pmu_add(&first, now, before);
-	if (pmu_sums.update(&key, &first))
+	if (pmu_sums.update(&cgroup_id, &first))
 		probe_drop(PMU_SLOT);
+}
+
+static __always_inline struct pmu_cpu *pmu_this_cpu(void)
+{
+	int first = 0;
+
+	return pmu_cpu.lookup(&first);
 }
 
 /* `since` of the state is 1 while an interval is open that began with what pmu_cpu says. Charging it to the root
  * cgroup drops it.
  */
-static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *cpu, u64 cgroup_id)
+static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *state, struct pmu_cpu *cpu, u64 cgroup_id)
 {
-	int first = 0;
-	struct pmu_counts *last = pmu_cpu.lookup(&first);
-	struct pmu_counts now = {};
-	bool was_open = cpu->since;
+	struct pmu_counts now;
+	bool was_open = state->since;
 
-	if (!last)
+	state->since = pmu_read(&now);
+	if (!state->since)
 		return;
-	cpu->since = pmu_read(&now);
-	if (was_open && cpu->since && cgroup_id != CGROUP_SWITCH_ROOT && probe_is_watched(cgroup_id))
-		pmu_charge_to(cgroup_id, &now, last);
-	*last = now;
+	if (was_open && cgroup_id != CGROUP_SWITCH_ROOT && probe_is_watched(cgroup_id))
+		pmu_charge_to(cgroup_id, &now, &cpu->last);
+	cpu->last = now;
+}
+
+/* What a task points to is the same for all that are in the same cgroups. */
+static __always_inline u64 pmu_cgroups_of(u64 task)
+{
+	u64 cgroups = 0;
+
+	if (PMU_CGROUPS_OF_TASK)
+		bpf_probe_read_kernel(&cgroups, sizeof(cgroups), (void *)(task + PMU_CGROUPS_OF_TASK));
+	return cgroups;
+}
+
+/* Arguments: was it preempted, the task going out, the one coming in. */
+int pmu_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 cgroups = pmu_cgroups_of(ctx->args[2]);
+	struct pmu_cpu *cpu = pmu_this_cpu();
+	struct cgroup_switch_cpu *state;
+
+	if (!cpu || (cgroups && cgroups == cpu->cgroups))
+		return 0;
+	cpu->cgroups = cgroups;
+	state = cgroup_switch_this_cpu(PMU_SLOT);
+	if (state) {
+		state->charges += 1;
+		pmu_end_interval(state, cpu, cgroup_switch_current(state));
+	}
+	return 0;
 }
 
 int pmu_on_cgroup_switch(void *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct pmu_cpu *cpu = pmu_this_cpu();
 
-	if (cpu) {
-		cpu->switches += 1;
-		pmu_end_interval(cpu, cgroup_switch_current(cpu));
+	if (state && cpu) {
+		state->switches += 1;
+		pmu_end_interval(state, cpu, cgroup_switch_current(state));
 	}
 	return 0;
 }
 
 int pmu_charge(void *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct pmu_cpu *cpu = pmu_this_cpu();
 
-	if (cpu) {
-		cpu->charges += 1;
-		pmu_end_interval(cpu, cgroup_switch_current(cpu));
+	if (state && cpu) {
+		state->charges += 1;
+		pmu_end_interval(state, cpu, cgroup_switch_current(state));
 	}
 	return 0;
 }
@@ -106,18 +138,24 @@ int pmu_charge(void *ctx)
 /* Before a CPU's event is switched on, so that what came before is charged to no cgroup. */
 int pmu_restart(void *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct pmu_cpu *cpu = pmu_this_cpu();
 
-	if (cpu)
-		pmu_end_interval(cpu, CGROUP_SWITCH_ROOT);
+	if (state && cpu) {
+		cpu->cgroups = 0;
+		pmu_end_interval(state, cpu, CGROUP_SWITCH_ROOT);
+	}
 	return 0;
 }
 
 int pmu_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct pmu_cpu *cpu = pmu_this_cpu();
 
-	if (cpu)
-		pmu_end_interval(cpu, cgroup_switch_before_move(cpu, ctx));
+	if (state && cpu) {
+		cpu->cgroups = 0;
+		pmu_end_interval(state, cpu, cgroup_switch_before_move(state, ctx));
+	}
 	return 0;
 }

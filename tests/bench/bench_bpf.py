@@ -13,27 +13,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from numaudit.errors import Unavailable
 from numaudit.kernel import bpf, perf_event
-from numaudit.kernel.bpf import Command, ProgramType
+from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries, Map
-from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc
 from numaudit.probes.cpu_time import CpuTime
 from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import Refusal
+from ping_pong import JOIN, SWITCHES, copy, group, ping_pong, statistics
 from short import pick, repetitions, run
 
 HOST = Host()
 MIB = 1 << 20
 REFILLS = pick(10, short=1)
-SWITCHES = pick(50_000, short=500)
 TRIALS = pick(20_000, short=200)
 ENTRIES = pick(10_000, short=1000)
 ROUNDS = pick(5, short=1)
@@ -42,7 +41,6 @@ EMPTY = """
 int empty_tracepoint(struct tracepoint__kmem__mm_page_alloc *args) { return 0; }
 int empty_trial(void *ctx) { return 0; }
 """
-_JOIN = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"']
 FIRST_VALUE = """
 import sys, time
 begin = time.monotonic()
@@ -131,13 +129,13 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     """Each program alone at the tracepoint, while a worker touches 64 MiB page by page, over and over."""
     probe, empty = loaded["page_alloc"], loaded["empty"].programs["empty_tracepoint"]
     with ExitStack() as stack:
-        group = stack.enter_context(_group("alloc"))
-        worker = _start_in(group, [sys.executable, "-I", "-S", str(TOUCH), str(64 * MIB)])
+        folder = stack.enter_context(group("alloc"))
+        worker = _start_in(folder, [sys.executable, "-I", "-S", str(TOUCH), str(64 * MIB)])
         stack.callback(worker.communicate, "quit\n")
         _say(worker, "")
 
         def touch(program: int) -> float:
-            with _statistics(program) as spent:
+            with statistics(program) as spent:
                 for _ in range(REFILLS):
                     _say(worker, "refill\n")
             assert spent.runs > 10_000 * REFILLS
@@ -148,7 +146,7 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
             perf_event.set_program(event, empty)
             perf_event.enable(event)
             floor = touch(empty)
-        with closing(PageAlloc(HOST, _copy(probe))):
+        with closing(PageAlloc(HOST, copy(probe))):
             gross = touch(probe.programs["page_alloc_on_mm_page_alloc"])
     yield Figure("page_alloc at an allocation", gross, 140, "ns", floor)
 
@@ -158,15 +156,15 @@ def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     probe, empty = loaded["cpu_time"], loaded["empty"].programs["empty_trial"]
     program = probe.programs["cpu_time_charge"]
     with ExitStack() as stack:
-        one, other = (stack.enter_context(_group(name)) for name in ("one", "other"))
-        with os.fdopen(bpf.open_raw_tracepoint("sched_switch", empty)), _statistics(empty) as floor:
-            _ping_pong(one, other)
-        running = stack.enter_context(closing(CpuTime(HOST, _copy(probe))))
-        with _statistics(program) as between:
-            _ping_pong(one, other)
+        one, other = (stack.enter_context(group(name)) for name in ("one", "other"))
+        with os.fdopen(bpf.open_raw_tracepoint("sched_switch", empty)), statistics(empty) as floor:
+            ping_pong(one, other)
+        running = stack.enter_context(closing(CpuTime(HOST, copy(probe))))
+        with statistics(program) as between:
+            ping_pong(one, other)
         assert min(floor.runs, between.runs) > SWITCHES / 5
-        with _statistics(program) as inside:
-            _ping_pong(one, one)
+        with statistics(program) as inside:
+            ping_pong(one, one)
         begin = time.process_time()
         running.read()
         seconds = time.process_time() - begin
@@ -188,7 +186,7 @@ def _tried_out(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 
 
 def _run_often(program: int) -> float:
-    with _statistics(program) as spent:
+    with statistics(program) as spent:
         for _ in range(TRIALS):
             bpf.run(program)
     assert spent.runs >= TRIALS
@@ -239,33 +237,6 @@ def _keys(count: int) -> list[bytes]:
     return [struct.pack("=QHHI", 5000 + n // 4, n % 2, 0, n % 4 // 2) for n in range(count)]
 
 
-def _copy(probe: LoadedProbe) -> LoadedProbe:
-    """Descriptors of its own, for a probe that closes them."""
-    programs = {name: os.dup(descriptor) for name, descriptor in probe.programs.items()}
-    maps = {name: os.dup(descriptor) for name, descriptor in probe.maps.items()}
-    return LoadedProbe(probe.name, programs, maps, probe.tracepoint_ids)
-
-
-@dataclass(slots=True)
-class Spent:
-    """What a program used: nanoseconds for each run, and runs."""
-
-    nanoseconds: float = 0
-    runs: int = 0
-
-
-@contextmanager
-def _statistics(program: int) -> Iterator[Spent]:
-    """Filled in at the end of the block. The kernel measures for as long as the descriptor is open."""
-    with os.fdopen(bpf.command(Command.ENABLE_STATS, bytearray(4))):
-        spent = Spent()
-        before = bpf.read_program_info(program)
-        yield spent
-        after = bpf.read_program_info(program)
-    spent.runs = after.run_count - before.run_count
-    spent.nanoseconds = (after.run_time_ns - before.run_time_ns) / max(1, spent.runs)
-
-
 def _say(worker: subprocess.Popen[str], order: str) -> None:
     assert worker.stdin and worker.stdout
     worker.stdin.write(order)
@@ -273,47 +244,9 @@ def _say(worker: subprocess.Popen[str], order: str) -> None:
     worker.stdout.readline()
 
 
-@contextmanager
-def _group(name: str) -> Iterator[Path]:
-    unified = find_hierarchies(HOST).unified
-    if unified is None:
-        raise Unavailable("it needs cgroup version 2")
-    group = unified / f"numaudit-bench-{os.getpid()}-{name}"
-    group.mkdir()
-    yield group
-    while "populated 1" in (group / "cgroup.events").read_text():
-        time.sleep(0.01)
-    group.rmdir()
-
-
 def _start_in(group: Path, command: list[str]) -> subprocess.Popen[str]:
-    command = [*_JOIN, str(group / "cgroup.procs"), *command]
+    command = [*JOIN, str(group / "cgroup.procs"), *command]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def _ping_pong(one: Path, other: Path) -> int:
-    """Two `cat` in a ring on one CPU pass a byte to and fro, until they made enough switches. How many."""
-    cat = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), "cat"]
-    (read_a, write_a), (read_b, write_b) = os.pipe(), os.pipe()
-    ring = [
-        subprocess.Popen([*_JOIN, str(group / "cgroup.procs"), *cat], stdin=read, stdout=write)
-        for group, read, write in ((one, read_a, write_b), (other, read_b, write_a))
-    ]
-    os.write(write_a, b"x")
-    while (switches := sum(_switches(process.pid) for process in ring)) < SWITCHES:
-        assert all(process.poll() is None for process in ring)
-        time.sleep(0.01)
-    for process in ring:
-        process.kill()
-        process.wait()
-    for end in (read_a, write_a, read_b, write_b):
-        os.close(end)
-    return switches
-
-
-def _switches(pid: int) -> int:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return sum(int(line.split()[1]) for line in text.splitlines() if "voluntary_ctxt_switches" in line)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "resident memory of the process that holds the descriptors",
         "its peak",
     ),
+    "pmu": (
+        "pmu, two counters at a switch between cgroups",
+        "what it adds, of what cgroup events add",
+        "what it adds inside a cgroup",
+    ),
     "checkpoint": (
         "read and verify:",
         "read",

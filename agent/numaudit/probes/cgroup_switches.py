@@ -45,6 +45,8 @@ class CgroupSwitchProbe(BpfProbe):
 
     usual_hook: ClassVar[Hook] = "cgroup-switches"
     """For a probe whose work costs less than the event does, sched_switch is the cheaper one."""
+    at_sched_switch: ClassVar[str] = "charge"
+    """The program for that tracepoint."""
     hook: Hook
 
     def __init__(self, host: Host, loaded: LoadedProbe, hook: Hook | None = None) -> None:
@@ -83,7 +85,7 @@ class CgroupSwitchProbe(BpfProbe):
         """`busy`: switches for which the kernel did not run the program. `cpu-away`: as often a CPU came back online
         and its switches were lost until the next flush. Raises OSError.
         """
-        missed = self._missed([self._name_of("charge")])
+        missed = self._missed({self._name_of("charge"), self._name_of(self.at_sched_switch)})
         fired = self._past_switches + sum(perf_event.read_count(event) for event in self._events.values())
         missed += max(0, fired - self._sum(_SWITCHES))
         return {"busy": missed, "cpu-away": self._returned}
@@ -112,7 +114,7 @@ class CgroupSwitchProbe(BpfProbe):
                 return "cgroup-switches"
         for cpu in self._online():
             self._run("restart", cpu)
-        self._attach_raw_tracepoint("sched_switch", self._name_of("charge"))
+        self._attach_raw_tracepoint("sched_switch", self._name_of(self.at_sched_switch))
         return "sched_switch"
 
     def _choose_hook(self) -> Hook:

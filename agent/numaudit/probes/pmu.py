@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 
+from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import Plan
-from numaudit.probes import cgroup_switches
+from numaudit.probes import cgroup_switches, function_entry
 from numaudit.probes.accesses import WORDS, AccessCounts, AccessSums
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe, Hook
-from numaudit.probes.loader import LoadedProbe, ProbeRequest
+from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.plan_events import FindPlans, PlanEvents, cannot_open, choose_plan, plans_here, require_counts
 from numaudit.probes.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.probe import Kind, Loss
@@ -26,20 +29,22 @@ from numaudit.probes.reasons import Reason, Refusal
 from numaudit.topology.nodeset import CpuSet
 
 _NAME = "pmu"
-_KEY = "=QQ"  # struct pmu_key
 
 
 class Pmu(CgroupSwitchProbe):
     """The running probe."""
 
     tables = ("sums",)
+    at_sched_switch = "on_sched_switch"
 
     def __init__(self, host: Host, loaded: LoadedProbe, plan: Plan, hook: Hook | None = None) -> None:
-        """Open the plan's events and attach. Raises Refusal, and OSError."""
+        """Open the plan's events and attach to `hook`, or to the usual one. Raises Refusal, and OSError."""
         self.plan = plan
         self._sums = AccessSums(plan)
         self._counters: dict[int, PlanEvents] = {}
         """By CPU."""
+        self._places = [(0, cpu) for cpu in _possible_cpus(host)]
+        """Node and number of each possible CPU; the node is known once the CPU has been online."""
         super().__init__(host, loaded, hook)
 
     @property
@@ -50,8 +55,7 @@ class Pmu(CgroupSwitchProbe):
         """All accesses since load, the interval that is open on each CPU included. Raises OSError."""
         self._flush()
         lost: dict[Loss, int] = {"map-full": self._dropped(), **self._lost()}
-        table = self._maps["sums"]
-        decode(table.read(), table.cpus, self._sums)
+        decode(self._maps["sums"].read(), self._places, self._sums)
         sums = self._sums
         return AccessCounts(
             plan=self.plan,
@@ -77,6 +81,7 @@ class Pmu(CgroupSwitchProbe):
             raise Refusal(Reason.BUSY, "the events that can be opened changed while the program was loaded")
 
     def _attach(self) -> None:
+        self._learn_nodes()
         for cpu in self._online():
             self._open_counters(cpu)
         require_counts(self.plan, self._counters.values())
@@ -91,11 +96,18 @@ class Pmu(CgroupSwitchProbe):
         online = self._online()
         for cpu in [cpu for cpu, one in self._counters.items() if cpu not in online or not one.are_counting()]:
             self._close_counters(cpu)
-        for cpu in online:
-            if cpu not in self._counters:
-                self._open_counters(cpu)
-                if self.hook == "sched_switch":  # with the other one it is noticed by the event of the hook
-                    self._returned += 1
+        new = [cpu for cpu in online if cpu not in self._counters]
+        if new:
+            self._learn_nodes()
+        for cpu in new:
+            self._open_counters(cpu)
+            if self.hook == "sched_switch":  # with the other one it is noticed by the event of the hook
+                self._returned += 1
+
+    def _learn_nodes(self) -> None:
+        """Raises Unavailable, OSError."""
+        nodes = read_machine(self._host).node_of_cpu
+        self._places = [(nodes.get(cpu, node), cpu) for node, cpu in self._places]
 
     def _open_counters(self, cpu: int) -> None:
         try:
@@ -118,14 +130,18 @@ class Pmu(CgroupSwitchProbe):
         self._counters.pop(cpu).close()
 
 
-def request(plan: Plan, host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load for the events of a plan."""
+def request(plan: Plan, host: Host, cgroups: int, cgroups_of_task: int = 0) -> ProbeRequest:
+    """What to load for the events of a plan. `cgroups_of_task`: as `find_cgroups_of_task` says."""
     return ProbeRequest(
         name=_NAME,
-        programs=cgroup_switches.programs(_NAME),
+        programs=(
+            *cgroup_switches.programs(_NAME),
+            Program(f"{_NAME}_{Pmu.at_sched_switch}", ProgramType.RAW_TRACEPOINT),
+        ),
         maps=("pmu_sums", "pmu_cpu", "pmu_events", "probe_narrowed", "probe_watched", cgroup_switches.CPU_STATE),
         defines={
-            "PMU_ENTRIES": cgroups * nodes,
+            "PMU_CGROUPS_OF_TASK": cgroups_of_task,
+            "PMU_CGROUPS": cgroups,
             "PMU_EVENTS": len(plan.events),
             "PMU_SLOTS": _slots(host, plan),
             "PROBE_CGROUPS": cgroups,
@@ -136,11 +152,12 @@ def request(plan: Plan, host: Host, cgroups: int, nodes: int) -> ProbeRequest:
 def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
     """The probe that counts the best of some plans that this host can."""
 
-    def requested(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-        return request(choose_plan(host, find_plans), host, cgroups, nodes)
+    def requested(host: Host, cgroups: int, _nodes: int) -> ProbeRequest:
+        return request(choose_plan(host, find_plans), host, cgroups, find_cgroups_of_task(host))
 
     def start(host: Host, loaded: LoadedProbe) -> Pmu:
-        return Pmu(host, loaded, choose_plan(host, find_plans))
+        hook: Hook | None = "sched_switch" if find_cgroups_of_task(host) else None
+        return Pmu(host, loaded, choose_plan(host, find_plans), hook)
 
     def without_bpf(host: Host) -> PmuOfCgroups:
         return PmuOfCgroups(host, choose_plan(host, find_plans))
@@ -151,16 +168,35 @@ def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
 PMU = kind_of(plans_here)
 
 
-def decode(entries: Iterable[Entries], cpus: int, sums: AccessSums) -> None:
-    """Add map entries as the kernel packs them: for each of `cpus`, the words of each of the plan's events."""
+@cache
+def find_cgroups_of_task(host: Host) -> int:
+    """Where struct task_struct points to a task's cgroups, in bytes; 0 = BTF does not say.
+
+    With it the program finds that a switch is within a cgroup, and sched_switch is the cheaper hook.
+    """
+    types = function_entry.read_btf(host)
+    found = None if isinstance(types, Refusal) else types.member("task_struct", "cgroups")
+    return 0 if found is None else found.bits // 8
+
+
+def decode(entries: Iterable[Entries], places: Sequence[tuple[int, int]], sums: AccessSums) -> None:
+    """Add map entries as the kernel packs them: for each possible CPU, the words of each of the plan's events.
+
+    `places`: node and number of each of those CPUs, in the kernel's order.
+    """
     size = WORDS * len(sums.plan.events)
     for chunk in entries:
-        rows = struct.iter_unpack(f"={cpus * size}Q", chunk.values)
-        for (cgroup, node), row in zip(struct.iter_unpack(_KEY, chunk.keys), rows, strict=True):
-            for cpu, at in enumerate(range(0, len(row), size)):
-                if row[at + 1]:
-                    sums.add(cgroup, (node, cpu), row[at : at + size])
+        rows = struct.iter_unpack(f"={len(places) * size}Q", chunk.values)
+        for (cgroup,), row in zip(struct.iter_unpack("=Q", chunk.keys), rows, strict=True):
+            for number, place in enumerate(places):
+                words = row[number * size : (number + 1) * size]
+                if words[1]:
+                    sums.add(cgroup, place, words)
 
 
 def _slots(host: Host, plan: Plan) -> int:
-    return (max(CpuSet.parse(read_text(host.cpus / "possible"))) + 1) * len(plan.events)
+    return (max(_possible_cpus(host)) + 1) * len(plan.events)
+
+
+def _possible_cpus(host: Host) -> CpuSet:
+    return CpuSet.parse(read_text(host.cpus / "possible"))

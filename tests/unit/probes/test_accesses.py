@@ -91,8 +91,9 @@ def test_map_entries_are_those_of_each_cpu_and_one_without_events_adds_nothing()
     first, second, never = (100, 10, 10, 30, 10, 10), (50, 10, 5, 15, 10, 5), (0,) * 6
     values = struct.pack("=18Q", *first, *never, *second)
     sums = AccessSums(faults_and_time())
-    decode([Entries(struct.pack("=QQ", WEB, NODE), values, 1)], 3, sums)
-    assert sums.accesses == {WEB: {(NODE, "local"): 200, (NODE, "remote"): 60}}
+    decode([Entries(struct.pack("=Q", WEB), values, 1)], [(0, 0), (0, 1), (NODE, 2)], sums)
+    near = {(0, "local"): 100, (0, "remote"): 30}
+    assert sums.accesses == {WEB: {**near, (NODE, "local"): 100, (NODE, "remote"): 30}}
 
 
 @given(st.lists(st.tuples(*[st.integers(0, SECOND)] * 6), max_size=20))

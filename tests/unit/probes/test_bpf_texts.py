@@ -37,7 +37,7 @@ def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
     if request.param == PMU.name:
         (tmp_path / "sys/devices/system/cpu").mkdir()
         (tmp_path / "sys/devices/system/cpu/possible").write_text("0-3\n")
-        return pmu.request(faults_and_time(), Host.under(tmp_path), 1, 1)
+        return pmu.request(faults_and_time(), Host.under(tmp_path), 1)
     (kind,) = [one for one in KINDS if one.name == request.param]
     made = kind.request(Host.under(tmp_path), 1, 1)
     assert isinstance(made, ProbeRequest)
