@@ -24,7 +24,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "bpf": (
         "page_alloc at an allocation",
         "cpu_time at a switch between cgroups",
-        "cpu_time inside a cgroup: runs for each switch",
+        "cpu_time at a switch inside a cgroup",
         "cpu_time, one read with a flush of each CPU",
         "hint_faults at a hint fault, its hook not included",
         "migrations at a migration, its hook not included",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from made_up_plans import faults_and_time
+from numaudit.probes.accesses import AccessCounts, OfNode, Times
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.migrations import MigrationCounts
@@ -59,7 +61,14 @@ def made_up_session() -> tuple[dict[str, Counters], Session]:
     probes = {
         "page_alloc": Counters(Allocations),
         "cpu_time": Counters(CpuTimes),
+        "pmu": Counters(_access_counts),
         "hint_faults": Counters(HintFaultCounts),
         "migrations": Counters(MigrationCounts),
     }
     return probes, Session(cast("Any", probes))
+
+
+def _access_counts(by_cgroup: dict[int, dict[OfNode, int]]) -> AccessCounts:
+    """The counters ran all the time."""
+    times: dict[int, Times] = {cgroup: {"enabled": 1, "running": 1} for cgroup in by_cgroup}
+    return AccessCounts(plan=faults_and_time(), accesses=by_cgroup, times=times)

@@ -203,6 +203,8 @@ def _without_bpf(kind: Kind[R], host: Host, refusal: Refusal) -> Probe[R] | Refu
     try:
         return _attempt(kind, lambda: start(host))
     except Refusal as second:
+        if second.reason is refusal.reason:
+            return refusal
         return Refusal(second.reason, f"{refusal.text}; and without BPF: {second.text}")
 
 

@@ -19,7 +19,18 @@ from numaudit.report.build import build
 from numaudit.report.counters import COUNTERS, NodeSeconds
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport
-from numaudit.snapshot import Balancing, Container, HintFault, Migrated, MigratedPages, Sampled, Snapshot, TaskMove
+from numaudit.snapshot import (
+    Balancing,
+    Container,
+    CountBasis,
+    CountedAccesses,
+    HintFault,
+    Migrated,
+    MigratedPages,
+    Sampled,
+    Snapshot,
+    TaskMove,
+)
 from reports import MACHINE, container
 
 MIB = 1 << 20
@@ -66,6 +77,7 @@ def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> No
         node.daemon.tick()
         node.probes["page_alloc"].by_cgroup[cgroup] = {(0, 0): 3 * MIB, (0, 1): MIB}
         node.probes["cpu_time"].by_cgroup[cgroup] = {1: 2_500_000_000}
+        node.probes["pmu"].by_cgroup[cgroup] = {(0, "local"): 70, (0, "remote"): 30}
         node.probes["hint_faults"].by_cgroup[cgroup] = {HintFault(0, 1, 0): 9}
         node.probes["migrations"].by_cgroup[cgroup] = {"compaction": 3}
         node.tree.kill(path)
@@ -75,6 +87,9 @@ def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> No
                 ("job", "0", "0", "local"): 3 * MIB, ("job", "0", "1", "remote"): MIB,
             }  # fmt: skip
             assert node.values("container_cpu_seconds_total") == {("job", "1"): 2.5}
+            assert node.values("container_memory_accesses_total") == {
+                ("job", "local", "pmu", "lines"): 70, ("job", "remote", "pmu", "lines"): 30,
+            }  # fmt: skip
             assert node.values("container_hint_faults_total") == {("job", "0", "1", "remote"): 9}
             assert node.values("container_migrated_bytes_total") == {("job", "compaction"): 3 * 4096}
         assert cgroup not in node.probes["page_alloc"].by_cgroup
@@ -97,6 +112,7 @@ def test_a_counter_does_not_grow_because_a_cgroup_in_the_container_ended(node: N
 
 
 JOB = container()
+BASIS = CountBasis("offcore_reads", "lines", includes_prefetch=True)
 
 
 def _snapshot(count: int, *containers: Container) -> Snapshot:
@@ -106,6 +122,7 @@ def _snapshot(count: int, *containers: Container) -> Snapshot:
         0.0, MACHINE, "v2", containers,
         cpu_time={JOB.id: {0: float(count)}},
         page_alloc={JOB.id: {(0, 1): count}},
+        pmu={JOB.id: CountedAccesses(BASIS, {(0, "local"): count, (0, "remote"): count}, count, count)},
         hint_faults={JOB.id: Sampled({HintFault(0, 1, 0): count}, single_threaded=False)},
         first_touch={JOB.id: {(0, 1): count}},
         migrations={JOB.id: Migrated({"numa_misplaced": moved}, {TaskMove("moved", 0, 1): count}, {(0, 1): moved})},
