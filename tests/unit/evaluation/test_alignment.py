@@ -16,6 +16,8 @@ from numaudit.snapshot import (
     CollectorOutcome,
     Container,
     ContainerId,
+    CountBasis,
+    CountedAccesses,
     HintFault,
     Kind,
     Qos,
@@ -105,6 +107,26 @@ def test_measured_access_is_named_with_its_source() -> None:
 def test_the_lower_bound_of_remote_access_decides() -> None:
     assert verdict(sampled(880, 120)).name == "aligned"
     assert verdict(sampled(8800, 1200)).name == "remote-access"
+
+
+def counted(local: int, remote: int) -> Snapshot:
+    """With these counted accesses since the probe was loaded."""
+    basis = CountBasis("offcore_reads", "lines", includes_prefetch=True)
+    found = CountedAccesses(basis, {(0, "local"): local, (0, "remote"): remote}, 1, 1)
+    return replace(snapshot(), pmu={DB: found})
+
+
+@pytest.mark.parametrize(
+    ("taken", "said_of_it"),
+    [
+        (counted(98_000, 2_000), ("aligned", "2% of the accesses were to memory of another node (pmu)")),
+        (counted(88_000, 12_000), ("remote-access", "12% of the accesses were to memory of another node (pmu)")),
+        (counted(0, 100_000), ("remote-access", "100% of the accesses were to memory of another node (pmu)")),
+        (counted(5_000, 4_999), ("aligned", "access not measured")),
+    ],
+)
+def test_counted_accesses_decide_without_an_interval(taken: Snapshot, said_of_it: tuple[str, str]) -> None:
+    assert said(verdict(taken)) == said_of_it
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from numaudit.evaluation.access import Access, measured_share
 from numaudit.evaluation.alignment import judge
+from numaudit.report.build import build
 from numaudit.snapshot import (
     Container,
     ContainerId,
@@ -20,6 +23,7 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
+from numaudit.views.report_tables import print_report
 
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 WEB = Container(ContainerId(7), "/web", "group")
@@ -100,3 +104,27 @@ def test_counts_come_before_samples() -> None:
     share = measured_share(accesses)
     assert share is not None
     assert (share.source, share.lower, share.upper, share.is_exact) == ("pmu", 0.1, 0.1, True)
+
+
+@pytest.mark.parametrize(
+    ("of_web", "cell"),
+    [
+        (counted(90_000, 10_000), "10.0%"),
+        (counted(90_000, 10_000, running=0.5), "~10.0%"),
+        (counted(9, 1), "?"),
+        (None, "-"),
+    ],
+)
+def test_the_table_shows_the_counted_share(of_web: CountedAccesses | None, cell: str) -> None:
+    """Beside another container, so that the column is there."""
+    shell = Container(ContainerId(8), "/shell", "group")
+    both = replace(tick(None), containers=(WEB, shell), pmu={shell.id: counted(30_000, 10_000)})
+    if of_web is not None:
+        both = replace(both, pmu={**(both.pmu or {}), WEB.id: of_web})
+    out = io.StringIO()
+    print_report(build(both, judge(both)), Console(file=out, width=200, highlight=False, markup=False), wide=True)
+    lines = out.getvalue().splitlines()
+    (heading,) = [line for line in lines if "COUNTED REMOTE" in line and "=" not in line]
+    (row,) = [line for line in lines if line.startswith("/web ")]
+    end = heading.index("COUNTED REMOTE") + len("COUNTED REMOTE")
+    assert row[:end].split()[-1] == cell
