@@ -24,6 +24,7 @@ VERBS = {
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
     "doctor": "What this host can measure, and why not.",
     "run": "Run a command on nodes of its own, by the static memory manager.",
+    "assert": "A gate for CI: is a command, or a container, within these limits?",
     "selftest": "Whether numaudit tells near from far memory on this host.",
     "calibrate": "Latency and bandwidth of this machine's memory, for each pair of nodes.",
     "capture": "Copy what the readers read, for --root.",

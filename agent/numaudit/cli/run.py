@@ -12,31 +12,14 @@ import yaml
 
 from numaudit.cli import messages, options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
+from numaudit.cli.sizes import Size
 from numaudit.config import yaml_file
-from numaudit.errors import InputError, NumauditError, ParseError, Unavailable, printable
+from numaudit.errors import InputError, NumauditError, Unavailable, printable
 from numaudit.kernel.host import Host, may_be_there
 from numaudit.memorymanager.commands import Wanted
 from numaudit.snapshot import ContainerId
-from numaudit.topology.quantity import Quantity
 from numaudit.workloads.run import command as commands
 from numaudit.workloads.run.holding import Holding, Place, hold, refuse_a_kubelets_folder, refuse_beside_a_kubelet
-
-_LARGEST = (1 << 63) - 1
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
-    """A Kubernetes quantity of bytes, more than none."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            size = Quantity.parse(str(value).strip()).value
-        except ParseError:
-            size = 0
-        if not 0 < size <= _LARGEST:
-            self.fail(f"{options.short(str(value))!r} is not a size such as 512Mi or 5Gi", param, ctx)
-        return size
 
 
 class Runs(click.Command):

@@ -23,6 +23,7 @@ MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)*(?:\.bpf\.c|\.py))`")
 GOALS = {"counter": (0, 4), "probe": (3, 4), "finding": (0, 1), "setting": (0, 1), "verb": (1, 1)}
 """Kind of change -> new files and edited files at most."""
 NAMES_A_PROBE = {
+    "cli/assert.py": "its limit of migrations rests on the one probe that counts them",
     "cli/report.py": "its option --first-touch asks for the one probe that is off by default",
     "collectors/numa_balancing.py": "the kernel's own counters are read where hint faults cannot be counted",
     "collectors/sanity_check.py": "holds the counted hint faults against the kernel's own count",

@@ -52,26 +52,7 @@ class Lab:
         self, mebibytes: int, *command: str, options: tuple[str, ...] = (), before: Callable[[], None] = lambda: None
     ) -> Started:
         """`numaudit run` in a process of its own, in which `before` is called first."""
-        ours, theirs = os.pipe(), os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            code = 99
-            try:
-                os.dup2(theirs[0], 0)
-                os.dup2(ours[1], 1)
-                os.dup2(ours[1], 2)
-                for one in (*ours, *theirs, *_INPUTS):
-                    os.close(one)
-                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-                before()
-                code = call(self.arguments(mebibytes, *command, options=options))
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
-        os.close(ours[1])
-        os.close(theirs[0])
-        _INPUTS.add(theirs[1])
-        return Started(pid, ours[0], theirs[1])
+        return started(self.arguments(mebibytes, *command, options=options), before)
 
     def run(self, mebibytes: int, *command: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
         """Exit code, and all that was printed."""
@@ -137,6 +118,30 @@ class Started:
             text += some
         os.close(self._output)
         return self.wait(), text.decode()
+
+
+def started(arguments: list[str], before: Callable[[], None] = lambda: None) -> Started:
+    """numaudit in a process of its own, in which `before` is called first."""
+    ours, theirs = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            os.dup2(theirs[0], 0)
+            os.dup2(ours[1], 1)
+            os.dup2(ours[1], 2)
+            for one in (*ours, *theirs, *_INPUTS):
+                os.close(one)
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+            before()
+            code = call(arguments)
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    os.close(ours[1])
+    os.close(theirs[0])
+    _INPUTS.add(theirs[1])
+    return Started(pid, ours[0], theirs[1])
 
 
 def cgroups() -> list[Path]:

@@ -170,13 +170,13 @@ def test_a_known_cpu_whose_events_stay_0_is_refused() -> None:
     assert refusal.reason is Reason.COUNTS_NOTHING
 
 
-def test_what_cannot_tell_the_nodes_of_a_socket_apart_is_not_offered() -> None:
-    """The guest is one Neoverse N1 with four nodes."""
+def test_a_pmu_that_lacks_the_events_is_not_offered_and_they_are_named() -> None:
+    """QEMU's is that of a Neoverse N1, without its events of memory."""
     with Session.open(Host(), [PMU], cgroups=10, nodes=4) as session:
         refusal = session.probe(PMU)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.NO_PMU
-    assert "Neoverse N1" in refusal.text
+    assert "does not have ll_cache_miss_rd and remote_access" in refusal.text
 
 
 def _of(counts: AccessCounts, group: Cgroup) -> Counted:

@@ -67,9 +67,11 @@ class Watch:
         snapshot = self._with_promise(self.observer.observe(readings=readings))
         judgements = judge(snapshot, earlier=self._earlier)
         self._earlier = judgements
+        if all(one.id != self.cgroup for one in snapshot.containers):
+            return
         resident = snapshot.residency.get(self.cgroup)
         held = 0 if resident is None else sum(resident.judged.values())
-        if held and held >= _NEARLY * self._most:
+        if held >= _NEARLY * self._most:
             self._kept = snapshot, judgements
         self._most = max(held, self._most)
 

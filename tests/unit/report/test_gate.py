@@ -1,0 +1,150 @@
+"""A gate passes or fails only on a whole interval; in between it is inconclusive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+
+from numaudit.cli.junit import encode
+from numaudit.cli.main import call
+from numaudit.evaluation.access import Access
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.report.build import build
+from numaudit.report.counters import MigratedReport
+from numaudit.report.gate import GateCheck, Limits, judge_gate, worst_state
+from numaudit.report.values import ContainerReport
+
+EXPECTED = Access("expected", 0.0)
+
+
+@pytest.fixture(scope="module")
+def measured(captured: Callable[[str], Host]) -> ContainerReport:
+    """A promised container of a captured host, all of whose bytes are in place."""
+    report = build(Observer.of(captured("kubernetes-four-nodes")).observe())
+    return next(one for one in report.containers if one.aligned_bytes and one.aligned_bytes == one.judged_bytes)
+
+
+def state(container: ContainerReport, limits: Limits, doubt: str | None = None) -> tuple[str, str]:
+    (check,) = judge_gate(container, limits, doubt)
+    return check.state, check.evidence
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "limit", "expected"),
+    [
+        (0.01, 0.04, 0.05, "passed"),
+        (0.01, 0.05, 0.05, "passed"),
+        (0.04, 0.06, 0.05, "inconclusive"),
+        (0.05, 0.06, 0.05, "inconclusive"),
+        (0.0501, 0.06, 0.05, "failed"),
+        (0.0, 1.0, 0.05, "inconclusive"),
+        (0.0, 1.0, 1.0, "passed"),
+    ],
+)
+def test_the_whole_interval_decides(
+    lower: float, upper: float, limit: float, expected: str, measured: ContainerReport
+) -> None:
+    accesses = (Access("hint_faults", 0.04, lower, upper, samples=900), EXPECTED)
+    found, evidence = state(replace(measured, accesses=accesses), Limits(remote=limit))
+    assert found == expected
+    assert evidence.startswith("hint_faults: 4.00% remote, ") and "900 samples" in evidence
+
+
+def test_what_is_only_to_be_expected_or_of_first_uses_judges_nothing(measured: ContainerReport) -> None:
+    first = Access("first_touch", 0.0, 0.0, 0.01, samples=500)
+    found, evidence = state(replace(measured, accesses=(first, EXPECTED)), Limits(remote=0.05))
+    assert found == "inconclusive"
+    assert "0.00% is to be expected, which is no measurement" in evidence
+    assert state(replace(measured, accesses=()), Limits(remote=0.05))[0] == "inconclusive"
+
+
+def test_a_source_that_gives_no_fair_share_says_why(measured: ContainerReport) -> None:
+    unfair = Access("hint_faults", None, samples=7, reason="the kernel does not sample it")
+    found, evidence = state(replace(measured, accesses=(unfair,)), Limits(remote=0.05))
+    assert (found, evidence) == (
+        "inconclusive",
+        "no source has measured a share: hint_faults: the kernel does not sample it",
+    )
+
+
+def test_a_lower_bound_without_a_share_can_fail_but_not_pass(measured: ContainerReport) -> None:
+    bound = Access("hint_faults", None, 0.3, 1.0, samples=100, reason="threads run on several nodes")
+    assert state(replace(measured, accesses=(bound,)), Limits(remote=0.05))[0] == "failed"
+    assert state(replace(measured, accesses=(bound,)), Limits(remote=0.5))[0] == "inconclusive"
+
+
+def test_spilled_bytes_are_those_outside_the_promised_nodes(measured: ContainerReport) -> None:
+    assert measured.judged_bytes is not None
+    assert state(measured, Limits(spilled=0))[0] == "passed"
+    spilled = replace(measured, aligned_bytes=measured.judged_bytes - 4096)
+    assert state(spilled, Limits(spilled=0))[0] == "failed"
+    assert state(spilled, Limits(spilled=4096))[0] == "passed"
+    assert state(replace(measured, aligned_bytes=None), Limits(spilled=0))[0] == "inconclusive"
+    assert state(replace(measured, judged_bytes=None), Limits(spilled=0))[0] == "inconclusive"
+
+
+def test_migrations_that_were_not_all_counted_can_fail_but_not_pass(measured: ContainerReport) -> None:
+    moved = replace(
+        measured, migrated=(MigratedReport("numa_misplaced", 8192, 0), MigratedReport("compaction", 4096, 0))
+    )
+    assert state(moved, Limits(migrated=12288))[0] == "passed"
+    assert state(moved, Limits(migrated=12287))[0] == "failed"
+    assert state(moved, Limits(migrated=12288), "5 were not counted")[0] == "inconclusive"
+    assert state(moved, Limits(migrated=4096), "5 were not counted")[0] == "failed"
+    assert state(replace(measured, migrated=None), Limits(migrated=1))[0] == "inconclusive"
+
+
+def test_a_failure_comes_before_what_is_inconclusive_and_nothing_is_no_pass() -> None:
+    passed, failed, unclear = (GateCheck("a", "b", one, "c") for one in ("passed", "failed", "inconclusive"))
+    assert worst_state((passed, unclear, failed)) == "failed"
+    assert worst_state((passed, unclear)) == "inconclusive"
+    assert worst_state((passed,)) == "passed"
+    assert worst_state(()) == "inconclusive"
+
+
+def test_the_junit_file_has_a_case_for_each_check_and_is_xml_whatever_a_container_is_called() -> None:
+    checks = [
+        GateCheck("pod/<a>&\x1b", "at most 5%", "failed", 'it is "6%"'),
+        GateCheck("pod/b", "at most 5%", "inconclusive", "no samples"),
+        GateCheck("pod/c", "at most 5%", "passed", "hint_faults"),
+    ]
+    (suite,) = ElementTree.fromstring(encode(checks))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped"), suite.get("errors")) == (
+        "3",
+        "1",
+        "1",
+        "0",
+    )
+    assert [[part.tag for part in case] for case in suite] == [
+        ["failure", "system-out"],
+        ["skipped", "system-out"],
+        ["system-out"],
+    ]
+    assert suite[0].get("classname") == "pod/<a>&\\x1b"
+    (suite,) = ElementTree.fromstring(encode((), "the command ended with status 3"))
+    assert (suite.get("errors"), suite[0][0].get("message")) == ("1", "the command ended with status 3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--max-remote", "5%"], "either a container to measure, or a command"),
+        (["--max-remote", "5%", "pod", "--", "true"], "either a container to measure, or a command"),
+        (["--max-remote", "5%", "--"], "either a container to measure, or a command"),
+        (["pod"], "nothing to judge"),
+        (["--max-remote", "5%", "--duration", "3s", "--", "true"], "--duration is for containers"),
+        (["--max-remote", "500%", "pod"], "is not a share such as 5%"),
+        (["--max-remote", "nan", "pod"], "is not a share such as 5%"),
+        (["--max-spilled", "-1", "pod"], "is not a size"),
+        (["--max-remote", "5%", "--junit", "/no/such/folder/x.xml", "pod"], "--junit /no/such/folder/x.xml"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_anything_is_measured(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["assert", *arguments]) == 2
+    assert said in capsys.readouterr().err
