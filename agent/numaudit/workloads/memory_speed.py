@@ -81,7 +81,7 @@ class Running:
 
     process: subprocess.Popen[str]
     line: int
-    """Bytes of a cache line: of so many bytes each holds one pointer of the chain."""
+    """Bytes of a cache line. Each line of the memory holds one pointer of the chain."""
 
     def latency(self) -> Latency:
         return self._order("latency", Latency)
