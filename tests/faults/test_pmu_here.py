@@ -6,29 +6,45 @@ workers know of themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from made_up_plans import faults_and_time
+from made_up_plans import ALIGNMENT_FAULTS, faults_and_time, plan_of
 from numaudit.kernel.host import Host
+from numaudit.kernel.perf_event import TYPE_SOFTWARE
 from numaudit.probes.accesses import AccessCounts
 from numaudit.probes.pmu import Pmu, kind_of
 from numaudit.probes.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.probe import Probe
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 
 pytestmark = pytest.mark.root
 
 NewGroup = Callable[[str], Path]
+RunIn = Callable[[Path, Sequence[str]], subprocess.Popen[str]]
 StartWorker = Callable[[Path, int], Callable[[str], None]]
 MIB = 1 << 20
 PAGES = 8 * MIB // 4096
 REST = 64
 """Pages of Python's own that a worker may touch beside its memory."""
+SPIN = """
+import sys, time
+print("ready")
+sys.stdin.readline()
+begin = time.thread_time()
+while time.thread_time() < begin + 0.3:
+    pass
+print(time.thread_time() - begin)
+sys.stdin.readline()
+"""
 BOTH_WAYS = ("bpf", "cgroup events")
 
 
@@ -76,6 +92,65 @@ def test_what_was_counted_before_a_pause_stays_and_what_happens_in_it_does_not_c
     order("refill")
     added = probe.read().since(before)
     assert 2 * PAGES <= _local(added, group) < 2 * (PAGES + REST)
+
+
+def test_cpu_time_is_that_of_the_threads_own_clock(
+    probe: Probe[AccessCounts], new_group: NewGroup, run_in: RunIn
+) -> None:
+    """The thread spins until its own clock says that it has used 0.3 s more."""
+    group = new_group("spinning")
+    process = run_in(group, [sys.executable, "-I", "-S", "-u", "-c", SPIN])
+    assert process.stdin and process.stdout
+    process.stdout.readline()
+    probe.read()  # without BPF a new cgroup is counted from here on
+    before = probe.read()
+    process.stdin.write("\n")
+    process.stdin.flush()
+    used = float(process.stdout.readline())
+    row = probe.read().since(before).accesses[group.stat().st_ino]
+    nanoseconds = sum(count for (_, locality), count in row.items() if locality == "remote")
+    # The scheduler's clock of a thread starts a little earlier and ends a little later at each of its switches.
+    assert 0.97 * used < nanoseconds / 1e9 < 1.05 * used + 0.01
+
+
+def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
+    before = _open_events()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]  # no gap below the limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 4, limits[1]))  # enough to read a folder
+    try:
+        with pytest.raises(Refusal) as refusal:
+            PmuOfCgroups(Host(), faults_and_time())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for one in held:
+            os.close(one)
+    assert refusal.value.reason is Reason.TOO_MANY_FILES
+    assert _open_events() == before
+
+
+def test_a_probe_that_is_closed_leaves_no_event_open(new_group: NewGroup, start_worker: StartWorker) -> None:
+    start_worker(new_group("closed"), MIB)
+    before = _open_events()
+    with Session.open(Host(), [kind_of(lambda _: [faults_and_time()])], cgroups=10, nodes=1):
+        pass
+    PmuOfCgroups(Host(), faults_and_time()).close()
+    assert _open_events() == before
+
+
+def test_events_that_open_and_never_count_are_refused_as_such() -> None:
+    """A software event that never happens on the processors of our day."""
+    kind = kind_of(lambda _: [plan_of(TYPE_SOFTWARE, ALIGNMENT_FAULTS, ALIGNMENT_FAULTS)])
+    with Session.open(Host(), [kind], cgroups=10, nodes=1) as session:
+        refusal = session.probe(kind)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.COUNTS_NOTHING
+
+
+def _open_events() -> int:
+    names = (str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    return sum("perf_event" in name for name in names)
 
 
 def _local(counts: AccessCounts, group: Path) -> int:
