@@ -199,9 +199,9 @@ def _sampled_now(
     snapshot: Snapshot, container: ContainerId, before: Snapshot | None
 ) -> Iterator[tuple[Source, _Samples | None]]:
     """By each source that runs; None = it was paused at the previous tick, so there is nothing to compare with."""
-    sampled = _sampled(snapshot, container)
+    sampled = sampled_of(snapshot, container)
     if sampled is not None:
-        earlier = None if before is None else _sampled(before, container)
+        earlier = None if before is None else sampled_of(before, container)
         comparable = before is None or earlier is not None
         yield "hint_faults", _hint_faults(sampled, earlier) if comparable else None
     if snapshot.first_touch is not None:
@@ -333,30 +333,7 @@ def measured_share(accesses: Iterable[Access]) -> RemoteShare | None:
     return None
 
 
-def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> tuple[int, int] | None:
-    """Pages that NUMA balancing wanted to bring to the CPU's node: those it could not, and those it did.
-
-    By hint faults, else by the migrations themselves; None when neither is measured.
-    """
-    sampled = _sampled(snapshot, container)
-    earlier = None if before is None else _sampled(before, container)
-    if sampled is not None and sampled.is_watched and (before is None or earlier is not None):
-        faults = increase(sampled.faults, None if earlier is None else earlier.faults)
-        failed = sum(count for fault, count in faults.items() if fault.could_not_move)
-        return failed, sum(count for fault, count in faults.items() if fault.has_moved)
-    if snapshot.migrations is None or (before is not None and before.migrations is None):
-        return None
-    moved = increase(_misplaced(snapshot, container), _misplaced(before, container))
-    return moved["failed"], moved["succeeded"]
-
-
-def _misplaced(snapshot: Snapshot | None, container: ContainerId) -> dict[str, int]:
-    migrated = None if snapshot is None or snapshot.migrations is None else snapshot.migrations.get(container)
-    pages = None if migrated is None else migrated.pages.get("numa_misplaced")
-    return {"failed": 0, "succeeded": 0} if pages is None else {"failed": pages.failed, "succeeded": pages.succeeded}
-
-
-def _sampled(snapshot: Snapshot, container: ContainerId) -> Sampled | None:
+def sampled_of(snapshot: Snapshot, container: ContainerId) -> Sampled | None:
     """A container that the running probe saw nothing of had no samples."""
     if snapshot.hint_faults is None:
         return None

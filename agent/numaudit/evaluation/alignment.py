@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, failed_moves, measured_share, weigh
+from numaudit.evaluation.access import Access, measured_share, weigh
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
+from numaudit.evaluation.failed_moves import failed_moves
 from numaudit.evaluation.history import History, UsedElsewhere
 from numaudit.evaluation.rates import cpu_seconds, share_outside
 from numaudit.evaluation.spill import Spill, next_spill

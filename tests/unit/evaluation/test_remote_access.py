@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from numaudit.evaluation.access import Access, failed_moves, measured_share, wilson
+from numaudit.evaluation.access import Access, measured_share, wilson
 from numaudit.evaluation.alignment import judge
+from numaudit.evaluation.failed_moves import failed_moves
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.report.build import build
