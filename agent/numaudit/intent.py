@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.memory.headroom import Headroom
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.pod.spec import Pod, QosClass
@@ -299,6 +300,8 @@ class Intent:
     """Why the kubelet's newest start failed, by its log; None also when it did not fail."""
     conflicts: tuple[str, ...] = ()
     """Where two sources say different things of one container."""
+    forecasts: tuple[Forecast, ...] = ()
+    """Of a restart of the kubelet and of a reboot; none where they cannot be foreseen."""
     sources: tuple[SourceState, ...] = ()
 
     @cached_property

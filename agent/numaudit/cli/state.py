@@ -16,7 +16,14 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.examination import decode, expected_on
 from numaudit.kubelet.examined_file import ExaminedFile
-from numaudit.kubelet.host_files import belongs_to, examine_files, pod_names_on, read_given, refuse_other_files
+from numaudit.kubelet.host_files import (
+    belongs_to,
+    examine_files,
+    forecast_on,
+    pod_names_on,
+    read_given,
+    refuse_other_files,
+)
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
@@ -56,6 +63,7 @@ Examples:
   numaudit state verify /var/lib/kubelet/memory_manager_state
   numaudit state verify -o json --root ./captured
   numaudit state diff before/memory_manager_state after/memory_manager_state
+  numaudit state forecast --reboot
   ssh node cat /var/lib/kubelet/memory_manager_state | numaudit state verify -
 Exit codes: 0 fine, 1 not valid or not the same, 2 usage, 3 this host has no checkpoint or may not be read.
 """
@@ -176,6 +184,38 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
 
         state_tables.print_difference(found, terminal.console())
     if found.differences:
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  numaudit state forecast
+  numaudit state forecast --reboot
+  numaudit state forecast --kubernetes-version 1.37 -o json
+Exit codes: 0 every pod keeps what it has, 1 some do not, or the kubelet does not start, 3 that is not known.
+"""
+)
+@click.option("--reboot", is_flag=True, help="The node reboots, so no container runs when the kubelet starts.")
+@_kubelet_options
+@options.output("table", "json")
+@options.root
+def forecast(
+    *, reboot: bool, kubernetes_version: str | None, feature_gates: str | None, output: str, root: Path | None
+) -> None:
+    """Say which pods of this node a restart of the kubelet would refuse or place elsewhere.
+
+    The kubelet restarts as it is set up now, or is upgraded to another version, with the files that are there.
+    """
+    host = kubelet_process.with_its_folder(options.host(root))
+    found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot)
+    if output == "json":
+        _write_json("RestartForecast", found)
+    else:
+        from numaudit.views import forecast_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        forecast_tables.print_forecast(found, terminal.console())
+    if not found.is_safe:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 

@@ -235,6 +235,13 @@ def restart_safe(tick: Tick) -> Values:
             yield (file.file,), int(file.starts_now == "yes")
 
 
+def refused_pods(tick: Tick) -> Values:
+    """Absent for a restart that the kubelet would not survive: what becomes of its pods is then another question."""
+    for one in tick.report.restarts:
+        if one.refused_pods is not None:
+            yield (str(one.reboot).lower(),), one.refused_pods
+
+
 def state_problems(tick: Tick) -> Values:
     for file in tick.report.checkpoints:
         names = dict.fromkeys(one.name for one in file.findings if one.severity == "error")

@@ -14,6 +14,7 @@ from numaudit.kubelet import state_files
 from numaudit.kubelet.client import Connection
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent, kubelet_says
 from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.forecasting import forecast_here
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.machine_watch import read_whole_machine
 from numaudit.kubelet.pod_names import pod_names
@@ -22,6 +23,7 @@ from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked, Starting, starting
 from numaudit.memorymanager.checkpoint import file as checkpoint_files
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 from numaudit.topology.machine import Machine
@@ -68,6 +70,14 @@ def _read_state(host: Host) -> Readings | None:
         return None
     finally:
         poller.close()
+
+
+def forecast_on(host: Host, asked: Asked, *, reboot: bool) -> Forecast:
+    """What a restart would do to the pods of this host. Raises Unavailable with what is not known."""
+    readings = _read_state(host)
+    if readings is None:
+        raise Unavailable("no kubelet has run here, so there is nothing to foresee")
+    return forecast_here(readings, kubelet_here(readings, asked), asked, reboot=reboot)
 
 
 def belongs_to(host: Host, file: Path) -> bool:

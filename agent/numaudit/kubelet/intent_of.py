@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from numaudit.errors import InputError
+from numaudit.errors import InputError, Unavailable
 from numaudit.intent import CheckpointHealth, HintRecord, Intent
 from numaudit.kubelet import join
 from numaudit.kubelet.examination import Examined, examine, examine_absent
+from numaudit.kubelet.forecasting import active_pods, forecast_of
 from numaudit.kubelet.join import Joined, Pods
 from numaudit.kubelet.kubelet_here import kubelet_here
 from numaudit.kubelet.memo import Memo
@@ -16,11 +17,16 @@ from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.promises import Checkpoints, by_container
 from numaudit.kubelet.readings import CheckpointReading, Readings
 from numaudit.kubelet.starting import Starting, starting
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.memory.headroom import Headroom, headroom_of
+from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.restart.outlook import StartingKubelet
+from numaudit.memorymanager.versions import KubernetesVersion
 from numaudit.snapshot import Container
+from numaudit.topology.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Steps:
     joined: Memo[..., tuple[tuple[Container, ...], Joined]] = field(default_factory=lambda: Memo(_joined))
     headroom: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_headroom))
     """Eight nodes have 255 sets to try."""
+    forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
+    """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
     examined: Mapping[Kind, Memo[..., Examined]] = field(
         default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
@@ -78,6 +86,14 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         denials=_denials(readings),
         start_error=log.start_error,
         conflicts=(*here.conflicts, *joined.conflicts),
+        forecasts=steps.forecast(
+            config.document,
+            readings.machine,
+            memory,
+            cpu,
+            None if readings.pods is None else active_pods(readings.pods),
+            kubelet.version,
+        ),
         sources=readings.sources,
     )
     return Collected(intent, named)
@@ -122,6 +138,23 @@ def _health(
     if file.newest is None:
         return file.health
     return replace(file.health, outlook=steps.examined[kind](file.newest, readings.machine, kubelet).start)
+
+
+def _forecasts(
+    document: Mapping[str, object] | None,
+    machine: Machine | None,
+    memory: MemoryCheckpoint | None,
+    cpu: CpuCheckpoint | None,
+    pods: tuple[Pod, ...] | None,
+    version: KubernetesVersion,
+) -> tuple[Forecast, ...]:
+    if document is None or machine is None or pods is None:
+        return ()
+    try:
+        found = forecast_of(document, machine, memory, cpu, pods, version, reboot=False)
+    except Unavailable:
+        return ()
+    return found, replace(found, reboot=True)  # the two are alike, see Forecast.reboot
 
 
 def _denials(readings: Readings) -> Mapping[str, int] | None:

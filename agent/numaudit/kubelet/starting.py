@@ -60,7 +60,7 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> St
     kubelet = StartingKubelet(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
     if config.document is None or machine is None:
         return Starting(kubelet, sources)
-    reserved, problem, refused = _reservations(_document(config.document, asked), machine, version)
+    reserved, problem, refused = _reservations(changed_document(config.document, asked), machine, version)
     if reserved is not None:
         sources["reserved_memory"] = _source_of_document(config)
     kubelet = replace(kubelet, reserved_memory=reserved, reservation_problem=problem, configuration_problem=refused)
@@ -96,7 +96,7 @@ def _policy(config: KubeletConfig, name: str, asked: str | None, field: str, sou
     return value
 
 
-def _document(document: Mapping[str, object], asked: Asked) -> Mapping[str, object]:
+def changed_document(document: Mapping[str, object], asked: Asked) -> Mapping[str, object]:
     """The configuration with what somebody asks about."""
     changed = dict(document)
     if asked.pod_level is not None:

@@ -12,6 +12,7 @@ from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.evaluation.verdicts import severity
 from numaudit.intent import CheckpointHealth, Intent
+from numaudit.memorymanager.forecast import Forecast
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, Measured
 from numaudit.report.memory_manager import memory_manager_report
@@ -24,6 +25,7 @@ from numaudit.report.values import (
     Ended,
     KubeletReport,
     Report,
+    RestartReport,
     Unknown,
 )
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, NodeMemory, Snapshot
@@ -68,6 +70,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),
+        restarts=() if intent is None else tuple(map(_restart, intent.forecasts)),
         numa_balancing=None if snapshot.numa_balancing is None else snapshot.numa_balancing.host,
         overhead=snapshot.overhead,
         probes=tuple(snapshot.probes.values()),
@@ -101,6 +104,13 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
         starts_after_reboot=one.outlook.starts_after_reboot,
         findings=tuple(convert(found, CheckpointFindingReport, from_attributes=True) for found in one.outlook.findings),
     )
+
+
+def _restart(one: Forecast) -> RestartReport:
+    if one.refusal is not None:
+        return RestartReport(one.reboot, False, None, None)
+    moved = sum(pod.fate == "elsewhere" for pod in one.pods)
+    return RestartReport(one.reboot, True, len(one.refused), moved)
 
 
 def _intent_sources(intent: Intent | None) -> tuple[CollectorOutcome, ...]:

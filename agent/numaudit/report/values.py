@@ -151,6 +151,20 @@ class CheckpointReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartReport:
+    """What a restart would do to the pods of this node; `numaudit state forecast` has each of them."""
+
+    reboot: bool
+    """Of the node, and not of the kubelet alone."""
+    starts: bool
+    """Does the kubelet start with its checkpoints?"""
+    refused_pods: int | None
+    """null = it does not start."""
+    moved_pods: int | None
+    """Admitted, with other nodes or CPUs than they have."""
+
+
+@dataclass(frozen=True, slots=True)
 class KubeletReport:
     """The kubelet's settings that decide about NUMA; null = not known.
 
@@ -288,6 +302,8 @@ class Report:
     """The kubelet's three files."""
     memory_manager: MemoryManagerReport | None
     """null where no memory map can be read."""
+    restarts: tuple[RestartReport, ...]
+    """Of the kubelet and of the node, where they can be foreseen."""
     numa_balancing: Mapping[str, int] | None
     """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
     overhead: Overhead | None

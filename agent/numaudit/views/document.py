@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
@@ -157,6 +158,7 @@ KINDS: dict[str, type] = {
     "StateVerification": state_document.StateVerification,
     "StateVerificationList": state_document.StateVerificationList,
     "StateDifference": state_document.StateDifference,
+    "RestartForecast": Forecast,
     "Metrics": Metrics,
     "Config": Config,
 }

@@ -77,6 +77,16 @@ def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
             yield Found(text)
 
 
+def _restart_refuses_pods(evidence: Evidence) -> Iterator[Found]:
+    """Of a restart that the kubelet survives; `restart-unsafe` is about the others."""
+    for one in evidence.intent.forecasts:
+        if one.refusal is None and one.refused:
+            named = ", ".join(f"{pod.namespace}/{pod.pod}" for pod in one.refused[:3])
+            more = f" and {len(one.refused) - 3} more" if len(one.refused) > 3 else ""
+            what = "reboot of the node" if one.reboot else "restart of the kubelet"
+            yield Found(f"a {what} would refuse {named}{more}: {one.refused[0].reason}: {one.refused[0].message}")
+
+
 def _sources_disagree(evidence: Evidence) -> Iterator[Found]:
     return map(Found, evidence.intent.conflicts)
 
@@ -95,6 +105,13 @@ RULES = (
         "Repair what the message names before the kubelet restarts: it would not start again, and the node would go "
         "not ready.",
         _restart_unsafe,
+    ),
+    Rule(
+        "restart-refuses-pods",
+        "warning",
+        "Drain the pods that are named before the kubelet restarts, or undo the change of its configuration. "
+        "`numaudit state forecast` says more.",
+        _restart_refuses_pods,
     ),
     Rule(
         "refusals-missed",

@@ -65,4 +65,5 @@ LABELS = {
         "numaudit.memory.latency_source", "calibrated (measured here), published (of the CPU family) or ratio (assumed)"
     ),
     "unit": Label("numaudit.memory.access_unit", "What is counted: lines (of the cache) or loads (instructions)"),
+    "reboot": Label("numaudit.reboot", "true: of the whole node; false: of the kubelet alone"),
 }

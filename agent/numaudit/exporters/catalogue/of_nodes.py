@@ -212,4 +212,8 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         "node_ended_hint_faults_total", "", "NUMA balancing's samples of accesses by such cgroups.",
         ("cpu_numa_node", "numa_node", "locality"), values.unseen(values.hint_faults), since="agent", item="fault",
     ),
+    Metric(
+        "restart_refused_pods", "", "Pods that a restart of the kubelet, or a reboot of the node, would refuse.",
+        ("reboot",), values.refused_pods, item="pod",
+    ),
 )  # fmt: skip

@@ -1,0 +1,107 @@
+"""What a restart of the kubelet would do to the pods of a node: which it refuses, and which it places elsewhere.
+
+A kubelet that restarts reads its files and admits every pod once more, the oldest first. A pod keeps what the files say
+it holds, unless the configuration or the version no longer lets it. Devices are left out: which plugins register again,
+and when, is not known beforehand.
+
+Source: pkg/kubelet/kubelet.go (HandlePodAdditions), pkg/kubelet/cm/container_manager_linux.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.memorymanager.admission import Admission, NodeState
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
+from numaudit.memorymanager.memory.static_policy import memory_nodes
+from numaudit.memorymanager.pod.spec import Pod, qos
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+Fate = Literal["kept", "elsewhere", "refused"]
+"""`elsewhere`: admitted, with other nodes or CPUs than it has now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodForecast:
+    """One pod, and what would become of it."""
+
+    uid: str
+    namespace: str
+    pod: str
+    fate: Fate
+    nodes_now: NodeSet | None
+    """Of its memory; None = it holds none of its own."""
+    nodes_then: NodeSet | None
+    cpus_now: CpuSet | None
+    """Exclusive ones; None = it has none."""
+    cpus_then: CpuSet | None
+    reason: str | None = None
+    """Of a refusal, in the kubelet's words."""
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One restart."""
+
+    reboot: bool
+    """Of the whole node: then no container runs when the kubelet starts. As devices are left out, and as long as the
+    machine comes back as it was, that changes nothing."""
+    refusal: str | None
+    """What the kubelet says when it does not start with its files; then `pods` is what becomes of them after the files
+    were removed. None = it starts."""
+    pods: tuple[PodForecast, ...]
+    """The Guaranteed ones. Others hold nothing of their own, and are not refused for it."""
+
+    @property
+    def refused(self) -> tuple[PodForecast, ...]:
+        return tuple(one for one in self.pods if one.fate == "refused")
+
+    @property
+    def is_safe(self) -> bool:
+        """Does the kubelet start, and every pod keep what it has?"""
+        return self.refusal is None and all(one.fate == "kept" for one in self.pods)
+
+
+def forecast(kubelet: Kubelet, state: NodeState, pods: Sequence[Pod], *, reboot: bool) -> Forecast:
+    """Restart `kubelet`, which may be another version or configuration than the running one, with a node's files.
+
+    `state` is what the files hold, `pods` the active ones, the oldest first. Raises InputError and KubeletHangs for
+    a pod on which the kubelet would crash or hang.
+    """
+    pods = [one for one in pods if qos(one, kubelet.features) == "Guaranteed"]
+    running = {} if reboot else {one.uid: [container.name for container in one.containers] for one in pods}
+    refusal = None
+    try:
+        after, admissions = restart(kubelet, state, pods, running=running)
+    except StartRefused as refused:
+        refusal = str(refused)
+        after, admissions = restart(kubelet, fresh_state(kubelet), pods, running=running)
+    return Forecast(reboot, refusal, tuple(_fate(one, state, after) for one in admissions))
+
+
+def _fate(admission: Admission, before: NodeState, after: NodeState) -> PodForecast:
+    pod, rejection = admission.pod, admission.rejection
+    now, then = _held(before, pod), _held(after, pod)
+    if rejection is not None:
+        named = (rejection.reason, rejection.message)
+        return PodForecast(pod.uid, pod.namespace, pod.name, "refused", now[0], None, now[1], None, *named)
+    # What a pod did not hold before it gets for the first time, and does not move.
+    moved = any(had is not None and had != has for had, has in zip(now, then, strict=True))
+    return PodForecast(
+        pod.uid, pod.namespace, pod.name, "elsewhere" if moved else "kept", now[0], then[0], now[1], then[1]
+    )
+
+
+def _held(state: NodeState, pod: Pod) -> tuple[NodeSet | None, CpuSet | None]:
+    """The nodes of all its containers' memory, and their exclusive CPUs."""
+    nodes = NodeSet.from_ids(
+        node for one in pod.all_containers for node in memory_nodes(state.memory.state, pod.uid, one.name) or ()
+    )
+    cpus = CpuSet()
+    for own in ({} if state.cpu is None else state.cpu.entries.get(pod.uid, {})).values():
+        cpus |= own
+    return nodes or None, cpus or None

@@ -1,0 +1,97 @@
+"""`numaudit state forecast` on a captured node, as it is and with another configuration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from numaudit.cli.main import call
+from numaudit.evaluation.findings import find
+from numaudit.evaluation.thresholds import DEFAULT
+from numaudit.exporters.catalogue import METRICS
+from numaudit.kernel.host import Host
+from numaudit.kubelet import process
+from numaudit.memorymanager.forecast import Forecast, PodForecast
+from numaudit.observer import Observer
+from numaudit.report.build import build
+from numaudit.report.values import Report
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.document import schema
+
+GONE = PodForecast("1", "prod", "db", "refused", NodeSet.of(0), None, CpuSet.of(1), None, "SMTAlignmentError", "SMT")
+
+
+@pytest.fixture
+def node(captured: Callable[[str], Host]) -> Host:
+    return captured("kubernetes-four-nodes")
+
+
+def test_a_node_where_nothing_changed_keeps_its_pods(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["state", "forecast", "--root", str(node.root)]) == 0
+    out = capsys.readouterr().out
+    assert "a restart of the kubelet changes nothing for its 6 Guaranteed pods" in out
+    assert "default/gu-two-numanode" in out
+
+
+def test_the_document_keeps_to_its_schema(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["state", "forecast", "--reboot", "--root", str(node.root), "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, schema("RestartForecast"))
+    assert document["reboot"] is True and document["refusal"] is None
+    two = next(one for one in document["pods"] if one["pod"] == "gu-two-numanode")
+    assert (two["fate"], two["nodes_now"], two["nodes_then"], two["cpus_now"]) == ("kept", "1", "1", "2-3")
+
+
+def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_its_files(
+    node: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "node"
+    shutil.copytree(node.root, copy, symlinks=True)
+    answers = Path(copy, "numaudit")
+    for file in (*answers.glob("configz*"), *process.config_files(Host.under(copy))):
+        text = file.read_text()
+        configuration = yaml.safe_load(text)
+        body = configuration.get("kubeletconfig", configuration)
+        body["reservedMemory"] = [{**one, "numaNode": (one["numaNode"] + 1) % 4} for one in body["reservedMemory"]]
+        file.write_text(json.dumps(configuration))
+    assert call(["state", "forecast", "--root", str(copy)]) == 1
+    out = capsys.readouterr().out
+    assert (
+        "the kubelet does not start: [memorymanager] the expected machine state is different from the real one" in out
+    )
+
+
+def test_a_host_without_a_kubelet_says_so(captured: Callable[[str], Host], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["state", "forecast", "--root", str(captured("single-node-hybrid").root)]) == 3
+    assert "no kubelet" in capsys.readouterr().err
+
+
+def test_refused_pods_are_counted_in_the_metric_and_named_by_the_finding(node: Host) -> None:
+    snapshot = Observer.of(node).observe()
+    assert snapshot.intent is not None
+    assert [one.reboot for one in snapshot.intent.forecasts] == [False, True]
+    assert all(one.is_safe for one in snapshot.intent.forecasts)
+    forecasts = (Forecast(False, None, (GONE,)), Forecast(True, "it does not start", (GONE,)))
+    changed = replace(snapshot, intent=replace(snapshot.intent, forecasts=forecasts))
+    report = build(changed)
+    assert _series(report) == [(("false",), 1)]
+    assert _series(build(snapshot)) == [(("false",), 0), (("true",), 0)]
+    (found,) = [one for one in find(changed, None, DEFAULT) if one.name == "restart-refuses-pods"]
+    assert found.message == "a restart of the kubelet would refuse prod/db: SMTAlignmentError: SMT"
+
+
+def _series(report: Report) -> list[object]:
+    (metric,) = [one for one in METRICS if one.name == "restart_refused_pods"]
+
+    class Tick:
+        def __init__(self, report: Report) -> None:
+            self.report = report
+
+    return list(metric.values(Tick(report)))
