@@ -121,6 +121,8 @@ def command(
     try:
         with commands.signals_kept() as mask, hold(here, Wanted(memory, cpus or 0, huge), _name(arguments)) as held:
             status = _watched(arguments, held, mask) if report else _start(arguments, held, mask).wait()
+        if held.group.path.exists():
+            say(NumauditError(f"the command left processes in {held.group.path}; they keep its memory until they end"))
     except commands.NotStarted as error:
         say(error)
         return error.exit_code

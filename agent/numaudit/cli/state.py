@@ -203,7 +203,7 @@ Exit codes: 0 every pod keeps what it has, 1 some do not, or the kubelet does no
 def forecast(
     *, reboot: bool, kubernetes_version: str | None, feature_gates: str | None, output: str, root: Path | None
 ) -> None:
-    """Say which pods of this node a restart of the kubelet would refuse or place elsewhere.
+    """Which pods a restart of the kubelet would refuse or move.
 
     The kubelet restarts as it is set up now, or is upgraded to another version, with the files that are there.
     """

@@ -15,7 +15,7 @@ from numaudit.memorymanager.commands import Wanted, command_pod, held_by, place,
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.workloads.run import cgroup
-from numaudit.workloads.run.holder import Holder, is_alive
+from numaudit.workloads.run.holder import Holder, is_alive, is_needed
 from numaudit.workloads.run.holding import refuse_a_kubelets_folder, refuse_beside_a_kubelet
 from numaudit.workloads.run.store import Store, locked
 
@@ -50,6 +50,13 @@ def test_a_dead_holder_with_processes_in_its_cgroup_still_holds_its_memory(tmp_p
     assert is_alive(HOST, str(dead), tmp_path)
     events.write_text("populated 0\nfrozen 0\n")
     assert not is_alive(HOST, str(dead), tmp_path)
+
+
+def test_the_cgroup_of_a_run_that_goes_on_is_needed_whatever_its_state_folder(tmp_path: Path) -> None:
+    me = Holder.this_process(HOST)
+    assert is_needed(HOST, me.cgroup)
+    assert not is_needed(HOST, replace(me, started=me.started + 1).cgroup)
+    assert is_needed(HOST, "run-by-somebody-else")
 
 
 def test_what_is_written_is_read_again_and_unfinished_files_are_removed(tmp_path: Path) -> None:

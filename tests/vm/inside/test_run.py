@@ -6,13 +6,14 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from commands import NODE, NODES, Lab, Started, cgroups, ending
-from workload import CGROUPS, MIB, eventually
+from commands import CONFIGURATION, NODE, NODES, Lab, Started, cgroups, ending
+from workload import CGROUPS, MIB, cgroup, eventually
 
 TOUCH = str(Path(__file__).with_name("touch.py"))
 HELD = 48 * MIB
@@ -130,7 +131,8 @@ def test_a_signal_reaches_the_command_and_its_memory_is_released(lab: Lab) -> No
     a, _, _ = holding(lab, 100)
     with ending(a):
         a.kill(signal.SIGTERM)
-        assert a.end()[0] == 128 + signal.SIGTERM
+        assert a.wait() == 128 + signal.SIGTERM, "its input is still open, so nothing else ends it"
+        a.end()
     assert lab.entries() == {}
 
 
@@ -154,8 +156,9 @@ def test_what_outlives_its_run_keeps_its_memory_until_it_ends(lab: Lab) -> None:
 
 
 def test_what_a_command_leaves_running_keeps_its_memory(lab: Lab) -> None:
-    code, _ = lab.run(100, "sh", "-c", "sleep 1000 >/dev/null 2>&1 </dev/null & exit 3")
+    code, text = lab.run(100, "sh", "-c", "sleep 1000 >/dev/null 2>&1 </dev/null & exit 3")
     assert code == 3
+    assert "the command left processes in /sys/fs/cgroup/numaudit/run-" in text
     assert len(lab.entries()) == 1
     (group,) = cgroups()
     (group / "cgroup.kill").write_text("1")
@@ -192,3 +195,33 @@ def test_the_report_at_the_end_says_where_the_memory_was(lab: Lab) -> None:
     row = next(line for line in text.splitlines() if f"/numaudit/{group.name}" in line)
     assert re.search(r"\baligned\b", text), text
     assert row.split()[1] == "0"
+
+
+def test_a_user_runs_commands_in_a_cgroup_of_their_own() -> None:
+    nobody = 65534
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    lab = Lab.below(folder)
+    os.chown(folder, nobody, nobody)
+    (folder / CONFIGURATION).chmod(0o644)
+    with cgroup("numaudit-lab/theirs/me") as mine:
+        theirs = mine.path.parent
+        for path in (theirs, *theirs.glob("cgroup.*"), mine.path, *mine.path.glob("cgroup.*")):
+            os.chown(path, nobody, nobody)
+
+        def become_nobody() -> None:
+            mine.write("cgroup.procs", "0")
+            os.setgid(nobody)
+            os.setuid(nobody)
+
+        script = "id -u; cat /proc/self/cgroup"
+        options = ("--cgroup", "/numaudit-lab/theirs/commands")
+        one = lab.start(100, "sh", "-c", script, options=options, before=become_nobody)
+        with ending(one):
+            code, text = one.end()
+        assert code == 0, text
+        user, group = text.split()
+        assert user == str(nobody)
+        assert group.startswith("0::/numaudit-lab/theirs/commands/run-")
+        assert lab.entries() == {}
+        code, text = lab.run(100, "true", options=("--state-dir", "/proc/no"))
+        assert code == 125 and "--state-dir" in text

@@ -10,6 +10,8 @@ from pathlib import Path
 from numaudit.collectors.process_times import parse
 from numaudit.kernel.host import Host, read_bytes, read_text
 
+CGROUP_PREFIX = "run-"
+_CGROUP = re.compile(rf"{CGROUP_PREFIX}(\d{{1,10}})-(\d{{1,20}})", re.ASCII)
 _NAME = re.compile(r"(\d{1,10})-(\d{1,20})-([0-9a-f-]{36})", re.ASCII)
 
 
@@ -40,7 +42,7 @@ class Holder:
     @property
     def cgroup(self) -> str:
         """Name of the command's cgroup: unique as long as the machine is up."""
-        return f"run-{self.pid}-{self.started}"
+        return f"{CGROUP_PREFIX}{self.pid}-{self.started}"
 
 
 def is_alive(host: Host, name: str, parent: Path) -> bool:
@@ -51,7 +53,13 @@ def is_alive(host: Host, name: str, parent: Path) -> bool:
     holder = Holder.parse(name)
     if holder is None or holder.boot != _boot(host):
         return False
-    return _runs(host, holder) or is_populated(parent / holder.cgroup)
+    return _runs(host, holder.pid, holder.started) or is_populated(parent / holder.cgroup)
+
+
+def is_needed(host: Host, cgroup: str) -> bool:
+    """Does the `numaudit run` that made the cgroup of this name still run? Also one with another state folder."""
+    match = _CGROUP.fullmatch(cgroup)
+    return match is None or _runs(host, int(match[1]), int(match[2]))
 
 
 def is_populated(cgroup: Path) -> bool:
@@ -62,9 +70,9 @@ def is_populated(cgroup: Path) -> bool:
         return False
 
 
-def _runs(host: Host, holder: Holder) -> bool:
+def _runs(host: Host, pid: int, started: int) -> bool:
     try:
-        return _started(host, holder.pid) == holder.started
+        return _started(host, pid) == started
     except OSError:
         return False
 

@@ -5,7 +5,7 @@ Whenever the process dies in between, the next `numaudit run` finds a holder tha
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,8 +31,12 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import Placement
 from numaudit.workloads.run import cgroup
 from numaudit.workloads.run.command import end_if_asked
-from numaudit.workloads.run.holder import Holder, is_alive, is_populated
+from numaudit.workloads.run.holder import CGROUP_PREFIX, Holder, is_alive, is_needed, is_populated
 from numaudit.workloads.run.store import Store, locked
+
+_LINGERING = 1.0
+"""Seconds for what a command started to end after it, as the rest of a pipeline does."""
+_PAUSE = 0.01
 
 
 class Refused(Unavailable):
@@ -128,7 +132,10 @@ def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
 
 
 def release(here: Place, parent: Path, holder: Holder) -> None:
-    """Take back what a holder that ends has, unless its command left processes behind."""
+    """Take back what a holder that ends has, unless its command left processes behind that do not end with it."""
+    deadline = time.monotonic() + _LINGERING
+    while is_populated(parent / holder.cgroup) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
     with locked(here.state) as store:
         store.write(_clean(here, store, parent, ending=holder))
     with suppress(OSError):
@@ -145,13 +152,9 @@ def _clean(here: Place, store: Store, parent: Path, ending: Holder | None = None
 
     memory, cpu = store.read()
     state = held_by(here.kubelet, memory, cpu, lives)
-    alive = {
-        holder.cgroup
-        for uid in {*state.memory.state.entries, *cpu.entries}
-        if lives(uid) and (holder := Holder.parse(uid))
-    }
-    for folder in parent.glob("run-*"):
-        if folder.name not in alive and not is_populated(folder):
+    for folder in parent.glob(f"{CGROUP_PREFIX}*"):
+        is_ours = ending is not None and folder.name == ending.cgroup
+        if (is_ours or not is_needed(here.host, folder.name)) and not is_populated(folder):
             with suppress(OSError):
-                os.rmdir(folder)  # noqa: PTH106 -- a cgroup has files, and goes whole
+                folder.rmdir()
     return state
