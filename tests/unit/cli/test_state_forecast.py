@@ -14,7 +14,6 @@ import yaml
 
 from numaudit.cli.main import call
 from numaudit.evaluation.findings import find
-from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.exporters.catalogue import METRICS
 from numaudit.kernel.host import Host
 from numaudit.kubelet import process
@@ -83,7 +82,7 @@ def test_refused_pods_are_counted_in_the_metric_and_named_by_the_finding(node: H
     report = build(changed)
     assert _series(report) == [(("false",), 1)]
     assert _series(build(snapshot)) == [(("false",), 0), (("true",), 0)]
-    (found,) = [one for one in find(changed, None, DEFAULT) if one.name == "restart-refuses-pods"]
+    (found,) = [one for one in find(changed) if one.name == "restart-refuses-pods"]
     assert found.message == "a restart of the kubelet would refuse prod/db: SMTAlignmentError: SMT"
 
 
