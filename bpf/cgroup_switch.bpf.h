@@ -2,9 +2,10 @@
 /* What the probes share that charge what a CPU did since its last event to the cgroup of the task going out. The
  * loader puts this text before theirs, as it does with probe.bpf.h.
  *
- * Hook:  raw tracepoint sched_switch, which runs NAME_charge at each switch; or the software event cgroup-switches on
- *        each CPU, where a switch inside a cgroup costs nothing and one between cgroups twice as much. At both, the
- *        current task is the one going out, so what happened since the CPU's last event belongs to its cgroup.
+ * Hook:  raw tracepoint sched_switch, where a switch within a cgroup is left alone and its interval goes on; or the
+ *        software event cgroup-switches on each CPU, where such a switch costs nothing and one between cgroups twice as
+ *        much. At both, the current task is the one going out, so what happened since the CPU's last event belongs to
+ *        its cgroup.
  *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
  *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
  *        cgroup_attach_task, after a task has moved: a task that moves itself ends its interval there.
@@ -17,12 +18,19 @@
  */
 #define CGROUP_SWITCH_ROOT 1
 
+/* Where struct task_struct points to a task's cgroups, in bytes; 0 = not known, and no switch is within a cgroup. */
+#ifndef CGROUP_SWITCH_CGROUPS_OF_TASK
+#define CGROUP_SWITCH_CGROUPS_OF_TASK 0
+#endif
+
 struct cgroup_switch_cpu {
 	u64 since; /* when the open interval began; 0 = not known yet */
 	u64 switches; /* cgroup-switches that ran the program: the event itself counts all */
-	u64 charges; /* runs of NAME_charge */
+	u64 charges; /* intervals that ended in another way */
 	u64 task; /* process and thread id of the last one that was seen outside the root cgroup */
 	u64 cgroup_id; /* where it was then */
+	u64 cgroups; /* what the task that came in last points to; 0 = not known */
+	u64 within; /* the cgroup of all tasks of the open interval; 0 = not known */
 };
 BPF_PERCPU_ARRAY(cgroup_switch_cpu, struct cgroup_switch_cpu, PROBE_SLOTS);
 
@@ -36,6 +44,7 @@ static __always_inline u64 cgroup_switch_current(struct cgroup_switch_cpu *cpu)
 {
 	u64 cgroup_id = bpf_get_current_cgroup_id();
 
+	cpu->within = 0;
 	if (cgroup_id != CGROUP_SWITCH_ROOT) {
 		cpu->task = bpf_get_current_pid_tgid();
 		cpu->cgroup_id = cgroup_id;
@@ -43,7 +52,25 @@ static __always_inline u64 cgroup_switch_current(struct cgroup_switch_cpu *cpu)
 	return cgroup_id;
 }
 
-/* The same at cgroup_attach_task, whose arguments are: cgroup, its path, the moved task, all threads or one. A task that
+/* At sched_switch, whose arguments are: was it preempted, the task going out, the one coming in. Tasks that point to
+ * the same cgroups are in the same one.
+ */
+static __always_inline bool cgroup_switch_is_within(struct cgroup_switch_cpu *cpu, struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 cgroups = 0;
+
+	if (CGROUP_SWITCH_CGROUPS_OF_TASK)
+		bpf_probe_read_kernel(&cgroups, sizeof(cgroups), (void *)(ctx->args[2] + CGROUP_SWITCH_CGROUPS_OF_TASK));
+	if (cgroups && cgroups == cpu->cgroups) {
+		if (!cpu->within)
+			cpu->within = bpf_get_current_cgroup_id();
+		return true;
+	}
+	cpu->cgroups = cgroups;
+	return false;
+}
+
+/* The cgroup of the open interval at cgroup_attach_task, whose arguments are: cgroup, its path, the moved task, all threads or one. A task that
  * moved itself is in its new cgroup already, and the open interval belongs to the one where it was seen last; to none
  * (as that of the root cgroup) where it was not: then another task ran on this CPU since, or it comes from the root
  * cgroup, and idle time may be included.
@@ -55,8 +82,12 @@ static __always_inline u64 cgroup_switch_before_move(struct cgroup_switch_cpu *c
 
 	if (ctx->args[2] != bpf_get_current_task())
 		return cgroup_switch_current(cpu);
-	if (cpu->task == task)
+	if (cpu->within)
+		cgroup_id = cpu->within;
+	else if (cpu->task == task)
 		cgroup_id = cpu->cgroup_id;
+	cpu->cgroups = 0;
+	cpu->within = 0;
 	cpu->task = task;
 	cpu->cgroup_id = bpf_get_current_cgroup_id();
 	return cgroup_id;

@@ -43,6 +43,17 @@ int cpu_time_on_cgroup_switch(void *ctx)
 	return 0;
 }
 
+int cpu_time_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
+
+	if (cpu && !cgroup_switch_is_within(cpu, ctx)) {
+		cpu->charges += 1;
+		cpu_time_charge_to(cpu, cgroup_switch_current(cpu));
+	}
+	return 0;
+}
+
 int cpu_time_charge(void *ctx)
 {
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
@@ -59,8 +70,11 @@ int cpu_time_restart(void *ctx)
 {
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
 
-	if (cpu)
+	if (cpu) {
 		cpu->since = bpf_ktime_get_ns();
+		cpu->cgroups = 0;
+		cpu->within = 0;
+	}
 	return 0;
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* pmu: how often did a cgroup use near and far memory, as the processor counts it?
  *
- * Hook:  switches between cgroups (cgroup_switch.bpf.h, which says what is left out). At sched_switch a switch within
- *        a cgroup is left alone; its interval goes on.
+ * Hook:  switches between cgroups (cgroup_switch.bpf.h, which says what is left out).
  * Maps:  pmu_sums    cgroup -> counts and times of each event since load, by CPU
  *        pmu_cpu     what the events of each CPU said last
  *        pmu_events  CPU x PMU_EVENTS + n -> the CPU's n-th event, opened by the agent
@@ -18,7 +17,6 @@ BPF_PERCPU_HASH(pmu_sums, u64, struct pmu_counts, PMU_CGROUPS);
 
 struct pmu_cpu {
 	struct pmu_counts last;
-	u64 cgroups; /* what the task that came in last points to; 0 = not known */
 };
 BPF_PERCPU_ARRAY(pmu_cpu, struct pmu_cpu, 1);
 BPF_PERF_ARRAY(pmu_events, PMU_SLOTS);
@@ -83,28 +81,12 @@ static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *state, st
 	cpu->last = now;
 }
 
-/* What a task points to is the same for all that are in the same cgroups. */
-static __always_inline u64 pmu_cgroups_of(u64 task)
-{
-	u64 cgroups = 0;
-
-	if (PMU_CGROUPS_OF_TASK)
-		bpf_probe_read_kernel(&cgroups, sizeof(cgroups), (void *)(task + PMU_CGROUPS_OF_TASK));
-	return cgroups;
-}
-
-/* Arguments: was it preempted, the task going out, the one coming in. */
 int pmu_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 cgroups = pmu_cgroups_of(ctx->args[2]);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
 	struct pmu_cpu *cpu = pmu_this_cpu();
-	struct cgroup_switch_cpu *state;
 
-	if (!cpu || (cgroups && cgroups == cpu->cgroups))
-		return 0;
-	cpu->cgroups = cgroups;
-	state = cgroup_switch_this_cpu(PMU_SLOT);
-	if (state) {
+	if (state && cpu && !cgroup_switch_is_within(state, ctx)) {
 		state->charges += 1;
 		pmu_end_interval(state, cpu, cgroup_switch_current(state));
 	}
@@ -142,7 +124,8 @@ int pmu_restart(void *ctx)
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu) {
-		cpu->cgroups = 0;
+		state->cgroups = 0;
+		state->within = 0;
 		pmu_end_interval(state, cpu, CGROUP_SWITCH_ROOT);
 	}
 	return 0;
@@ -153,9 +136,7 @@ int pmu_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
 	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
-	if (state && cpu) {
-		cpu->cgroups = 0;
+	if (state && cpu)
 		pmu_end_interval(state, cpu, cgroup_switch_before_move(state, ctx));
-	}
 	return 0;
 }

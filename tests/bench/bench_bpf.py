@@ -154,7 +154,7 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     """Each program alone at sched_switch, while two processes pass a byte to and fro on one CPU."""
     probe, empty = loaded["cpu_time"], loaded["empty"].programs["empty_trial"]
-    program = probe.programs["cpu_time_charge"]
+    program = probe.programs["cpu_time_on_sched_switch"]
     with ExitStack() as stack:
         one, other = (stack.enter_context(group(name)) for name in ("one", "other"))
         with os.fdopen(bpf.open_raw_tracepoint("sched_switch", empty)), statistics(empty) as floor:

@@ -59,7 +59,7 @@ def _load(stack: ExitStack) -> tuple[LoadedProbe, int]:
         text.flush()
         programs = (Program("empty_at_switch", ProgramType.RAW_TRACEPOINT),)
         empty = ProbeRequest("empty", programs, (), source=Path(text.name))
-        loaded = loader.load([empty, pmu.request(PLAN, HOST, 1000, pmu.find_cgroups_of_task(HOST))])
+        loaded = loader.load([empty, pmu.request(PLAN, HOST, 1000)])
     stack.callback(loader.close, loaded)
     found = []
     for outcome in (loaded["pmu"], loaded["empty"]):

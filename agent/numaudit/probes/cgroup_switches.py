@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from functools import cache
 from typing import ClassVar, Literal
 
 from numaudit.errors import Unavailable
@@ -16,17 +17,18 @@ from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import sum_per_cpu
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
-from numaudit.probes import reasons
+from numaudit.probes import function_entry, reasons
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loader import LoadedProbe, Program
 from numaudit.probes.probe import Loss
+from numaudit.probes.reasons import Refusal
 from numaudit.topology.nodeset import CpuSet
 
 Hook = Literal["cgroup-switches", "sched_switch"]
 
 CPU_STATE = "cgroup_switch_cpu"
 """Map that the text's ProbeRequest names beside its own: struct cgroup_switch_cpu by the probe's slot."""
-_SWITCHES, _CHARGES, _FIELDS = 1, 2, 5
+_SWITCHES, _CHARGES, _FIELDS = 1, 2, 7
 """Places of fields in struct cgroup_switch_cpu, and how many it has."""
 
 
@@ -34,10 +36,27 @@ def programs(name: str) -> tuple[Program, ...]:
     """What the text of such a probe has."""
     return (
         Program(f"{name}_on_cgroup_switch", ProgramType.PERF_EVENT),
+        Program(f"{name}_on_sched_switch", ProgramType.RAW_TRACEPOINT),
         Program(f"{name}_charge", ProgramType.RAW_TRACEPOINT),
         Program(f"{name}_restart", ProgramType.RAW_TRACEPOINT),
         Program(f"{name}_on_attach_task", ProgramType.RAW_TRACEPOINT),
     )
+
+
+def defines(host: Host) -> dict[str, int]:
+    """What such a text is compiled with beside its own sizes."""
+    return {"CGROUP_SWITCH_CGROUPS_OF_TASK": find_cgroups_of_task(host)}
+
+
+@cache
+def find_cgroups_of_task(host: Host) -> int:
+    """Where struct task_struct points to a task's cgroups, in bytes; 0 = BTF does not say.
+
+    With it a program finds that a switch is within a cgroup, and sched_switch is the cheaper hook.
+    """
+    types = function_entry.read_btf(host)
+    found = None if isinstance(types, Refusal) else types.member("task_struct", "cgroups")
+    return 0 if found is None else found.bits // 8
 
 
 class CgroupSwitchProbe(BpfProbe):
@@ -45,8 +64,6 @@ class CgroupSwitchProbe(BpfProbe):
 
     usual_hook: ClassVar[Hook] = "cgroup-switches"
     """For a probe whose work costs less than the event does, sched_switch is the cheaper one."""
-    at_sched_switch: ClassVar[str] = "charge"
-    """The program for that tracepoint."""
     hook: Hook
 
     def __init__(self, host: Host, loaded: LoadedProbe, hook: Hook | None = None) -> None:
@@ -85,7 +102,7 @@ class CgroupSwitchProbe(BpfProbe):
         """`busy`: switches for which the kernel did not run the program. `cpu-away`: as often a CPU came back online
         and its switches were lost until the next flush. Raises OSError.
         """
-        missed = self._missed({self._name_of("charge"), self._name_of(self.at_sched_switch)})
+        missed = self._missed({self._name_of("charge"), self._name_of("on_sched_switch")})
         fired = self._past_switches + sum(perf_event.read_count(event) for event in self._events.values())
         missed += max(0, fired - self._sum(_SWITCHES))
         return {"busy": missed, "cpu-away": self._returned}
@@ -114,7 +131,7 @@ class CgroupSwitchProbe(BpfProbe):
                 return "cgroup-switches"
         for cpu in self._online():
             self._run("restart", cpu)
-        self._attach_raw_tracepoint("sched_switch", self._name_of(self.at_sched_switch))
+        self._attach_raw_tracepoint("sched_switch", self._name_of("on_sched_switch"))
         return "sched_switch"
 
     def _choose_hook(self) -> Hook:

@@ -11,17 +11,15 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
 
-from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import Plan
-from numaudit.probes import cgroup_switches, function_entry
+from numaudit.probes import cgroup_switches
 from numaudit.probes.accesses import WORDS, AccessCounts, AccessSums
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe, Hook
-from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loader import LoadedProbe, ProbeRequest
 from numaudit.probes.plan_events import FindPlans, PlanEvents, cannot_open, choose_plan, plans_here, require_counts
 from numaudit.probes.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.probe import Kind, Loss
@@ -35,7 +33,6 @@ class Pmu(CgroupSwitchProbe):
     """The running probe."""
 
     tables = ("sums",)
-    at_sched_switch = "on_sched_switch"
 
     def __init__(self, host: Host, loaded: LoadedProbe, plan: Plan, hook: Hook | None = None) -> None:
         """Open the plan's events and attach to `hook`, or to the usual one. Raises Refusal, and OSError."""
@@ -130,17 +127,14 @@ class Pmu(CgroupSwitchProbe):
         self._counters.pop(cpu).close()
 
 
-def request(plan: Plan, host: Host, cgroups: int, cgroups_of_task: int = 0) -> ProbeRequest:
-    """What to load for the events of a plan. `cgroups_of_task`: as `find_cgroups_of_task` says."""
+def request(plan: Plan, host: Host, cgroups: int) -> ProbeRequest:
+    """What to load for the events of a plan."""
     return ProbeRequest(
         name=_NAME,
-        programs=(
-            *cgroup_switches.programs(_NAME),
-            Program(f"{_NAME}_{Pmu.at_sched_switch}", ProgramType.RAW_TRACEPOINT),
-        ),
+        programs=cgroup_switches.programs(_NAME),
         maps=("pmu_sums", "pmu_cpu", "pmu_events", "probe_narrowed", "probe_watched", cgroup_switches.CPU_STATE),
         defines={
-            "PMU_CGROUPS_OF_TASK": cgroups_of_task,
+            **cgroup_switches.defines(host),
             "PMU_CGROUPS": cgroups,
             "PMU_EVENTS": len(plan.events),
             "PMU_SLOTS": _slots(host, plan),
@@ -153,10 +147,10 @@ def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
     """The probe that counts the best of some plans that this host can."""
 
     def requested(host: Host, cgroups: int, _nodes: int) -> ProbeRequest:
-        return request(choose_plan(host, find_plans), host, cgroups, find_cgroups_of_task(host))
+        return request(choose_plan(host, find_plans), host, cgroups)
 
     def start(host: Host, loaded: LoadedProbe) -> Pmu:
-        hook: Hook | None = "sched_switch" if find_cgroups_of_task(host) else None
+        hook: Hook | None = "sched_switch" if cgroup_switches.find_cgroups_of_task(host) else None
         return Pmu(host, loaded, choose_plan(host, find_plans), hook)
 
     def without_bpf(host: Host) -> PmuOfCgroups:
@@ -166,17 +160,6 @@ def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
 
 
 PMU = kind_of(plans_here)
-
-
-@cache
-def find_cgroups_of_task(host: Host) -> int:
-    """Where struct task_struct points to a task's cgroups, in bytes; 0 = BTF does not say.
-
-    With it the program finds that a switch is within a cgroup, and sched_switch is the cheaper hook.
-    """
-    types = function_entry.read_btf(host)
-    found = None if isinstance(types, Refusal) else types.member("task_struct", "cgroups")
-    return 0 if found is None else found.bits // 8
 
 
 def decode(entries: Iterable[Entries], places: Sequence[tuple[int, int]], sums: AccessSums) -> None:

@@ -25,6 +25,8 @@ HEADERS = sorted(loader.bpf_folder().rglob("*.h"))
 SHARED = {"probe_dropped", "probe_narrowed", "probe_watched", "cgroup_switch_cpu"}
 """Maps of the headers that all texts share."""
 PREFIXES = {"probe.bpf.h": "probe_", "cgroup_switch.bpf.h": "cgroup_switch_"}
+DEFINES = {"PROBE_CGROUPS", "CGROUP_SWITCH_CGROUPS_OF_TASK"}
+"""What the headers ask for."""
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
 
@@ -68,14 +70,14 @@ def test_a_request_gives_every_size_that_its_text_asks_for(request_: ProbeReques
     used = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)))
     own = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
     macros = {name for name in used if name.startswith(request_.name.upper())}
-    assert macros - own - {f"{request_.name.upper()}_SLOT"} == set(request_.defines) - {"PROBE_CGROUPS"}
+    assert macros - own - {f"{request_.name.upper()}_SLOT"} == set(request_.defines) - DEFINES
 
 
 def test_names_start_with_the_probes_since_all_probes_share_one_text(request_: ProbeRequest) -> None:
     own = {name for name in request_.maps if name not in SHARED}
     for name in (*own, *(one.function for one in request_.programs)):
         assert name.startswith(f"{request_.name}_")
-    assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines if name != "PROBE_CGROUPS")
+    assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines.keys() - DEFINES)
 
 
 def test_only_a_shared_header_begins_names_with_its_own() -> None:
