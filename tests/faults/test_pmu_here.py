@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up_plans import ALIGNMENT_FAULTS, faults_and_time, plan_of
+from made_up_plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
 from numaudit.kernel.host import Host
 from numaudit.kernel.perf_event import TYPE_SOFTWARE
 from numaudit.probes.accesses import AccessCounts
@@ -146,6 +146,16 @@ def test_events_that_open_and_never_count_are_refused_as_such() -> None:
         refusal = session.probe(kind)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.COUNTS_NOTHING
+
+
+def test_events_that_count_less_in_all_than_one_part_of_it_are_refused() -> None:
+    """As on a machine whose firmware lets the event for all misses stand still: every access would be remote."""
+    kind = kind_of(lambda _: [plan_of(TYPE_SOFTWARE, PAGE_FAULTS, TASK_CLOCK, is_total=True)])
+    with Session.open(Host(), [kind], cgroups=10, nodes=1) as session:
+        refusal = session.probe(kind)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.COUNTS_NOTHING
+    assert "fewer" in refusal.text
 
 
 def _open_events() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
+import operator
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -101,15 +102,21 @@ def cannot_open(plan: Plan, error: OSError) -> Refusal:
 def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
     """Raises Refusal when the events of a plan count nothing on any CPU while memory is used: an event that opens
     may never count, and that must not be taken for no accesses.
+
+    Nor may one that stands still make a difference of two counts negative: on some Neoverse systems, firmware keeps
+    LL_CACHE_MISS_RD at 0 (CPUECTLR_EL1.EXTLLC).
     """
+    names = ", ".join(dict.fromkeys(event.name for event in plan.events))
     for _ in range(_TRIES):
         _use_memory()
         read = [one.read() for one in counters]
         totals = [sum(column) for column in zip(*read, strict=True)]
-        found = plan.accesses([float(count) for count in totals[::WORDS]])
+        counts = totals[::WORDS]
+        found = plan.accesses([float(count) for count in counts])
         if found is not None and found.local + found.remote > 0:
+            if sum(map(operator.mul, plan.local, counts)) < 0:
+                raise Refusal(Reason.COUNTS_NOTHING, f"{names}: fewer accesses in all than remote ones")
             return
-    names = ", ".join(dict.fromkeys(event.name for event in plan.events))
     if not any(totals[2::WORDS]):
         raise Refusal(Reason.BUSY, f"the counters never run for {names}: others have them, such as the NMI watchdog")
     raise Refusal(Reason.COUNTS_NOTHING, f"the events {names} open and count nothing while memory is used")
