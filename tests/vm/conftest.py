@@ -70,3 +70,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for line in config.stash.get(SUMMARY, []):
         terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one kernel stay together, though pytest brings those of one name together: one boot for each kernel."""
+    of_guest = [item for item in items if _kernel_of(item) is not None]
+    places = [place for place, item in enumerate(items) if _kernel_of(item) is not None]
+    for place, item in zip(places, sorted(of_guest, key=lambda item: str(_kernel_of(item))), strict=True):
+        items[place] = item
+
+
+def _kernel_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("kernel_name")
