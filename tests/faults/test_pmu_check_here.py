@@ -14,7 +14,7 @@ import pytest
 
 from agent_process import PATIENCE
 from made_up_cores import NO_SUCH_PMU, cpuinfo, host_of
-from numaudit.doctor.pmu import _close, _count_a_load, _open, check_pmu
+from numaudit.doctor.pmu import check_pmu, count_a_load
 from numaudit.kernel import perf_event
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
@@ -22,6 +22,7 @@ from numaudit.kernel.perf_event import Event
 from numaudit.pmu.choose import CannotCount, CorePmu, Cores, Plan, plans
 from numaudit.pmu.families import Encoding
 from numaudit.pmu.identity import CpuIdentity
+from numaudit.probes.plan_events import PlanEvents
 
 pytestmark = pytest.mark.root
 
@@ -45,11 +46,11 @@ def _own_cpu() -> int:
 
 
 def _count(plan: Plan) -> None:
-    opened = _open(plan, _own_cpu())
+    events = PlanEvents.open(plan, _own_cpu())
     try:
-        _count_a_load(CORES, plan, opened, _own_cpu())
+        count_a_load(CORES, plan, events, _own_cpu())
     finally:
-        _close(opened)
+        events.close()
 
 
 def _events() -> int:
@@ -73,7 +74,7 @@ def test_a_plan_of_which_one_group_is_refused_leaves_no_file_open() -> None:
     half = replace(_plan(PAGE_FAULTS), groups=((Encoding("opens", PAGE_FAULTS),), (Encoding("does not", UNKNOWN),)))
     before = _events()
     with pytest.raises(OSError, match="perf_event_open"):
-        _open(half, _own_cpu())
+        PlanEvents.open(half, _own_cpu())
     assert _events() == before
 
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from numaudit.kernel import perf_event
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kernel.perf_event import Event
-from numaudit.pmu.choose import Cores, Plan, first_that_opens, plans, scaled
+from numaudit.pmu.choose import Cores, Plan, first_that_opens, plans
 from numaudit.pmu.refusals import counts_nothing, never_ran, why_not_open
+from numaudit.probes.accesses import accesses_of
+from numaudit.probes.plan_events import PlanEvents, use_memory
 
-_LOAD = 64 << 20
-"""Bytes of fresh memory that a test load writes and reads, again and again."""
 _COUNTED_WITHIN = 1.0
 """Seconds of the test load. An event that opens may count nothing: a hypervisor can filter it."""
-
-Groups = list[list[int]]
-"""Descriptors of each group of a plan, the leader first."""
 
 
 def check_pmu(host: Host, *, under_load: bool) -> str:
@@ -34,14 +28,14 @@ def check_pmu(host: Host, *, under_load: bool) -> str:
     candidates = plans(cores)
     cpu = min(os.sched_getaffinity(0))
     try:
-        plan, opened = first_that_opens(candidates, lambda one: _open(one, cpu))
+        plan, events = first_that_opens(candidates, lambda one: PlanEvents.open(one, cpu))
     except OSError as error:
         raise why_not_open(error.errno or 0, cores, candidates[-1]) from error
     try:
         if under_load:
-            _count_a_load(cores, plan, opened, cpu)
+            count_a_load(cores, plan, events, cpu)
     finally:
-        _close(opened)
+        events.close()
     noticed = "; a test load was noticed" if under_load else ""
     return f"{_what(cores, plan)}{noticed}"
 
@@ -55,15 +49,13 @@ def _what(cores: Cores, plan: Plan) -> str:
     return f"counted local and remote memory accesses ({plan.family.title}: {counted}, {plan.set.id}{turns}){physical}"
 
 
-def _count_a_load(cores: Cores, plan: Plan, opened: Groups, cpu: int) -> None:
+def count_a_load(cores: Cores, plan: Plan, events: PlanEvents, cpu: int) -> None:
     """Raises CannotCount when nothing of it is counted, OSError."""
     with _on(cpu):
-        for leader, *_ in opened:
-            perf_event.enable(leader)
         end = time.monotonic() + _COUNTED_WITHIN
         while True:
-            _use_memory()
-            found = plan.accesses(_read(opened))
+            use_memory()
+            found = accesses_of(plan, events.read())
             if found is not None and found.local + found.remote > 0:
                 return
             if time.monotonic() > end:
@@ -79,36 +71,3 @@ def _on(cpu: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-def _open(plan: Plan, cpu: int) -> Groups:
-    """The plan's groups, of all tasks on that CPU. Raises OSError."""
-    opened: Groups = []
-    try:
-        for group in plan.groups:
-            events = [Event(plan.type, one.config, one.config1) for one in group]
-            opened.append(perf_event.open_group(events, cpu=cpu))
-    except OSError:
-        _close(opened)
-        raise
-    return opened
-
-
-def _close(opened: Groups) -> None:
-    for group in opened:
-        for descriptor in group:
-            os.close(descriptor)
-
-
-def _read(opened: Groups) -> list[float | None]:
-    """The scaled count of each event, in the order of the plan's."""
-    read = [perf_event.read_group(leader) for leader, *_ in opened]
-    return [scaled(count, group.enabled, group.running) for group in read for count in group.counts]
-
-
-def _use_memory() -> None:
-    """Fresh pages, so that no cache holds them."""
-    with mmap.mmap(-1, _LOAD) as pages:
-        for page in range(0, _LOAD, mmap.PAGESIZE):
-            pages[page] = 1
-        pages.find(b"none of the bytes")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from numaudit.pmu.choose import Plan, scaled
+from numaudit.pmu.choose import Accesses, Plan, scaled
 from numaudit.probes.probe import Reading
 from numaudit.snapshot import Locality
 
@@ -88,7 +88,7 @@ class AccessSums:
         sums.times["enabled"] += enabled
         sums.times["running"] += running
         grown = _grown(words, sums.used.get(where))
-        found = self.plan.accesses([scaled(*grown[at : at + WORDS]) for at in range(0, len(grown), WORDS)])
+        found = accesses_of(self.plan, grown)
         if found is None:  # what an event did not count is made up for when it has run
             return
         sums.used[where] = words
@@ -108,6 +108,11 @@ class AccessSums:
         if sums is not None:
             sums.seen.clear()
             sums.used.clear()
+
+
+def accesses_of(plan: Plan, words: Words) -> Accesses | None:
+    """What the counts of a plan's events amount to; None = one of them did not run."""
+    return plan.accesses([scaled(*words[at : at + WORDS]) for at in range(0, len(words), WORDS)])
 
 
 def _not_running(times: tuple[int, int]) -> int:

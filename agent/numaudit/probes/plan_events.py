@@ -108,7 +108,7 @@ def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
     """
     names = ", ".join(dict.fromkeys(event.name for event in plan.events))
     for _ in range(_TRIES):
-        _use_memory()
+        use_memory()
         read = [one.read() for one in counters]
         totals = [sum(column) for column in zip(*read, strict=True)]
         counts = totals[::WORDS]
@@ -122,7 +122,7 @@ def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
     raise Refusal(Reason.COUNTS_NOTHING, f"the events {names} open and count nothing while memory is used")
 
 
-def _use_memory() -> None:
+def use_memory() -> None:
     """Fresh pages, which no cache has: some 5 ms."""
     with mmap.mmap(-1, _LOAD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
         pages.madvise(mmap.MADV_NOHUGEPAGE)

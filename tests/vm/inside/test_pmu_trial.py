@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from numaudit.doctor.pmu import _close, _count_a_load, _open, check_pmu
+from numaudit.doctor.pmu import check_pmu, count_a_load
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import CannotCount, Cores, Plan, first_that_opens, plans
 from numaudit.pmu.families import Encoding
+from numaudit.probes.plan_events import PlanEvents
 
 pytestmark = pytest.mark.pmu
 
@@ -29,11 +30,11 @@ def _cores() -> Cores:
 
 def _count(plan: Plan) -> None:
     cpu = min(os.sched_getaffinity(0))
-    opened = _open(plan, cpu)
+    events = PlanEvents.open(plan, cpu)
     try:
-        _count_a_load(_cores(), plan, opened, cpu)
+        count_a_load(_cores(), plan, events, cpu)
     finally:
-        _close(opened)
+        events.close()
 
 
 def test_the_cpu_and_its_pmu_are_known() -> None:
@@ -72,6 +73,7 @@ def test_a_group_that_never_fits_is_refused_so_that_the_next_set_is_tried() -> N
     (plan,) = plans(_cores())
     large = replace(plan, groups=((CYCLES, *(INSTRUCTIONS,) * 7),))
     fitting = replace(plan, groups=((CYCLES, INSTRUCTIONS),))
-    found, opened = first_that_opens((large, fitting), lambda one: _open(one, min(os.sched_getaffinity(0))))
-    _close(opened)
+    cpu = min(os.sched_getaffinity(0))
+    found, events = first_that_opens((large, fitting), lambda one: PlanEvents.open(one, cpu))
+    events.close()
     assert found is fitting
