@@ -6,10 +6,18 @@ import pytest
 
 from attack import MOST_MIB, Outcome, attack
 
+NOTICED = {"200", "401", "429"}
+"""What attackers are answered, among them those who guess passwords."""
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return attack(tmp_path_factory.mktemp("attack"), seconds=5, containers=50)
+    """On a busy machine some attackers are not heard within a few seconds: then they have more."""
+    for seconds in (5, 10, 20):
+        found = attack(tmp_path_factory.mktemp("attack"), seconds=seconds, containers=50)
+        if found.answers.keys() >= NOTICED:
+            break
+    return found
 
 
 def test_scrapes_and_health_are_answered_amid_an_attack(outcome: Outcome) -> None:
@@ -24,4 +32,4 @@ def test_an_attack_takes_no_memory_without_end(outcome: Outcome) -> None:
 
 def test_the_attackers_were_noticed(outcome: Outcome) -> None:
     assert outcome.evicted > 0
-    assert {"200", "401", "429"} <= outcome.answers.keys()
+    assert outcome.answers.keys() >= NOTICED
