@@ -1,7 +1,7 @@
-"""Files of settings in YAML, as bytes that can be parsed safely.
+"""Files of settings and of scenarios in YAML, as bytes that can be parsed safely.
 
 A few bytes of YAML can ask for more than any machine has: references to references grow without bound, and
-libyaml descends one C stack frame for each bracket. Settings need neither, so both are refused beforehand.
+libyaml descends one C stack frame for each bracket. Nobody needs either here, so both are refused beforehand.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ DEEPEST = 20
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read(path: Path, what: str) -> bytes:
+def read(path: Path, what: str, largest: int = LARGEST_FILE, deepest: int = DEEPEST) -> bytes:
     """The whole file; `what` names it in messages ("the settings").
 
-    Raises InputError when it cannot be read, is a pipe (which may never end), is too large, or nests or refers
-    in ways that settings do not. What is no YAML at all is left for the parser to complain about.
+    Raises InputError when it cannot be read, is a pipe (which may never end), is larger than `largest` bytes,
+    nests deeper than `deepest` levels, or refers to its own parts. What is no YAML at all is left for the
+    parser to complain about.
     """
     try:
         if path.is_fifo():
             raise InputError(f"cannot read {what} {path}: it is a pipe; give a file")
-        body = read_bytes(path, LARGEST_FILE)
+        body = read_bytes(path, largest)
     except OSError as error:
         raise InputError(f"cannot read {what} {path}: {error.strerror}") from error
-    _check(body, path)
+    _check(body, path, deepest)
     return body
 
 
-def _check(body: bytes, path: Path) -> None:
+def _check(body: bytes, path: Path, deepest: int) -> None:
     depth = 0
     try:
         events: Iterable[Any] = yaml.parse(body, Loader)
@@ -46,7 +47,7 @@ def _check(body: bytes, path: Path) -> None:
             if isinstance(event, yaml.AliasEvent):
                 raise InputError(f"{where}: *{event.anchor}: write the value out")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise InputError(f"{where}: nested deeper than {DEEPEST} levels")
+            if depth > deepest:
+                raise InputError(f"{where}: nested deeper than {deepest} levels")
     except (yaml.YAMLError, ValueError):
         return

@@ -1,0 +1,58 @@
+"""What a restart of the kubelet means to each pod of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from numaudit.memorymanager.admission import Admission, NodeState
+
+
+class Fate(StrEnum):
+    """What becomes of a pod."""
+
+    KEPT = "kept"
+    """It is admitted, with what it had."""
+    ELSEWHERE = "elsewhere"
+    """It is admitted, but with other nodes, CPUs or devices than it runs on."""
+    REFUSED = "refused"
+    """It is not admitted; none of its containers had started."""
+    EVICTED = "evicted"
+    """It is not admitted, so its containers are killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readmission:
+    """One pod's admission after a restart."""
+
+    admission: Admission
+    fate: Fate
+
+
+def fates(
+    before: NodeState, admissions: Sequence[Admission], running: Mapping[str, Collection[str]]
+) -> tuple[Readmission, ...]:
+    """`running`: the containers that had started, by pod UID."""
+    return tuple(Readmission(one, _fate(before, one, bool(running.get(one.pod.uid)))) for one in admissions)
+
+
+def _fate(before: NodeState, admission: Admission, was_running: bool) -> Fate:
+    if not admission.admitted:
+        return Fate.EVICTED if was_running else Fate.REFUSED
+    uid = admission.pod.uid
+    had, has = _held(before, uid), _held(admission.state, uid)
+    moved = any(has.get(part) != held for part, held in had.items())
+    return Fate.ELSEWHERE if moved else Fate.KEPT
+
+
+def _held(state: NodeState, uid: str) -> dict[tuple[str, str], object]:
+    """What each container of a pod holds, by container and kind."""
+    held: dict[tuple[str, str], object] = {}
+    for name, blocks in state.memory.state.entries.get(uid, {}).items():
+        held[name, "memory"] = {block.numa_affinity for block in blocks}
+    for name, cpus in ({} if state.cpu is None else state.cpu.entries.get(uid, {})).items():
+        held[name, "cpu"] = cpus
+    for name, devices in state.devices.entries.get(uid, {}).items():
+        held[name, "devices"] = dict(devices)
+    return held

@@ -1,0 +1,202 @@
+"""Scenarios are played as a kubelet would: the recorded kubelet's pods, and what follows from each step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
+from numaudit.memorymanager.scenario import files
+from numaudit.memorymanager.scenario.fate import Fate
+from numaudit.memorymanager.scenario.simulation import Simulation
+from recorded_kubelet import (
+    RUNS,
+    LoggedAdmission,
+    LoggedRelease,
+    LoggedStart,
+    read_configuration,
+    read_events,
+    read_machine,
+    read_pods,
+)
+from scenarios import machine, play, pod, scenario
+
+RECORDED = {
+    "standalone-single-numa-node": {"default/gu-toobig-numanode": "1-running", "": "3-removed-gu-two"},
+    "standalone-restricted": {"default/gu-cross2-numanode": "1-cross", "": "2-more"},
+    "standalone-pod-level-resources": {"": "1"},
+    "standalone-log-verbosity-0": {"": "1"},
+    "standalone-restart-errors": {"": "1"},
+}
+"""Run -> the pod before whose admission the state files were copied ("" = the end) -> folder of the copy."""
+GIB = 1 << 30
+
+
+def manifests(run: str) -> dict[str, Any]:
+    found = {}
+    for file in sorted((RUNS / run).glob("*/pods.json")):
+        for item in json.loads(file.read_text())["items"]:
+            found[f"{item['metadata']['namespace']}/{item['metadata']['name']}"] = item
+    return found
+
+
+def recorded_steps(run: str, until: str) -> Iterator[dict[str, Any]]:
+    """What the log tells, as steps of a scenario, up to the admission of one pod."""
+    pods, by_uid = manifests(run), {one.uid: name for name, one in read_pods(run).items()}
+    removed = set()
+    for event in read_events(run, "kubelet.k1.log"):
+        if isinstance(event, LoggedAdmission):
+            if event.pod == until:
+                return
+            yield {"admit": pods[event.pod]}
+            if event.denied is not None:
+                removed.add(event.pod)
+        elif isinstance(event, LoggedStart):
+            yield {"start": {"pod": event.pod, "container": event.container}}
+        elif isinstance(event, LoggedRelease) and by_uid[event.pod_uid] not in removed:
+            removed.add(by_uid[event.pod_uid])
+            yield {"remove": {"pod": by_uid[event.pod_uid]}}
+
+
+def recorded_scenario(run: str, until: str) -> dict[str, Any]:
+    described = read_machine(run)
+    nodes = [
+        {
+            "id": node.id,
+            "cpus": str(node.cpus),
+            "memory": node.memory,
+            "hugepages": {f"{pages.page_size >> 20}Mi": pages.total for pages in node.huge_pages},
+        }
+        for node in described.nodes
+    ]
+    return {
+        "apiVersion": "numaudit/v1",
+        "kind": "Scenario",
+        "kubernetesVersion": "1.36",
+        "machine": {"nodes": nodes, "sockets": [[cpu.id for cpu in described.cpus]]},
+        "kubelet": read_configuration(run, "kubelet-config.k1.yaml"),
+        "steps": list(recorded_steps(run, until)),
+    }
+
+
+def sorted_blocks(entries: dict[str, Any]) -> dict[str, Any]:
+    return {
+        uid: {name: sorted(blocks, key=lambda one: str(one["type"])) for name, blocks in held.items()}
+        for uid, held in entries.items()
+    }
+
+
+@pytest.mark.parametrize(("run", "until"), [(run, until) for run, steps in RECORDED.items() for until in steps])
+def test_the_pods_of_a_recorded_kubelet_lead_to_its_state_files(run: str, until: str) -> None:
+    folder = RUNS / run / RECORDED[run][until]
+    played = play(recorded_scenario(run, until))
+    ours = files.plain(played.kubelet, played.state)
+    for name in ("memory", "cpu"):
+        theirs = json.loads((folder / f"{name}_manager_state").read_text())
+        mine = ours[name]
+        assert isinstance(mine, dict)
+        if name == "memory":  # the order of blocks inside a container is random, and the checksum is of that order
+            for one in (mine, theirs):
+                one["entries"] = sorted_blocks(one["entries"])
+                one.pop("checksum")
+        assert mine == theirs
+
+
+def test_the_recorded_pods_are_all_played() -> None:
+    steps = [step for run in RECORDED for step in recorded_steps(run, "")]
+    assert sum("admit" in step for step in steps) == 23
+    played = [play(recorded_scenario(run, "")) for run in RECORDED]
+    refused = [one for simulation in played for one in simulation.steps if one.admission and not one.admitted]
+    assert len(refused) == 6
+
+
+def nodes_of(played: Simulation, index: int) -> str:
+    admission = played.steps[index].admission
+    assert admission is not None
+    return str(admission.placements[0].memory_nodes)
+
+
+def free(played: Simulation, index: int) -> list[int]:
+    return [node.memory_map["memory"].free // GIB for node in played.steps[index].after.memory.state.machine.values()]
+
+
+def test_memory_of_a_pod_that_ended_stays_in_the_map_until_the_next_admission() -> None:
+    steps = [{"admit": pod("a", "5Gi")}, {"remove": {"pod": "a"}}, {"admit": pod("b", "1Gi")}]
+    played = play(scenario(machine("11Gi", "11Gi"), steps))
+    assert free(played, 1) == [5, 11]
+    assert free(played, 2) == [9, 11]
+    assert "until the next admission" in str(played.steps[1].note)
+
+
+def test_memory_of_a_container_that_is_removed_is_free_at_once() -> None:
+    steps = [{"admit": pod("a", "5Gi")}, {"remove": {"pod": "default/a", "container": "app"}}]
+    assert free(play(scenario(machine("11Gi", "11Gi"), steps)), 1) == [10, 11]
+
+
+def test_a_refused_pod_neither_starts_nor_ends() -> None:
+    steps = [
+        {"admit": pod("a", "50Gi")},
+        {"start": {"pod": "a", "container": "app"}},
+        {"remove": {"pod": "a"}},
+        {"admit": pod("a", "1Gi")},
+    ]
+    played = play(scenario(machine("11Gi", "11Gi"), steps))
+    assert [one.admitted for one in played.steps] == [False, None, None, True]
+    assert "is not on the node" in str(played.steps[1].note)
+
+
+def test_a_kubelet_that_does_not_start_again_admits_nothing_until_it_does() -> None:
+    steps = [
+        {"admit": pod("a", "5Gi")},
+        {"restart": {"machine": machine("11Gi", "12Gi")}},
+        {"admit": pod("b")},
+        {"restart": {"machine": machine("11Gi", "11Gi")}},
+        {"admit": pod("b")},
+    ]
+    played = play(scenario(machine("11Gi", "11Gi"), steps))
+    assert [one.admitted for one in played.steps] == [True, False, None, True, True]
+    assert "the expected machine state is different from the real one" in str(played.steps[1].refusal)
+    assert [one.fate for one in played.steps[3].readmissions] == [Fate.KEPT]
+
+
+def test_a_changed_policy_keeps_the_kubelet_from_starting() -> None:
+    steps = [{"admit": pod("a")}, {"restart": {"kubelet": {"memoryManagerPolicy": "None"}}}]
+    played = play(scenario(machine("11Gi"), steps))
+    assert 'configured policy "None" differs from state checkpoint policy "Static"' in str(played.steps[1].refusal)
+
+
+def test_a_running_pod_that_a_restart_refuses_is_evicted_and_one_that_never_started_is_refused() -> None:
+    stricter = {
+        "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": "single-numa-node",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+    }
+    wide = [{"admit": pod("wide", "15Gi")}, {"admit": pod("narrow", "1Gi")}]
+    start = {"start": {"pod": "wide", "container": "app"}}
+    restart = {"restart": {"kubelet": stricter}}
+    nodes = machine("11Gi", "11Gi", "11Gi")
+    fates = {"wide": Fate.EVICTED, "narrow": Fate.KEPT}
+    played = play(scenario(nodes, [*wide, start, restart]))
+    assert {one.admission.pod.name: one.fate for one in played.steps[-1].readmissions} == fates
+    other = {"start": {"pod": "narrow", "container": "app"}}
+    played = play(scenario(nodes, [*wide, other, restart]))
+    assert played.steps[-1].readmissions[0].fate is Fate.REFUSED
+
+
+def test_a_simulation_goes_on_where_another_ended() -> None:
+    first, second = [{"admit": pod("wide", "15Gi")}], [{"admit": pod("narrow", "5Gi")}]
+    nodes = machine("11Gi", "11Gi", "11Gi")
+    whole = play(scenario(nodes, [*first, *second]))
+    half = play(scenario(nodes, first))
+    state = json.loads(json.dumps(files.plain(half.kubelet, half.state)))
+    rest = play(scenario(nodes, second, state=state))
+    assert files.plain(rest.kubelet, rest.state) == files.plain(whole.kubelet, whole.state)
+
+
+def test_the_memory_checkpoint_of_a_simulation_verifies() -> None:
+    played = play(scenario(machine("11Gi", "11Gi"), [{"admit": pod("a", "15Gi")}]))
+    data = json.dumps(files.plain(played.kubelet, played.state)["memory"]).encode()
+    assert memory_checkpoint.verify(memory_checkpoint.parse(data)).is_valid
