@@ -13,7 +13,7 @@ from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
-from numaudit.views import state_document
+from numaudit.views import simulation_document, state_document
 from numaudit.views.selftest_document import SelfTest
 
 API_VERSION = "numaudit/v1"
@@ -49,6 +49,10 @@ class Topology:
     nodes: tuple[TopologyNode, ...]
     online: NodeSet
     possible: NodeSet
+    cores: tuple[CpuSet, ...]
+    """The threads of each core, as far as the kernel names them."""
+    sockets: tuple[CpuSet, ...]
+    """The CPUs of each socket, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,7 @@ KINDS: dict[str, type] = {
     "StateVerificationList": state_document.StateVerificationList,
     "StateDifference": state_document.StateDifference,
     "RestartForecast": Forecast,
+    "Simulation": simulation_document.Simulation,
     "Metrics": Metrics,
     "Config": Config,
 }
@@ -170,6 +175,11 @@ def topology(machine: Machine) -> Topology:
         nodes=tuple(_topology_node(machine, node.id) for node in machine.nodes),
         online=machine.online,
         possible=machine.possible,
+        cores=tuple(dict.fromkeys(cpu.siblings for cpu in machine.cpus if cpu.siblings)),
+        sockets=tuple(
+            CpuSet.from_ids(cpu.id for cpu in machine.cpus if cpu.socket == socket)
+            for socket in sorted({cpu.socket for cpu in machine.cpus if cpu.socket is not None})
+        ),
     )
 
 

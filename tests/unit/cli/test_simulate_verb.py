@@ -1,0 +1,240 @@
+"""`numaudit simulate`: its documents, its exit codes, and what it says of files that are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from numaudit.cli.main import call
+from numaudit.views.document import schema
+from scenarios import Plain, machine, pod, scenario
+
+Capture = pytest.CaptureFixture[str]
+NODES = machine("11Gi", "11Gi", "11Gi")
+
+
+def write(folder: Path, given: Plain | str, name: str = "scenario.yaml") -> Path:
+    path = folder / name
+    path.write_text(given if isinstance(given, str) else yaml.safe_dump(given, sort_keys=False))
+    return path
+
+
+def document(capsys: Capture, path: Path, *more: str, code: int = 0) -> dict[str, Any]:
+    assert call(["simulate", str(path), "-o", "json", *more]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schema("Simulation"))
+    return found
+
+
+def refused(capsys: Capture, path: Path) -> str:
+    """The message for a file that is wrong; nothing is printed."""
+    assert call(["simulate", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+def test_each_step_has_what_the_pod_got_and_the_memory_map_in_the_words_of_the_checkpoint(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    path = write(tmp_path, scenario(NODES, [{"admit": pod("a", "15Gi")}]))
+    found = document(capsys, path)
+    assert (found["apiVersion"], found["kind"]) == ("numaudit/v1", "Simulation")
+    step = found["steps"][0]
+    assert (step["step"], step["admitted"], step["reason"], step["outcome"]) == (1, True, None, "aligned-multi")
+    assert step["containers"]["app"] == {
+        "hint": {"nodes": [0, 1], "preferred": True},
+        "outcome": "aligned-multi",
+        "blocks": [{"numaAffinity": [0, 1], "type": "memory", "size": 15 << 30}],
+        "cpusetMems": "0,1",
+        "cpus": None,
+        "devices": {},
+    }
+    assert step["machineState"]["1"]["memoryMap"]["memory"]["free"] == 6 << 30
+    assert step["machineState"]["1"]["cells"] == [0, 1]
+    assert found["state"]["memory"]["machineState"] == step["machineState"]
+    assert {name: sorted(found["state"][name])[:1] for name in found["state"]} == {
+        "memory": ["checksum"],
+        "cpu": ["checksum"],
+        "devices": ["Checksum"],
+    }
+
+
+def test_a_refusal_is_exit_code_1_only_when_asked_for(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path, scenario(NODES, [{"admit": pod("a", "50Gi")}]))
+    assert document(capsys, path)["steps"][0]["admitted"] is False
+    found = document(capsys, path, "--fail-on-reject", code=1)
+    assert found["steps"][0]["outcome"] == "rejected-capacity"
+    assert found["steps"][0]["reason"] == "UnexpectedAdmissionError"
+    fits = write(tmp_path, scenario(NODES, [{"admit": pod("a", "5Gi")}]))
+    document(capsys, fits, "--fail-on-reject")
+
+
+def test_the_orders_in_which_all_pods_fit_are_found(capsys: Capture, tmp_path: Path) -> None:
+    pods = [pod("small", "6Gi"), pod("wide", "15Gi"), pod("other", "6Gi")]
+    two = machine("11Gi", "11Gi", "11Gi")
+    found = document(capsys, write(tmp_path, scenario(two, [{"admit": one} for one in pods])), "--orders")
+    assert found["orders"]["complete"] is True
+    assert ["default/small", "default/other", "default/wide"] not in found["orders"]["orders"]
+    assert call(["simulate", str(write(tmp_path, scenario(two, [{"admit": one} for one in pods]))), "--orders"]) == 0
+    assert "orders in which all pods are admitted" in capsys.readouterr().out
+
+
+def test_the_search_for_orders_is_given_up_in_time(capsys: Capture, tmp_path: Path) -> None:
+    pods = [{"admit": pod(f"p{number}", "1Gi")} for number in range(12)]
+    found = document(capsys, write(tmp_path, scenario(NODES, pods)), "--orders")
+    assert found["orders"]["complete"] is False
+    assert len(found["orders"]["orders"]) == 100
+
+
+def test_pods_machines_configurations_and_states_may_be_files(capsys: Capture, tmp_path: Path) -> None:
+    given = scenario(NODES, [{"admit": {"file": "pod.yaml"}}])
+    first = document(capsys, write(tmp_path, {**given, "steps": [{"admit": pod("before", "5Gi")}]}))
+    write(tmp_path, pod("a", "15Gi"), "pod.yaml")
+    (tmp_path / "machine.yaml").write_text(yaml.safe_dump(given["machine"]))
+    (tmp_path / "kubelet.yaml").write_text(
+        yaml.safe_dump({"kind": "KubeletConfiguration", "port": 10250, **given["kubelet"]})
+    )
+    (tmp_path / "memory_manager_state").write_text(json.dumps(first["state"]["memory"]))
+    named = {
+        **given,
+        "machine": "machine.yaml",
+        "kubelet": "kubelet.yaml",
+        "state": {"memory": "memory_manager_state", "cpu": None},
+    }
+    found = document(capsys, write(tmp_path, named))
+    assert found["steps"][0]["containers"]["app"]["hint"]["nodes"] == [1, 2]
+
+
+def test_a_machine_may_be_what_topology_wrote(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    assert call(["topology", "--root", str(fixtures / "kubernetes-four-nodes"), "-o", "json"]) == 0
+    (tmp_path / "machine.json").write_text(capsys.readouterr().out)
+    kubelet: Plain = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    kubelet |= {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+    given = scenario({}, [{"admit": pod("a", "100Mi")}], kubelet=kubelet)
+    found = document(capsys, write(tmp_path, {**given, "machine": "machine.json"}))
+    assert len(found["steps"][0]["machineState"]) == 4
+    assert found["steps"][0]["containers"]["app"]["cpus"]
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a misspelt field": ({"kubelets": {}}, "kubelets: unknown field; did you mean kubelet or"),
+    "a misspelt policy field": ({"kubelet": {"memoryManagerPolicies": "Static"}}, "did you mean memoryManagerPolicy"),
+    "an unknown gate": ({"featureGates": {"PodLevelResourceManager": True}}, "did you mean PodLevelResourceManagers"),
+    "a version that is a number": ({"kubernetesVersion": 1.36}, "kubernetesVersion: must be text"),
+    "no version": ({"kubernetesVersion": "new"}, "kubernetesVersion: not a Kubernetes version"),
+    "no machine": ({"machine": None}, "a scenario needs a machine"),
+    "no nodes": ({"machine": {"nodes": []}}, "machine.nodes: a machine needs at least one node"),
+    "a node without memory": ({"machine": {"nodes": [{"id": 0}]}}, "machine.nodes[0].memory: must be a quantity"),
+    "a node twice": (
+        {"machine": {"nodes": [*machine("1Gi")["nodes"], *machine("1Gi")["nodes"]]}},
+        "node 0 is there twice",
+    ),
+    "an odd size": ({"machine": {"nodes": [{"id": 0, "memory": "11Gx"}]}}, "machine.nodes[0].memory: "),
+    "an absent node": (
+        {"machine": {**NODES, "devices": {"vendor.example/nic": {"nic0": 7}}}},
+        "machine.devices.vendor.example/nic.nic0: there is no node 7; the machine has 0-2",
+    ),
+    "an absent node with reservations": (
+        {
+            "kubelet": {
+                "memoryManagerPolicy": "Static",
+                "reservedMemory": [{"numaNode": 9, "limits": {"memory": "1Gi"}}],
+            }
+        },
+        "references a NUMA node 9 that does not exist",
+    ),
+    "an absent device": (
+        {"steps": [{"admit": pod("a", **{"vendor.example/nic": "1"})}]},
+        "the machine has no device vendor.example/nic",
+    ),
+    "an unknown step": ({"steps": [{"delete": {"pod": "a"}}]}, "steps[0].delete: unknown field; it has admit, start"),
+    "two steps in one": ({"steps": [{"admit": pod("a"), "remove": {"pod": "a"}}]}, "a step is one of admit"),
+    "an unknown pod": (
+        {"steps": [{"admit": pod("alpha")}, {"remove": {"pod": "alpa"}}]},
+        "steps[1].remove.pod: no step before admits a pod 'alpa'; did you mean alpha",
+    ),
+    "an unknown container": (
+        {"steps": [{"admit": pod("a")}, {"start": {"pod": "a", "container": "ap"}}]},
+        "steps[1].start.container: pod default/a has no container 'ap'; it has app",
+    ),
+    "a pod twice": (
+        {"steps": [{"admit": pod("a")}, {"admit": pod("a")}]},
+        "steps[1]: pod default/a is on the node already",
+    ),
+    "a misspelt field of a pod": (
+        {"steps": [{"admit": {"metadata": {"name": "a"}, "spec": {"container": []}}}]},
+        "steps[0].admit.spec.container: unknown field; did you mean containers",
+    ),
+    "an odd amount": (
+        {"steps": [{"admit": pod("a", "much")}]},
+        "steps[0].admit.spec.containers[0].resources.limits.memory: ",
+    ),
+    "a state of another form": ({"state": {"memory": {"policyName": 5}}}, "state.memory: not a memory_manager_state"),
+    "a damaged state": (
+        {"state": {"memory": {"policyName": "Static", "machineState": {}, "entries": {}, "checksum": 1}}},
+        "state.memory: the checksum does not fit the content",
+    ),
+    "a state of another policy": (
+        {"state": {"memory": {"policyName": "None", "machineState": {}, "entries": {}}}},
+        "the kubelet does not start with it",
+    ),
+    "a list for steps": ({"steps": {}}, "steps: must be a list, not dict"),
+    "an absent file": ({"steps": [{"admit": {"file": "gone.yaml"}}]}, "gone.yaml: No such file or directory"),
+    "the scenario itself as a file": ({"machine": "scenario.yaml"}, "would go in a circle"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_scenario_is_refused_with_file_line_and_path(capsys: Capture, tmp_path: Path, what: str) -> None:
+    change, message = WRONG[what]
+    path = write(tmp_path, {**scenario(NODES, []), **change})
+    error = refused(capsys, path)
+    assert message in error
+    assert f"{path}:" in error
+    line = int(error.split(f"{path}:")[1].split(":")[0])
+    assert 1 <= line <= len(path.read_text().splitlines())
+
+
+def test_the_line_is_that_of_the_field(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path, scenario(NODES, [{"admit": pod("a", "much")}]))
+    line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if "memory: much" in text)
+    assert f"{path}:{line}: steps[0].admit.spec.containers[0].resources.limits.memory: " in refused(capsys, path)
+
+
+def test_an_error_in_another_file_names_that_file(capsys: Capture, tmp_path: Path) -> None:
+    write(tmp_path, "metadata: {name: a}\nspec:\n  containers:\n  - {name: app, resource: {}}\n", "pod.yaml")
+    error = refused(capsys, write(tmp_path, scenario(NODES, [{"admit": {"file": "pod.yaml"}}])))
+    assert f"{tmp_path / 'pod.yaml'}:4: spec.containers[0].resource: unknown field; did you mean resources?" in error
+
+
+def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path: Path) -> None:
+    write(tmp_path, "file: b.yaml\n", "a.yaml")
+    write(tmp_path, "file: a.yaml\n", "b.yaml")
+    error = refused(capsys, write(tmp_path, scenario(NODES, [{"admit": {"file": "a.yaml"}}])))
+    assert "it only names another file" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is empty"),
+        ("[unclosed", "not YAML"),
+        ("- a list", "must be a mapping, not list"),
+        ("kind: Scenario\nkind: Scenario\n", "scenario.yaml:2: kind is there twice, first in line 1"),
+        ("a: &a [x]\nb: *a\n", "write the value out"),
+        ("a: &a [1,2]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "write the value out"),
+        ("[" * 5000, "nested deeper than 40 levels"),
+        ("kind: Pod\napiVersion: v1\n", "apiVersion: must be numaudit/v1, not 'v1'"),
+        ("x" * (11 << 20), "the file is larger than 10485760 bytes"),
+        ("a: 2026-99-99\n", "not YAML"),
+        ("? [a, b]\n: 1\n", "a key must be text"),
+    ],
+)
+def test_what_is_no_scenario_is_refused(capsys: Capture, tmp_path: Path, text: str, message: str) -> None:
+    assert message in refused(capsys, write(tmp_path, text))
