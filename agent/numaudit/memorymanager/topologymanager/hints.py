@@ -5,6 +5,7 @@ Source: pkg/kubelet/cm/topologymanager/{policy*,numa_info}.go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
@@ -44,6 +45,41 @@ class MergeResult:
     admit: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The hints for one resource of one provider, as the merge takes them."""
+
+    provider: int
+    """Its place in the order in which the kubelet asks."""
+    resource: str | None
+    """None = the provider has no preference at all."""
+    hints: Sequence[TopologyHint]
+    kept: Sequence[TopologyHint]
+    """Those that the policy lets take part: all but under single-numa-node."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSteps:
+    """How a merge came to its result. Sets of nodes are bitmasks."""
+
+    offers: Sequence[Offer]
+    """Empty under policy none."""
+    agreed: Set[int]
+    """The sets on which a preferred hint of each offer agrees."""
+    reachable: Set[int]
+    """What some combination of hints leaves; looked at only where none is agreed on."""
+    goal: int
+    """How many nodes a hint that is not preferred should have; 0 = no matter, or it was not asked."""
+    finalists: Set[int]
+    """Of these the narrowest (with distances the nearest, then the lowest) is taken; empty = none was left."""
+    result: MergeResult
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations of hints the kubelet itself walks through; here sets of masks are enough."""
+        return math.prod(len(one.kept) for one in self.offers) if self.offers else 0
+
+
 MOST_NODES = 16
 """Candidates are all sets of nodes, 2^n of them; with more nodes than this neither a kubelet nor we would end."""
 
@@ -78,47 +114,64 @@ def merge(
     The kubelet tries every combination of one hint from each list. What it keeps is the maximum of
     a total order over (mask, preferred), so the sets of masks that combinations can reach are enough.
     """
+    return merge_step_by_step(
+        hints, policy=policy, nodes=nodes, options=options, distances=distances, version=version
+    ).result
+
+
+def merge_step_by_step(
+    hints: Sequence[ProviderHints],
+    *,
+    policy: str,
+    nodes: NodeSet,
+    options: TopologyOptions = TopologyOptions(),  # noqa: B008 -- an immutable value
+    distances: Distances | None = None,
+    version: KubernetesVersion = LATEST,
+) -> MergeSteps:
+    """The same as `merge`, with all that led to it. Raises as `merge` does."""
     if policy not in POLICIES:
         raise InputError(f"unknown policy: {quote(policy)}")
     if policy == NONE:
-        return MergeResult(TopologyHint(None, False), admit=True)
-    lists = _flatten(hints)
-    if policy == SINGLE_NUMA_NODE:
-        lists = [[h for h in one if h.preferred and (h.affinity is None or len(h.affinity) == 1)] for one in lists]
+        return MergeSteps((), _NO_MASKS, _NO_MASKS, 0, _NO_MASKS, MergeResult(TopologyHint(None, False), admit=True))
+    offers = _offers(hints, policy)
     by_distance = options.prefer_closest_numa_nodes and policy != SINGLE_NUMA_NODE
-    best = _best(lists, nodes, (distances or {}) if by_distance else None, version)
-    if policy == SINGLE_NUMA_NODE and best.affinity == nodes:
-        best = TopologyHint(None, best.preferred)
-    return MergeResult(best, admit=policy == BEST_EFFORT or best.preferred)
-
-
-def _flatten(providers: Sequence[ProviderHints]) -> list[Sequence[TopologyHint]]:
-    """One list for each resource of each provider, and one for each provider that has no preference."""
-    lists: list[Sequence[TopologyHint]] = []
-    for provider in providers:
-        if not provider:
-            lists.append([NO_PREFERENCE])
-            continue
-        for hints in provider.values():
-            lists.append([NO_PREFERENCE] if hints is None else hints or [IMPOSSIBLE])
-    return lists
-
-
-def _best(
-    lists: Sequence[Sequence[TopologyHint]], nodes: NodeSet, closest: Distances | None, version: KubernetesVersion
-) -> TopologyHint:
+    closest = (distances or {}) if by_distance else None
     old = version < (1, 24)
+    lists = [one.kept for one in offers]
     preferred = [[hint for hint in one if hint.preferred] for one in lists]
     agreed = _reachable(preferred, nodes.mask) if old else _equal(preferred, nodes.mask)
     if agreed:
-        return TopologyHint(NodeSet(_narrowest(agreed, closest)), preferred=True)
+        return MergeSteps(offers, agreed, _NO_MASKS, 0, agreed, _result(agreed, True, policy, nodes, closest))
     reachable = _reachable(lists, nodes.mask)
-    if not reachable:
-        return TopologyHint(nodes, preferred=False)
     goal = 0 if old else _goal(lists)
-    nearest_goal = min(_off_goal(mask.bit_count(), goal) for mask in reachable)
-    candidates = {mask for mask in reachable if _off_goal(mask.bit_count(), goal) == nearest_goal}
-    return TopologyHint(NodeSet(_narrowest(candidates, closest)), preferred=False)
+    nearest_goal = min((_off_goal(mask.bit_count(), goal) for mask in reachable), default=0)
+    finalists = {mask for mask in reachable if _off_goal(mask.bit_count(), goal) == nearest_goal}
+    return MergeSteps(offers, agreed, reachable, goal, finalists, _result(finalists, False, policy, nodes, closest))
+
+
+_NO_MASKS: Set[int] = frozenset()
+
+
+def _offers(providers: Sequence[ProviderHints], policy: str) -> list[Offer]:
+    """One for each resource of each provider, and one for each provider that has no preference."""
+    offers: list[Offer] = []
+    for number, provider in enumerate(providers):
+        for resource, given in provider.items() if provider else [(None, None)]:
+            hints = [NO_PREFERENCE] if given is None else given or [IMPOSSIBLE]
+            offers.append(Offer(number, resource, hints, _single_nodes(hints) if policy == SINGLE_NUMA_NODE else hints))
+    return offers
+
+
+def _single_nodes(hints: Sequence[TopologyHint]) -> list[TopologyHint]:
+    return [one for one in hints if one.preferred and (one.affinity is None or len(one.affinity) == 1)]
+
+
+def _result(
+    finalists: Set[int], preferred: bool, policy: str, nodes: NodeSet, closest: Distances | None
+) -> MergeResult:
+    best = NodeSet(_narrowest(finalists, closest)) if finalists else nodes
+    affinity = None if policy == SINGLE_NUMA_NODE and best == nodes else best
+    return MergeResult(TopologyHint(affinity, preferred), admit=policy == BEST_EFFORT or preferred)
 
 
 def _reachable(lists: Sequence[Sequence[TopologyHint]], nodes: int) -> set[int]:
