@@ -13,7 +13,7 @@ from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
-from numaudit.views import simulation_document, state_document
+from numaudit.views import explanation_document, simulation_document, state_document
 from numaudit.views.selftest_document import SelfTest
 
 API_VERSION = "numaudit/v1"
@@ -163,6 +163,7 @@ KINDS: dict[str, type] = {
     "StateVerificationList": state_document.StateVerificationList,
     "StateDifference": state_document.StateDifference,
     "RestartForecast": Forecast,
+    "Explanation": explanation_document.Explanation,
     "Simulation": simulation_document.Simulation,
     "Metrics": Metrics,
     "Config": Config,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,12 +14,16 @@ from numaudit.memorymanager.memory.static_policy import cpuset_mems
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.scenario import files
+from numaudit.memorymanager.scenario.explanation import Account, accounts_of
 from numaudit.memorymanager.scenario.orders import Orders
 from numaudit.memorymanager.scenario.simulation import Played
 from numaudit.memorymanager.scenario.simulation import Simulation as PlayedSimulation
 from numaudit.memorymanager.scenario.values import Admit, Remove, Start
+from numaudit.memorymanager.scenario.ways_in import WayIn as FoundWay
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 
+MOST_EXPLAINED = 20
+"""Pods of one scenario that are refused or not aligned: for each, up to 200 admissions are tried."""
 _OUTCOMES = list(AdmissionOutcome)
 
 
@@ -46,6 +50,16 @@ class ContainerPlace(msgspec.Struct, frozen=True, rename="camel"):
     """Resource -> device ids."""
 
 
+class WayIn(msgspec.Struct, frozen=True, rename="camel"):
+    """A change after which a refused pod is admitted, or another one aligned; each was tried."""
+
+    kind: str
+    """remove-pod, request, policy, option or version."""
+    change: str
+    nodes: list[int] | None
+    """Where its memory would be; null = nowhere of its own."""
+
+
 class RestartedPod(msgspec.Struct, frozen=True, rename="camel"):
     """What a restart of the kubelet made of one pod."""
 
@@ -57,6 +71,9 @@ class RestartedPod(msgspec.Struct, frozen=True, rename="camel"):
     message: str | None
     outcome: str | None
     containers: dict[str, ContainerPlace]
+    sentence: str | None
+    """Why it was refused, or is on nodes that are not preferred."""
+    ways_in: list[WayIn]
 
 
 class SimulatedStep(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +95,10 @@ class SimulatedStep(msgspec.Struct, frozen=True, rename="camel"):
     detail: str | None
     """What the kubelet does not say."""
     note: str | None
+    sentence: str | None
+    """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
+    ways_in: list[WayIn]
+    """What would let it in, or align it, the smallest change first."""
     containers: dict[str, ContainerPlace]
     pods: list[RestartedPod]
     """Of a restart."""
@@ -115,7 +136,12 @@ class Simulation(msgspec.Struct, frozen=True, rename="camel"):
 
 def simulation(played: PlayedSimulation, orders: AdmissionOrders | None = None) -> Simulation:
     """All steps, and the state files at the end."""
-    steps = [_step(number, one) for number, one in enumerate(played.steps, 1)]
+    steps: list[SimulatedStep] = []
+    left = MOST_EXPLAINED
+    for number, one in enumerate(played.steps, 1):
+        accounts = accounts_of(one) if left > 0 else ()
+        left -= len(accounts)
+        steps.append(_step(number, one, {each.pod.uid: each for each in accounts}))
     state = ScenarioState(**files.plain(played.kubelet, played.state))  # type: ignore[arg-type]
     return Simulation(steps, state, list(played.notices), orders)
 
@@ -157,8 +183,13 @@ def hint(value: TopologyHint) -> Hint:
     return Hint(None if value.affinity is None else list(value.affinity), value.preferred)
 
 
-def _step(number: int, one: Played) -> SimulatedStep:
+def ways_in(found: Iterable[FoundWay]) -> list[WayIn]:
+    return [WayIn(one.kind, one.change, None if one.nodes is None else list(one.nodes)) for one in found]
+
+
+def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> SimulatedStep:
     admission, step = one.admission, one.step
+    account = None if admission is None else accounts.get(admission.pod.uid)
     rejection = None if admission is None else admission.rejection
     held = {} if admission is None else containers(admission)
     if one.pins is not None and isinstance(step, Start):
@@ -174,8 +205,10 @@ def _step(number: int, one: Played) -> SimulatedStep:
         outcome=None if admission is None else outcome(admission),
         detail=None if rejection is None else rejection.detail,
         note=one.note,
+        sentence=None if account is None else account.sentence,
+        ways_in=ways_in(() if account is None else account.ways_in),
         containers=held,
-        pods=list(_restarted(one)),
+        pods=list(_restarted(one, accounts)),
         machine_state=files.plain_machine_state(one.kubelet, one.after),  # type: ignore[arg-type]
     )
 
@@ -195,9 +228,10 @@ def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
     )
 
 
-def _restarted(one: Played) -> Iterator[RestartedPod]:
+def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[RestartedPod]:
     for again in one.readmissions:
         admission = again.admission
+        account = accounts.get(admission.pod.uid)
         rejection = admission.rejection
         yield RestartedPod(
             full_name(admission.pod),
@@ -207,6 +241,8 @@ def _restarted(one: Played) -> Iterator[RestartedPod]:
             None if rejection is None else rejection.message,
             outcome(admission),
             containers(admission),
+            None if account is None else account.sentence,
+            ways_in(() if account is None else account.ways_in),
         )
 
 

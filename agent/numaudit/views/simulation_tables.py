@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -10,8 +10,9 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.scenario.simulation import Played, Simulation
+from numaudit.memorymanager.scenario.words import nodes
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.simulation_document import AdmissionOrders, ContainerPlace, RestartedPod, SimulatedStep
+from numaudit.views.simulation_document import AdmissionOrders, ContainerPlace, RestartedPod, SimulatedStep, WayIn
 from numaudit.views.simulation_document import Simulation as Document
 from numaudit.views.terminal import new_table, print_note, print_table, size
 
@@ -47,17 +48,33 @@ def _title(step: SimulatedStep) -> str:
 def _lines(step: SimulatedStep) -> Iterator[str]:
     if step.message is not None:
         yield f"{step.reason}: {step.message}"
-    if step.detail is not None:
-        yield step.detail
+    yield from _why(step)
     for name, place in step.containers.items():
-        yield f"{name}: {_place(place)}"
+        yield f"{name}: {place_line(place)}"
     for pod in step.pods:
         yield f"{pod.pod}: {_fate(pod)}"
+        yield from (f"   {line}" for line in _why(pod))
     if step.note is not None:
         yield step.note
 
 
-def _place(place: ContainerPlace) -> str:
+def _why(refused: SimulatedStep | RestartedPod) -> Iterator[str]:
+    if refused.sentence is not None:
+        yield f"why: {refused.sentence}"
+        yield from way_lines(refused.ways_in, admitted=bool(refused.admitted))
+
+
+def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
+    """What would let a refused pod in, or align one that was admitted."""
+    if not ways:
+        yield f"no change that was tried {'aligns it' if admitted else 'lets it in'}"
+    then = "it is aligned" if admitted else "it is admitted"
+    for way in ways:
+        where = "" if way.nodes is None else f" (memory on {nodes(NodeSet.from_ids(way.nodes))})"
+        yield f"{then}: {way.change}{where}"
+
+
+def place_line(place: ContainerPlace) -> str:
     sizes = ", ".join(f"{size(one['size'])} of {one['type']}" for one in place.blocks)
     parts = [f"{sizes} on node {_nodes(place.cpuset_mems)}" if place.cpuset_mems else "no memory of its own"]
     if place.cpus:
@@ -76,7 +93,7 @@ def _nodes(mems: str) -> str:
 def _fate(pod: RestartedPod) -> str:
     if not pod.admitted:
         return f"{pod.fate}: {pod.reason}: {pod.message}"
-    held = ", ".join(f"{name} {_place(place)}" for name, place in pod.containers.items())
+    held = ", ".join(f"{name} {place_line(place)}" for name, place in pod.containers.items())
     return f"{pod.fate} ({held})"
 
 

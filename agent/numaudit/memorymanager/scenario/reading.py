@@ -46,7 +46,7 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
             raise document.part(name).error(f"must be {value}, not {shown(fields.get(name))}")
     setup = read_setup(document, open_file)
     with document.located():
-        state = starting_state(setup.kubelet, _read_state(document.part("state"), open_file), setup.devices)
+        state = starting_state(setup.kubelet, read_state_files(document.part("state"), open_file), setup.devices)
     _check_state_devices(state.devices, document.part("state"))
     if not isinstance(fields.get("steps", []), list):
         raise document.part("steps").error(f"must be a list, not {type(fields['steps']).__name__}")
@@ -107,7 +107,8 @@ def _gates(document: Document) -> Mapping[str, object]:
     return gates
 
 
-def _read_state(part: Document, open_file: OpenFile) -> Files:
+def read_state_files(part: Document, open_file: OpenFile) -> Files:
+    """`memory`, `cpu` and `devices`, inline or as names of files. Raises InputError that names the place."""
     names = part.fields(STATE) if part.value is not None else ()
     opened = {name: _opened(part.part(name), open_file, "the checkpoint") for name in names}
     return read_files(part, opened)

@@ -26,8 +26,8 @@ class Played:
     """One step and what came of it."""
 
     step: Step
-    kubelet: Kubelet
-    """That which acted: after a restart the new one, if it started."""
+    setup: Setup
+    """Of the kubelet that acted: after a restart the new one, if it started."""
     before: NodeState
     after: NodeState
     admission: Admission | None = None
@@ -39,6 +39,10 @@ class Played:
     """Why the kubelet did not start; in its words."""
     note: str | None = None
     """What else there is to know, such as why nothing happened."""
+
+    @property
+    def kubelet(self) -> Kubelet:
+        return self.setup.kubelet
 
     @property
     def admitted(self) -> bool | None:
@@ -91,7 +95,7 @@ class _Node:
     """A node between two steps."""
 
     def __init__(self, setup: Setup, state: NodeState, *, all_run: bool) -> None:
-        self.kubelet, self.state, self._all_run = setup.kubelet, state, all_run
+        self.setup, self.state, self._all_run = setup, state, all_run
         self._down = False
         """Did the kubelet fail to start?"""
         self._running = {uid: set(_names(pod)) for uid, pod in state.pods.items()}
@@ -99,10 +103,14 @@ class _Node:
         self._seen: set[str] = set()
         """The active pods that a step admitted: of those in the state files the manifest may still come."""
 
+    @property
+    def kubelet(self) -> Kubelet:
+        return self.setup.kubelet
+
     def play(self, step: Step) -> Played:
         before = self.state
         if self._down and not isinstance(step, Restart):
-            return Played(step, self.kubelet, before, before, note="nothing happens: the kubelet does not run")
+            return Played(step, self.setup, before, before, note="nothing happens: the kubelet does not run")
         match step:
             case Admit():
                 played = self._admit(step)
@@ -126,7 +134,7 @@ class _Node:
             self._running[pod.uid] = set(_names(pod)) if self._all_run else self._running.get(pod.uid, set())
         else:
             self._seen.discard(pod.uid)
-        return Played(step, self.kubelet, self.state, admission.state, admission)
+        return Played(step, self.setup, self.state, admission.state, admission)
 
     def _start(self, step: Start) -> Played:
         pod = self._active(step.pod)
@@ -134,7 +142,7 @@ class _Node:
             return self._nothing(step)
         after, pins = start(self.kubelet, self.state, pod.uid, step.container)
         self._running.setdefault(pod.uid, set()).add(step.container)
-        return Played(step, self.kubelet, self.state, after, pins=pins)
+        return Played(step, self.setup, self.state, after, pins=pins)
 
     def _remove(self, step: Remove) -> Played:
         pod = self._active(step.pod)
@@ -147,12 +155,12 @@ class _Node:
             if cpu is not None:
                 version = self.kubelet.features.version
                 cpu = cpu_allocation.remove(cpu, pod.uid, step.container, version=version)
-            return Played(step, self.kubelet, state, replace(state, memory=memory, cpu=cpu))
+            return Played(step, self.setup, state, replace(state, memory=memory, cpu=cpu))
         self._running.pop(pod.uid, None)
         self._seen.discard(pod.uid)
         holds = pod.uid in state.memory.state.entries
         note = f"what {step.pod} holds stays in the memory map until the next admission" if holds else None
-        return Played(step, self.kubelet, state, remove(state, pod.uid), note=note)
+        return Played(step, self.setup, state, remove(state, pod.uid), note=note)
 
     def _restart(self, step: Restart) -> Played:
         before, kubelet = self.state, step.setup.kubelet
@@ -165,14 +173,14 @@ class _Node:
             after, admissions = restart(kubelet, state, pods, running=running)
         except StartRefused as refused:
             self._down = True
-            return Played(step, self.kubelet, before, before, refusal=str(refused), note="its files stay as they are")
-        self._down, self.kubelet = False, kubelet
+            return Played(step, self.setup, before, before, refusal=str(refused), note="its files stay as they are")
+        self._down, self.setup = False, step.setup
         readmissions = fates(before, admissions, running)
         for one in readmissions:
             if one.fate in (Fate.REFUSED, Fate.EVICTED):
                 self._running.pop(one.admission.pod.uid, None)
                 self._seen.discard(one.admission.pod.uid)
-        return Played(step, kubelet, before, after, readmissions=readmissions)
+        return Played(step, self.setup, before, after, readmissions=readmissions)
 
     def _active(self, full_name: str) -> Pod | None:
         found = [pod for pod in self.state.pods.values() if _full_name(pod) == full_name]
@@ -180,7 +188,7 @@ class _Node:
 
     def _nothing(self, step: Start | Remove) -> Played:
         note = f"nothing happens: pod {step.pod} is not on the node, it was refused or has ended"
-        return Played(step, self.kubelet, self.state, self.state, note=note)
+        return Played(step, self.setup, self.state, self.state, note=note)
 
 
 def _names(pod: Pod) -> list[str]:

@@ -1,0 +1,157 @@
+"""`numaudit explain`: why a kubelet admits or refuses a pod."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from numaudit.cli import options
+from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.scenario_files import ScenarioFiles
+from numaudit.config import yaml_document
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kubelet.node_here import NodeHere, node_here, state_of
+from numaudit.kubelet.starting import Asked
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.scenario.document import Document
+from numaudit.memorymanager.scenario.explanation import explain
+from numaudit.memorymanager.scenario.files import Files
+from numaudit.memorymanager.scenario.reading import read_manifest, read_scenario, read_setup, read_state_files
+from numaudit.memorymanager.scenario.simulation import simulate
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.memorymanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
+from numaudit.views import document, explanation_document
+
+_FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    setup: Setup
+    state: NodeState
+    notices: tuple[str, ...] = ()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit explain -f pod.yaml
+  numaudit explain -f pod.yaml -o json --root ./captured
+  numaudit explain -f pod.yaml --machine machine.json --config kubelet.yaml
+  numaudit explain -f pod.yaml --scenario docs/examples/walk-through.yaml
+Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here.
+"""
+)
+@click.option("-f", "--file", "pod", required=True, type=_FILE, help="The v1 Pod, in YAML or JSON.")
+@options.output("table", "json")
+@click.option("--scenario", type=_FILE, help="The node as it is at the end of this scenario.")
+@click.option("--machine", type=_FILE, help="A machine, as a scenario or `numaudit topology -o json` describes it.")
+@click.option("--config", "configuration", type=_FILE, help="A KubeletConfiguration.")
+@click.option("--memory-state", type=_FILE, help="A memory_manager_state.")
+@click.option("--cpu-state", type=_FILE, help="A cpu_manager_state.")
+@click.option("--device-state", type=_FILE, help="A kubelet_internal_checkpoint.")
+@click.option("--kubernetes-version", metavar="V", help="The kubelet's version; else that of the host, or the newest.")
+@click.option("--feature-gates", metavar=f"{POD_LEVEL_GATE}=BOOL", help="Feature gates of the kubelet.")
+@click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused.")
+@options.root
+def command(
+    pod: Path,
+    output: str,
+    scenario: Path | None,
+    machine: Path | None,
+    configuration: Path | None,
+    memory_state: Path | None,
+    cpu_state: Path | None,
+    device_state: Path | None,
+    kubernetes_version: str | None,
+    feature_gates: str | None,
+    fail_on_reject: bool,
+    root: Path | None,
+) -> None:
+    """Say why a kubelet admits or refuses the pod, and what would let it in.
+
+    The node is this host, one that was captured (--root), the end of a --scenario, or described by files. A node
+    with --machine has no pods but those of its state files.
+    """
+    given = {"memory": memory_state, "cpu": cpu_state, "devices": device_state}
+    gates = read_feature_gates(feature_gates) if feature_gates else {}
+    if scenario is not None:
+        others = [machine, configuration, *given.values(), kubernetes_version, feature_gates, root]
+        if any(one is not None for one in others):
+            raise InputError("--scenario describes the whole node: give it alone, with -f")
+        node = _end_of(scenario)
+    else:
+        changes = {"machine": machine, "kubelet": configuration}
+        head = {name: str(path) for name, path in changes.items() if path is not None}
+        asked = _Asked(
+            head, {name: path for name, path in given.items() if path is not None}, kubernetes_version, gates
+        )
+        node = _described(asked) if len(head) == len(changes) else _here(options.host(root), asked)
+    manifest = read_manifest(yaml_document.read(pod, "the pod"))
+    found = explain(node.setup, node.state, manifest)
+    notices = (*node.setup.started[1], *node.notices)
+    for notice in notices:
+        click.echo(f"numaudit: {notice}", err=True)
+    shown = explanation_document.explanation(found, node.setup.kubelet.topology.policy, notices)
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Explanation", shown))
+    else:
+        from numaudit.views import explanation_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        explanation_tables.print_explanation(shown, terminal.console())
+    if fail_on_reject and not found.admission.admitted:
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command line says of the node."""
+
+    head: dict[str, str]
+    """`machine` and `kubelet` -> file."""
+    state: dict[str, Path]
+    version: str | None
+    gates: dict[str, bool]
+
+    def setup(self, before: Setup | None) -> Setup:
+        value = {**self.head, "kubernetesVersion": self.version, "featureGates": self.gates or None}
+        return read_setup(Document("the command line", value), _open, before)
+
+    def files(self) -> Files:
+        if not self.state:
+            return Files()
+        value = {name: str(path) for name, path in self.state.items()}
+        return read_state_files(Document("the command line", value), _open)
+
+
+def _open(name: str, what: str) -> Document:
+    return yaml_document.read(Path(name), what)
+
+
+def _end_of(scenario: Path) -> _Node:
+    played = simulate(read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open))
+    setup = played.steps[-1].setup if played.steps else played.scenario.setup
+    return _Node(setup, played.state)
+
+
+def _described(asked: _Asked) -> _Node:
+    setup = asked.setup(None)
+    return _Node(setup, state_of(setup, asked.files(), {}))
+
+
+def _here(host: Host, asked: _Asked) -> _Node:
+    """This host, but for what files say. A captured machine or another configuration may not fit its state files."""
+    version = None if asked.version is None else parse_version(asked.version)
+    here: NodeHere = node_here(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
+    try:
+        setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup
+        files = asked.files() if asked.state or "machine" in asked.head else here.files
+        return _Node(setup, state_of(setup, files, here.names), here.notices)
+    except InputError as error:
+        if asked.head or asked.state:
+            raise
+        raise Unavailable(f"{error}; `numaudit state verify` says more") from None

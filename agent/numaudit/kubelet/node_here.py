@@ -1,0 +1,112 @@
+"""The kubelet of a host as the library's values: its set-up, its machine, and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kubelet import state_files
+from numaudit.kubelet.host_files import kubelet_on, pod_names_on
+from numaudit.kubelet.machine_watch import read_whole_machine
+from numaudit.kubelet.starting import Asked
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.checkpoint import file as checkpoints
+from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
+from numaudit.memorymanager.device.hints import Device
+from numaudit.memorymanager.pod.names import PodName
+from numaudit.memorymanager.scenario.files import Files, starting_state
+from numaudit.memorymanager.scenario.machine import Devices
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.memorymanager.versions import POD_LEVEL_GATE
+from numaudit.topology.nodeset import NodeSet
+
+DEVICES_WITHOUT_PLACE = (
+    "the kubelet's checkpoint names the nodes of those devices only that are in use; the others count as devices "
+    "without a node"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHere:
+    """A host's kubelet."""
+
+    setup: Setup
+    files: Files
+    names: Mapping[str, PodName]
+    """UID -> who the pods in the files are."""
+    notices: tuple[str, ...]
+
+
+def node_here(host: Host, asked: Asked) -> NodeHere:
+    """What is known of the kubelet on a host. Raises Unavailable where that is too little to admit a pod."""
+    machine = read_whole_machine(host)
+    here = kubelet_on(host, asked)
+    if here.config.document is None:
+        raise Unavailable(
+            f"no kubelet's configuration is known on this host (its files are looked for in {host.kubelet_root}); "
+            "run as root, or name one with --config FILE, or a whole node with --scenario FILE"
+        )
+    files = Files(**{name: state_files.read(state_files.paths(host)[kind]) for name, kind in _FILES.items()})
+    devices = devices_of(files)
+    version = here.starting.kubelet.version
+    gates = here.config.document.get("featureGates")
+    configuration = dict(here.config.document)
+    if asked.pod_level is not None:
+        configuration["featureGates"] = {
+            **(gates if isinstance(gates, Mapping) else {}),
+            POD_LEVEL_GATE: asked.pod_level,
+        }
+    setup = Setup(machine, configuration, f"{version[0]}.{version[1]}", devices)
+    parsed = [checkpoints.parse(kind, data) for kind, data in _present(files)]
+    has_more = any(device.nodes is None for listed in devices.values() for device in listed.values())
+    return NodeHere(setup, files, pod_names_on(host, parsed), (DEVICES_WITHOUT_PLACE,) if has_more else ())
+
+
+_FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
+
+
+def state_of(setup: Setup, files: Files, names: Mapping[str, PodName]) -> NodeState:
+    """What a kubelet remembers that has these files; pods that are known to be gone are no longer active.
+
+    Raises InputError where such a kubelet would not start with them, or refuses its configuration.
+    """
+    state = starting_state(setup.kubelet, files, setup.devices)
+    pods = {
+        uid: replace(pod, namespace=one.namespace, name=one.pod)
+        if (one := names.get(uid)) is not None and one.namespace and one.pod
+        else pod
+        for uid, pod in state.pods.items()
+        if not (uid in names and names[uid].stale)
+    }
+    return replace(state, pods=pods)
+
+
+def devices_of(files: Files) -> Devices:
+    """The healthy devices that plugins have registered; the node of one is known while a pod holds it."""
+    if files.devices is None:
+        return {}
+    try:
+        checkpoint = checkpoints.parse(DEVICES, files.devices)
+    except ValueError as error:
+        raise InputError(f"{DEVICES}: {error}") from None
+    assert isinstance(checkpoint, DeviceCheckpoint)
+    nodes: dict[tuple[str, str], NodeSet] = {}
+    for entry in checkpoint.entries or ():
+        by_node = entry.device_ids if isinstance(entry.device_ids, Mapping) else {}
+        for node, ids in by_node.items():
+            for one in ids or () if node != NO_NODE else ():
+                held = nodes.get((entry.resource_name, one), NodeSet())
+                nodes[entry.resource_name, one] = held | NodeSet.of(node)
+    return {
+        resource: {one: Device(one, nodes.get((resource, one))) for one in ids or ()}
+        for resource, ids in (checkpoint.registered or {}).items()
+    }
+
+
+def _present(files: Files) -> Iterable[tuple[checkpoints.Kind, bytes]]:
+    for kind, data in ((MEMORY, files.memory), (CPU, files.cpu), (DEVICES, files.devices)):
+        if data is not None:
+            yield kind, data

@@ -1,0 +1,67 @@
+"""Sizes, sets of nodes and verdicts as a sentence names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from numaudit.memorymanager.memory.candidates import JudgedCandidate
+from numaudit.memorymanager.memory.group_rules import Verdict
+from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import Quantity
+from numaudit.topology.sizes import in_units
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+_LONGEST = 7
+
+
+def amount(size: int) -> str:
+    """Bytes as Kubernetes writes them: 15Gi; rounded where that would be long: 737.5Mi."""
+    exact = str(Quantity.of(size))
+    return exact if len(exact) <= _LONGEST else f"{in_units(size)}i"
+
+
+def number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+
+
+def count_of_nodes(count: int) -> str:
+    """one node, two nodes"""
+    return f"{number(count)} node{'' if count == 1 else 's'}"
+
+
+def listed(names: Iterable[object]) -> str:
+    """0; 0 and 1; 0, 1 and 2"""
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def nodes(mask: NodeSet) -> str:
+    """node 2; nodes 0 and 1"""
+    return f"node {listed(mask)}" if len(mask) == 1 else f"nodes {listed(mask)}"
+
+
+def request(sizes: Mapping[str, int]) -> str:
+    """15Gi; 4Gi and 1Gi of hugepages-1Gi"""
+    return listed(amount(size) if name == MEMORY else f"{amount(size)} of {name}" for name, size in sizes.items())
+
+
+def verdict(candidate: JudgedCandidate) -> str:
+    """What became of a candidate, with the numbers."""
+    match candidate.verdict:
+        case Verdict.KEPT:
+            return "preferred" if candidate.preferred else "possible, not preferred"
+        case Verdict.TOO_SMALL | Verdict.NOT_FREE:
+            what = "allocatable" if candidate.verdict is Verdict.TOO_SMALL else "free"
+            of = [
+                f"{amount(one.available)}{'' if one.resource == MEMORY else f' of {one.resource}'} {what}, "
+                f"{amount(one.requested)} needed"
+                for one in candidate.shortages
+            ]
+            return f"{candidate.verdict}: {'; '.join(of)}" if of else str(candidate.verdict)
+        case Verdict.IN_A_GROUP:
+            return f"{candidate.verdict}: the node serves containers together with others"
+        case Verdict.BREAKS_A_GROUP:
+            conflicts = NodeSet.from_ids(candidate.conflicts)
+            serve = "serves" if len(conflicts) == 1 else "serve"
+            return f"{candidate.verdict}: {nodes(conflicts)} {serve} containers alone or in another group"

@@ -1,0 +1,152 @@
+"""Why a pod is admitted or refused, as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+
+import msgspec
+
+from numaudit.memorymanager.scenario import words
+from numaudit.memorymanager.scenario.explanation import ExplainedDecision
+from numaudit.memorymanager.scenario.explanation import Explanation as FoundExplanation
+from numaudit.memorymanager.scenario.sentences import PROVIDERS
+from numaudit.memorymanager.topologymanager.hints import MergeSteps, TopologyHint
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views import simulation_document
+from numaudit.views.simulation_document import ContainerPlace, Hint, WayIn
+
+
+class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+    """One set of nodes, and what the Memory Manager made of it."""
+
+    nodes: list[int]
+    verdict: str
+    """kept, or the rule that ruled it out: too-small, in-a-group, breaks-a-group, not-free."""
+    preferred: bool
+    explanation: str
+
+
+class ProviderAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """One provider's answer; `hints` null = it has no preference at all, a resource's null = none for it."""
+
+    provider: str
+    hints: dict[str, list[Hint] | None] | None
+
+
+class MergeOffer(msgspec.Struct, frozen=True, rename="camel"):
+    """What one resource brings into the merge."""
+
+    provider: str
+    resource: str | None
+    hints: int
+    kept: int
+    """Hints that the policy lets take part."""
+
+
+class Merge(msgspec.Struct, frozen=True, rename="camel"):
+    """The merge, step by step; sets of nodes in ascending order."""
+
+    policy: str
+    offers: list[MergeOffer]
+    agreed: list[list[int]]
+    """Sets on which a preferred hint of each offer agrees."""
+    reachable: list[list[int]]
+    """What some combination of hints leaves, where none is agreed on."""
+    goal: int
+    """How many nodes a hint that is not preferred should have."""
+    finalists: list[list[int]]
+    hint: Hint
+    admitted: bool
+    combinations: int
+    """Combinations of hints that the kubelet walks through."""
+    estimated_seconds: float | None
+    """null = too few combinations to matter."""
+
+
+class ExplainedMerge(msgspec.Struct, frozen=True, rename="camel"):
+    """One merge and what went into it."""
+
+    container: str | None
+    """null = the whole pod."""
+    candidates: list[Candidate]
+    providers: list[ProviderAnswer]
+    merge: Merge
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Why a pod is admitted or refused."""
+
+    pod: str
+    admitted: bool
+    reason: str | None
+    message: str | None
+    """The kubelet's words."""
+    outcome: str
+    detail: str | None
+    sentence: str
+    containers: dict[str, ContainerPlace]
+    decisions: list[ExplainedMerge]
+    """None under topologyManagerPolicy none."""
+    ways_in: list[WayIn]
+    """What would let it in, or align it, the smallest change first."""
+    notices: list[str]
+
+
+def explanation(found: FoundExplanation, policy: str, notices: Iterable[str]) -> Explanation:
+    """`policy` is the Topology Manager's."""
+    admission = found.admission
+    rejection = admission.rejection
+    return Explanation(
+        pod=simulation_document.full_name(admission.pod),
+        admitted=admission.admitted,
+        reason=None if rejection is None else rejection.reason,
+        message=None if rejection is None else rejection.message,
+        outcome=simulation_document.outcome(admission),
+        detail=None if rejection is None else rejection.detail,
+        sentence=found.sentence,
+        containers=simulation_document.containers(admission),
+        decisions=[_merge(one, policy) for one in found.decisions],
+        ways_in=simulation_document.ways_in(found.ways_in),
+        notices=list(notices),
+    )
+
+
+def _merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
+    return ExplainedMerge(
+        container=one.decision.container,
+        candidates=[
+            Candidate(list(each.mask), str(each.verdict), each.preferred, words.verdict(each))
+            for each in one.candidates
+        ],
+        providers=[
+            ProviderAnswer(
+                answer.provider,
+                None if answer.hints is None else {name: _hints(hints) for name, hints in answer.hints.items()},
+            )
+            for answer in one.decision.answers
+        ],
+        merge=_steps(one.merge, policy, one.seconds),
+    )
+
+
+def _steps(merge: MergeSteps, policy: str, seconds: float | None) -> Merge:
+    return Merge(
+        policy,
+        [MergeOffer(PROVIDERS[one.provider], one.resource, len(one.hints), len(one.kept)) for one in merge.offers],
+        _masks(merge.agreed),
+        _masks(merge.reachable),
+        merge.goal,
+        _masks(merge.finalists),
+        simulation_document.hint(merge.result.hint),
+        merge.result.admit,
+        merge.combinations,
+        None if seconds is None else round(seconds, 1),
+    )
+
+
+def _hints(hints: Sequence[TopologyHint] | None) -> list[Hint] | None:
+    return None if hints is None else [simulation_document.hint(one) for one in hints]
+
+
+def _masks(masks: Set[int]) -> list[list[int]]:
+    return [list(NodeSet(mask)) for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask))]

@@ -1,0 +1,105 @@
+"""Why a pod is admitted or refused, for people: the sentence first, then the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from numaudit.errors import printable
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.explanation_document import ExplainedMerge, Explanation, Merge
+from numaudit.views.simulation_document import Hint
+from numaudit.views.simulation_tables import place_line, way_lines
+from numaudit.views.terminal import new_table, print_note, print_table
+
+_ABSENT = "-"
+_MOST_SETS = 8
+
+
+def print_explanation(found: Explanation, out: Console) -> None:
+    """All of it; `-o json` has every hint."""
+    what = f"admitted, {found.outcome}" if found.admitted else f"refused, {found.outcome}"
+    print_note(f"{printable(found.pod)}: {what}", out, "green" if found.admitted else "red")
+    print_note(printable(found.sentence), out)
+    if found.message is not None:
+        print_note(printable(f"{found.reason}: {found.message}"), out)
+    for name, place in found.containers.items():
+        print_note(printable(f"{name}: {place_line(place)}"), out)
+    for one in found.decisions:
+        _print_merge(one, out)
+    if found.ways_in or not found.admitted:
+        out.print()
+        for line in way_lines(found.ways_in, admitted=found.admitted):
+            print_note(printable(line), out)
+
+
+def _print_merge(one: ExplainedMerge, out: Console) -> None:
+    out.print()
+    print_note(printable(f"container {one.container}" if one.container else "the whole pod"), out, "bold")
+    asked = {
+        (answer.provider, resource): hints
+        for answer in one.providers
+        for resource, hints in (answer.hints or {}).items()
+    }
+    if one.candidates or any(asked.values()):
+        _print_candidates(one, asked, out)
+    for answer in one.providers:
+        if not answer.hints:
+            print_note(f"{answer.provider}: no preference", out)
+        for resource, hints in (answer.hints or {}).items():
+            if not hints:
+                print_note(printable(f"{resource}: {'no preference' if hints is None else 'impossible'}"), out)
+    _print_steps(one.merge, out)
+
+
+def _print_candidates(one: ExplainedMerge, asked: dict[tuple[str, str], list[Hint] | None], out: Console) -> None:
+    """A row for each set of nodes: what the Memory Manager made of it, and what the other providers' hints say."""
+    others = {resource: hints for (provider, resource), hints in asked.items() if provider != "memory" and hints}
+    sets = [tuple(each.nodes) for each in one.candidates] or sorted(
+        {tuple(hint.nodes or ()) for hints in others.values() for hint in hints}, key=lambda each: (len(each), each)
+    )
+    memory = {tuple(each.nodes): each.explanation for each in one.candidates}
+    table = new_table("NODES", *(printable(name).upper() for name in others), *(["MEMORY"] if memory else []))
+    by_set = {name: {tuple(hint.nodes or ()): hint for hint in hints} for name, hints in others.items()}
+    for each in sets:
+        row = [_hint_in_words(by_set[name].get(each)) for name in others]
+        table.add_row(str(NodeSet.from_ids(each)), *row, *([memory[each]] if memory else []))
+    print_table(table, out)
+
+
+def _hint_in_words(hint: Hint | None) -> str:
+    if hint is None:
+        return _ABSENT
+    return "preferred" if hint.preferred else "possible"
+
+
+def _print_steps(merge: Merge, out: Console) -> None:
+    if any(one.kept < one.hints for one in merge.offers):
+        kept = ", ".join(f"{one.resource or one.provider} {one.kept} of {one.hints}" for one in merge.offers)
+        print_note(printable(f"{merge.policy} keeps preferred hints of one node: {kept}"), out)
+    if merge.agreed:
+        print_note(f"all prefer: {_sets(merge.agreed)}", out)
+    else:
+        print_note("all prefer: no set of nodes in common", out)
+        if merge.reachable:
+            goal = f"; those nearest to {merge.goal} nodes: {_sets(merge.finalists)}" if merge.goal else ""
+            print_note(f"left by combinations of hints: {_sets(merge.reachable)}{goal}", out)
+    nodes = "any" if merge.hint.nodes is None else str(NodeSet.from_ids(merge.hint.nodes))
+    verdict = "admitted" if merge.admitted else "refused"
+    preferred = "preferred" if merge.hint.preferred else "not preferred"
+    print_note(f"merged hint: {nodes}, {preferred}; {merge.policy}: {verdict}", out)
+    if merge.estimated_seconds is not None:
+        print_note(
+            f"warning: a kubelet walks {merge.combinations:,} combinations of these hints, which takes some "
+            f"{merge.estimated_seconds:.0f} s in which it admits nothing else (kubernetes#137700)",
+            out,
+            "yellow",
+        )
+    else:
+        print_note(f"combinations of hints that the kubelet walks: {merge.combinations:,}", out)
+
+
+def _sets(sets: Sequence[Sequence[int]]) -> str:
+    shown = "; ".join(str(NodeSet.from_ids(one)) for one in sets[:_MOST_SETS])
+    return f"{shown} and {len(sets) - _MOST_SETS} more" if len(sets) > _MOST_SETS else shown

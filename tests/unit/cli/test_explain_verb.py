@@ -1,0 +1,129 @@
+"""`numaudit explain -f`: of a captured host, of files, of the end of a scenario; its document and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from numaudit.cli.main import call
+from numaudit.memorymanager.admission import admit
+from numaudit.memorymanager.pod.manifest import read_pod
+from numaudit.views.document import schema
+from scenarios import Plain, machine, play, pod, scenario
+
+Capture = pytest.CaptureFixture[str]
+
+
+def write(folder: Path, name: str, given: Plain) -> str:
+    (folder / name).write_text(yaml.safe_dump(given, sort_keys=False))
+    return str(folder / name)
+
+
+def document(capsys: Capture, *arguments: str, code: int = 0) -> dict[str, Any]:
+    assert call(["explain", *arguments, "-o", "json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schema("Explanation"))
+    return found
+
+
+def test_a_pod_is_explained_at_the_end_of_a_scenario(capsys: Capture, tmp_path: Path) -> None:
+    given = scenario(machine("128Gi", "128Gi"), [{"admit": pod("small", "1Gi")}])
+    wide = pod("wide", "200Gi")
+    arguments = ("-f", write(tmp_path, "pod.yaml", wide), "--scenario", write(tmp_path, "scenario.yaml", given))
+    found = document(capsys, *arguments)
+    played = play(given)
+    expected = admit(played.kubelet, played.state, read_pod(wide))
+    assert expected.rejection is not None
+    assert (found["pod"], found["admitted"]) == ("default/wide", False)
+    assert (found["reason"], found["message"]) == (expected.rejection.reason, expected.rejection.message)
+    assert found["outcome"] == "rejected-group-rule"
+    (decision,) = found["decisions"]
+    verdicts = {tuple(one["nodes"]): one["verdict"] for one in decision["candidates"]}
+    assert verdicts == {(0,): "too-small", (1,): "too-small", (0, 1): "breaks-a-group"}
+    assert [one["provider"] for one in decision["providers"]] == ["devices", "cpu", "memory"]
+    assert decision["merge"]["combinations"] == 1
+    assert found["waysIn"][0]["kind"] == "remove-pod"
+    document(capsys, *arguments, "--fail-on-reject", code=1)
+
+
+def test_the_table_begins_with_the_sentence_and_ends_with_the_ways_in(capsys: Capture, tmp_path: Path) -> None:
+    given = scenario(machine("128Gi", "128Gi"), [{"admit": pod("small", "1Gi")}])
+    wide = write(tmp_path, "pod.yaml", pod("wide", "200Gi"))
+    assert call(["explain", "-f", wide, "--scenario", write(tmp_path, "scenario.yaml", given)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "default/wide: refused, rejected-group-rule"
+    assert lines[1].startswith("needs 200Gi; no single node has more than 128Gi allocatable, so two nodes; ")
+    assert "0-1    breaks-a-group: node 0 serves containers alone or in another group" in lines
+    assert "combinations of hints that the kubelet walks: 1" in lines
+    assert lines[-2].startswith("it is admitted: pod default/small holds 1Gi of memory on node 0: remove it first")
+
+
+def test_a_captured_host_gives_machine_configuration_and_state(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    root = str(fixtures / "kubernetes-four-nodes")
+    found = document(capsys, "-f", write(tmp_path, "pod.yaml", pod("a", "1200Mi", cpu="500m")), "--root", root)
+    assert found["admitted"] is False
+    candidates = found["decisions"][0]["candidates"]
+    assert len(candidates) == 15
+    assert {one["verdict"] for one in candidates} == {"too-small", "breaks-a-group"}
+    assert "and 4 more" in found["sentence"] or "holds" in found["sentence"]
+    small = document(capsys, "-f", write(tmp_path, "pod.yaml", pod("a", "50Mi", cpu="500m")), "--root", root)
+    assert (small["admitted"], small["outcome"]) == (True, "aligned-single")
+
+
+def test_pods_of_a_captured_host_are_named_in_the_ways_in(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    wanted = write(tmp_path, "pod.yaml", pod("a", "900Mi", cpu="500m"))
+    found = document(capsys, "-f", wanted, "--root", str(fixtures / "kubernetes-four-nodes"))
+    removals = [one["change"] for one in found["waysIn"] if one["kind"] == "remove-pod"]
+    assert removals
+    assert all(one.startswith("pod default/") for one in removals)
+
+
+def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path) -> None:
+    given = scenario(machine("11Gi", "11Gi", "11Gi"), [{"admit": pod("big", "15Gi")}])
+    described = write(tmp_path, "machine.yaml", given["machine"])
+    configuration = write(tmp_path, "kubelet.yaml", given["kubelet"])
+    wanted = write(tmp_path, "pod.yaml", pod("a", "5Gi"))
+    files = ("-f", wanted, "--machine", described, "--config", configuration)
+    assert document(capsys, *files)["sentence"] == "needs 5Gi; 0 is the first free node"
+    path = write(tmp_path, "scenario.yaml", given)
+    assert call(["simulate", path, "-o", "json"]) == 0
+    state = json.loads(capsys.readouterr().out)["state"]["memory"]
+    (tmp_path / "memory_manager_state").write_text(json.dumps(state))
+    found = document(capsys, *files, "--memory-state", str(tmp_path / "memory_manager_state"))
+    assert found["sentence"] == "needs 5Gi; 2 is the first free node"
+
+
+def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    wanted = write(tmp_path, "pod.yaml", pod("a"))
+    assert call(["explain", "-f", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 3
+    assert "--config FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "Deployment"}, "kind: a v1 Pod is needed, not 'Deployment'"),
+        ({"spec": {"container": []}}, "spec.container: unknown field; did you mean containers"),
+        ({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}, "two containers are named 'a'"),
+    ],
+)
+def test_a_pod_that_is_none_is_refused(capsys: Capture, tmp_path: Path, change: Plain, message: str) -> None:
+    wanted = write(tmp_path, "pod.yaml", {**pod("a"), **change})
+    path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
+    assert call(["explain", "-f", wanted, "--scenario", path]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert wanted in err
+
+
+def test_a_scenario_is_the_whole_node(capsys: Capture, tmp_path: Path) -> None:
+    wanted = write(tmp_path, "pod.yaml", pod("a"))
+    path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
+    assert call(["explain", "-f", wanted, "--scenario", path, "--kubernetes-version", "1.28"]) == 2
+    assert "describes the whole node" in capsys.readouterr().err

@@ -1,0 +1,220 @@
+"""An explanation is the account of the library's own admission; what it offers as a way in was tried and works."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from numaudit.memorymanager.admission import admit
+from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.memorymanager.pod.manifest import read_pod
+from numaudit.memorymanager.scenario.explanation import SLOW_COMBINATIONS, Explanation, accounts_of, explain
+from numaudit.memorymanager.scenario.fate import Fate
+from scenarios import Plain, machine, play, pod, scenario
+
+THREE = machine("11Gi", "11Gi", "11Gi")
+
+
+def explained(given_machine: Plain, before: list[Plain], last: Plain, **kubelet: object) -> Explanation:
+    """What comes of a pod after other pods were admitted."""
+    played = play(scenario(given_machine, [{"admit": one} for one in before], kubelet=kubelet))
+    assert all(one.admitted for one in played.steps)
+    return explain(played.scenario.setup, played.state, read_pod(last))
+
+
+def changes(found: Explanation) -> list[str]:
+    return [one.change for one in found.ways_in]
+
+
+def test_the_width_and_the_choice_are_one_sentence() -> None:
+    found = explained(machine("11Gi", "10Gi", "10Gi"), [], pod("a", "15Gi"))
+    assert found.sentence == (
+        "needs 15Gi; no single node has more than 10Gi allocatable, so two nodes; 0 and 1 are the first free pair"
+    )
+
+
+def test_a_pod_of_one_node_names_the_first_free_one() -> None:
+    found = explained(THREE, [pod("wide", "15Gi")], pod("a", "5Gi"))
+    assert found.sentence == "needs 5Gi; 2 is the first free node"
+    assert found.ways_in == ()
+
+
+def test_a_pod_that_is_not_guaranteed_is_told_what_it_lacks() -> None:
+    burstable = {
+        "metadata": {"name": "b"},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]},
+    }
+    assert explained(THREE, [], burstable).sentence.startswith("the pod is Burstable, so the Memory Manager pins no")
+
+
+def test_the_pod_that_keeps_a_node_alone_is_named_and_its_removal_works() -> None:
+    two = machine("128Gi", "128Gi")
+    found = explained(two, [pod("small", "1Gi")], pod("wide", "200Gi"))
+    assert found.admission.rejection is not None
+    assert found.admission.rejection.outcome is AdmissionOutcome.REJECTED_GROUP_RULE
+    assert "node 0 serves containers alone or in another group (default/small holds 1Gi on node 0)" in found.sentence
+    assert changes(found)[0] == "pod default/small holds 1Gi of memory on node 0: remove it first"
+    assert changes(found)[1] == "container app asks for 128Gi of memory instead of 200Gi"
+
+
+def test_where_no_single_pod_is_enough_two_are_named() -> None:
+    found = explained(machine("21Gi", "20Gi"), [pod("a", "15Gi"), pod("b", "15Gi")], pod("wide", "25Gi"))
+    assert changes(found)[0].endswith("remove both first")
+
+
+def test_a_degraded_pod_is_told_what_would_align_it() -> None:
+    two = machine("128Gi", "128Gi")
+    before = [{"admit": pod("wide", "200Gi")}, {"admit": pod("small", "1Gi")}, {"remove": {"pod": "wide"}}]
+    played = play(scenario(two, [*before, {"admit": pod("late", "1Gi")}]))
+    (account,) = accounts_of(played.steps[-1])
+    assert "node 0 in-a-group" in account.sentence
+    assert account.ways_in[0].change.startswith("pod default/small holds 1Gi of memory on nodes 0 and 1: remove it")
+
+
+def test_a_smaller_request_that_is_admitted_is_found() -> None:
+    two = machine("16Gi", "16Gi")
+    found = explained(two, [pod("a", "10Gi"), pod("b", "10Gi")], pod("c", "8Gi"))
+    assert not found.admission.admitted
+    assert "container app asks for 6Gi of memory instead of 8Gi" in changes(found)
+
+
+def test_the_policy_that_would_admit_is_named() -> None:
+    found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="single-numa-node")
+    assert "memory cannot come from one node" in found.sentence
+    assert "topologyManagerPolicy restricted" in changes(found)
+
+
+def test_disagreeing_providers_are_named_with_what_they_prefer() -> None:
+    cpus = {"topologyManagerPolicy": "restricted", "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    found = explained(THREE, [], pod("wide", "15Gi", cpu="1"), **cpus)
+    assert "no set of nodes is preferred by all: cpu prefers 0 or 1 or 2, memory prefers 0-1" in found.sentence
+    assert any("of cpu instead of 1" in one for one in changes(found))
+
+
+def test_a_way_in_by_a_newer_kubelet_is_found() -> None:
+    described = {**THREE, "devices": {"vendor.example/sgx": {"sgx0": []}}}
+    given_scenario = scenario(described, [], kubelet={"topologyManagerPolicy": "single-numa-node"})
+    played = play({**given_scenario, "kubernetesVersion": "1.23"})
+    wanted = read_pod(pod("a", **{"vendor.example/sgx": "1"}))
+    found = explain(played.scenario.setup, played.state, wanted)
+    assert "no set of nodes can give it vendor.example/sgx: the hints for it are empty" in found.sentence
+    assert "Kubernetes 1.28" in changes(found)
+
+
+def test_policy_none_has_no_merge_and_still_a_sentence() -> None:
+    found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="none")
+    assert found.decisions == ()
+    assert found.sentence.endswith(
+        "the Topology Manager has no hint for it, so the Memory Manager chose nodes 0 and 1 itself"
+    )
+    refused = explained(THREE, [], pod("wide", "50Gi"), topologyManagerPolicy="none")
+    assert "all nodes together have 32Gi allocatable" in refused.sentence
+
+
+def test_the_combinations_that_a_kubelet_walks_are_counted_and_minutes_are_foreseen() -> None:
+    eight = machine(*["101Gi"] * 8)
+    devices = {
+        f"vendor.example/{kind}": {f"{kind}{node}{copy}": node for node in range(8) for copy in range(2)}
+        for kind in ("nic", "gpu")
+    }
+    wanted = dict.fromkeys(devices, "1")
+    kubelet = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    found = explained({**eight, "devices": devices}, [], pod("a", "50Gi", **wanted), **kubelet)
+    (decision,) = found.decisions
+    assert decision.merge.combinations == 255**4 > SLOW_COMBINATIONS
+    assert decision.seconds == pytest.approx(258)
+    quick = explained(eight, [], pod("a", "50Gi"), **kubelet)
+    assert quick.decisions[0].merge.combinations == 255**2
+    assert quick.decisions[0].seconds is None
+
+
+def test_pods_that_a_restart_refuses_are_explained_with_the_others_still_there() -> None:
+    stricter = {"memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node"}
+    stricter |= {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}  # type: ignore[dict-item]
+    steps = [{"admit": pod("wide", "15Gi")}, {"admit": pod("narrow", "5Gi")}, {"restart": {"kubelet": stricter}}]
+    played = play(scenario(THREE, steps))
+    assert [one.fate for one in played.steps[-1].readmissions] == [Fate.EVICTED, Fate.KEPT]
+    (account,) = accounts_of(played.steps[-1])
+    assert account.pod.name == "wide"
+    assert any(one.change == "topologyManagerPolicy restricted" for one in account.ways_in)
+
+
+sizes = st.sampled_from(["1Gi", "3Gi", "5Gi", "8Gi", "12Gi", "20Gi"])
+policies = st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[Plain, Plain]:
+    nodes = machine(*(f"{size}Gi" for size in draw(st.lists(st.integers(8, 16), min_size=1, max_size=4))))
+    resources = {}
+    if draw(st.booleans()):
+        count = len(nodes["nodes"])
+        nodes["devices"] = {"vendor.example/nic": {f"nic{n}": draw(st.integers(0, count - 1)) for n in range(2)}}
+        resources = {"vendor.example/nic": "1"}
+    kubelet: Plain = {
+        "topologyManagerPolicy": draw(policies),
+        "topologyManagerScope": draw(st.sampled_from(["container", "pod"])),
+    }
+    if draw(st.booleans()):
+        kubelet |= {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    steps: list[Plain] = []
+    for number in range(draw(st.integers(0, 5))):
+        more = resources if draw(st.booleans()) else {}
+        steps.append({"admit": pod(f"p{number}", draw(sizes), draw(st.sampled_from(["1", "3", "500m"])), **more)})
+        if draw(st.integers(0, 3)) == 0:
+            steps.append({"remove": {"pod": f"p{number}"}})
+    more = resources if draw(st.booleans()) else {}
+    last = pod("last", draw(sizes), draw(st.sampled_from(["1", "3", "6"])), **more)
+    return scenario(nodes, steps, kubelet), last
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(situations())
+def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain, Plain]) -> None:
+    given_scenario, last = situation
+    played = play(given_scenario)
+    setup, state, wanted = played.scenario.setup, played.state, read_pod(last)
+    found = explain(setup, state, wanted)
+    assert found.admission == admit(setup.kubelet, state, wanted)
+    for one in found.decisions:
+        assert one.merge.result.hint == one.decision.merged
+        assert one.merge.result.admit == one.decision.admitted
+        hints = next(answer.hints for answer in one.decision.answers if answer.provider == "memory")
+        kept = [each.mask for each in one.candidates if each.verdict == "kept"]
+        offered = (hints or {}).get("memory") or ()
+        assert kept == [hint.affinity for hint in offered]
+    assert found.sentence
+    for way in found.ways_in:
+        if match := re.fullmatch(r"topologyManagerPolicy (\S+)", way.change):
+            kubelet = {**given_scenario["kubelet"], "topologyManagerPolicy": match[1]}
+            other = play({**given_scenario, "kubelet": kubelet, "steps": []}).scenario.setup.kubelet
+            assert admit(other, state, wanted).admitted
+        if match := re.fullmatch(r"container app asks for (\S+) of (memory|cpu) instead of \S+", way.change):
+            limits = {**last["spec"]["containers"][0]["resources"]["limits"], match[2]: match[1]}
+            smaller = {**last, "spec": {"containers": [{"name": "app", "resources": {"limits": limits}}]}}
+            assert admit(setup.kubelet, state, read_pod(smaller)).admitted
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(situations())
+def test_a_simulation_never_disagrees_with_the_library_and_keeps_its_invariants(situation: tuple[Plain, Plain]) -> None:
+    given_scenario, last = situation
+    played = play({**given_scenario, "steps": [*given_scenario["steps"], {"admit": last}]})
+    for one in played.steps:
+        if one.admission is not None:
+            assert one.admission == admit(one.kubelet, one.before, one.admission.pod)
+        nodes = one.after.memory.state.machine
+        for id_, node in nodes.items():
+            assert all(table.free + table.reserved == table.allocatable for table in node.memory_map.values())
+            assert id_ in (node.cells or ())
+            assert node.number_of_assignments or node.cells == (id_,)
+        promised = sum(
+            block.size
+            for containers in one.after.memory.state.entries.values()
+            for blocks in containers.values()
+            for block in blocks
+        )
+        assert promised == sum(node.memory_map["memory"].reserved for node in nodes.values())
