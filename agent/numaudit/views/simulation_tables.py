@@ -76,7 +76,13 @@ def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
 
 def place_line(place: ContainerPlace) -> str:
     sizes = ", ".join(f"{size(one['size'])} of {one['type']}" for one in place.blocks)
-    parts = [f"{sizes} on node {_nodes(place.cpuset_mems)}" if place.cpuset_mems else "no memory of its own"]
+    on = f"on node {place.cpuset_mems.replace(',', '+')}"
+    if not place.cpuset_mems:
+        parts = ["no memory of its own"]
+    elif not any(one["size"] for one in place.blocks):
+        parts = [f"memory {on}, counted with the container that takes it over"]
+    else:
+        parts = [f"{sizes} {on}"]
     if place.cpus:
         parts.append(f"CPUs {place.cpus}")
     parts += [f"{resource} {', '.join(ids)}" for resource, ids in place.devices.items()]
@@ -84,10 +90,6 @@ def place_line(place: ContainerPlace) -> str:
         preferred = "preferred" if place.hint.preferred else "not preferred"
         parts.append(f"hint {NodeSet.from_ids(place.hint.nodes)} ({preferred})")
     return "; ".join(parts)
-
-
-def _nodes(mems: str) -> str:
-    return mems.replace(",", "+")
 
 
 def _fate(pod: RestartedPod) -> str:

@@ -70,7 +70,9 @@ def test_a_degraded_pod_is_told_what_would_align_it() -> None:
     before = [{"admit": pod("wide", "200Gi")}, {"admit": pod("small", "1Gi")}, {"remove": {"pod": "wide"}}]
     played = play(scenario(two, [*before, {"admit": pod("late", "1Gi")}]))
     (account,) = accounts_of(played.steps[-1])
-    assert "node 0 in-a-group" in account.sentence
+    assert (
+        "nodes 0 and 1 are in a group with other nodes (default/small holds 1Gi on nodes 0 and 1)" in account.sentence
+    )
     assert account.ways_in[0].change.startswith("pod default/small holds 1Gi of memory on nodes 0 and 1: remove it")
 
 

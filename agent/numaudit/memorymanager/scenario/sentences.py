@@ -42,7 +42,7 @@ def of_container(kubelet: Kubelet, admission: Admission, explained: Explained | 
         return _not_managed(kubelet, admission.pod)
     machine = admission.state.memory.state.machine if explained is None else _before(explained).machine
     requests = _asked(kubelet, admission.pod, place.container, explained)
-    return f"{_needs(machine, requests)}; {_choice(explained, place, chosen)}"
+    return f"{_needs(machine, requests)}; {_choice(explained, admission, place, chosen)}"
 
 
 def of_refusal(kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection) -> str:
@@ -119,14 +119,14 @@ def _all_together(machine: MachineState, requests: Requests) -> str:
     return f"all nodes together have {words.listed(short)} allocatable"
 
 
-def _choice(explained: Explained | None, place: Placement, chosen: NodeSet) -> str:
+def _choice(explained: Explained | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
     if place.outcome is AdmissionOutcome.DEFAULT_HINT or explained is None:
         return f"the Topology Manager has no hint for it, so the Memory Manager chose {words.nodes(chosen)} itself"
     if place.outcome is AdmissionOutcome.EXTENDED:
         merged = words.nodes(place.hint.affinity or NodeSet())
         return f"the merged hint is {merged}, with too little free memory, so it was extended to {words.nodes(chosen)}"
     if not place.hint.preferred:
-        return f"{_why_not_preferred(explained)}, so {words.nodes(chosen)}, which is not preferred"
+        return f"{_why_not_preferred(explained, admission)}, so {words.nodes(chosen)}, which is not preferred"
     kind = {1: "node", 2: "pair"}.get(len(chosen), f"set of {words.number(len(chosen))}")
     verb = "is" if len(chosen) == 1 else "are"
     first = next((one.mask for one in explained.candidates if one.preferred), None)
@@ -136,15 +136,45 @@ def _choice(explained: Explained | None, place: Placement, chosen: NodeSet) -> s
     return f"{words.listed(chosen)} {verb} {how}"
 
 
-def _why_not_preferred(explained: Explained) -> str:
+def _why_not_preferred(explained: Explained, admission: Admission) -> str:
     if any(one.preferred for one in explained.candidates):
         return f"no set is preferred by all ({_preferences(explained.merge)})"
     dead = [one for one in explained.candidates if one.verdict not in (Verdict.KEPT, Verdict.TOO_SMALL)]
     if not dead:
         return f"no set is preferred by all ({_preferences(explained.merge)})"
     narrow = [one for one in dead if len(one.mask) == len(dead[0].mask)]
-    reasons = [f"{words.nodes(one.mask)} {words.verdict(one)}" for one in narrow[:_MOST_HOLDERS]]
-    return "; ".join(reasons)
+    return _ruled_out(narrow) + _in_brackets(_holders(explained, admission))
+
+
+def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
+    """nodes 0 and 1 are in a group with other nodes, node 2 has too little free memory"""
+    words_of = {
+        Verdict.IN_A_GROUP: ("is in a group with other nodes", "are in a group with other nodes"),
+        Verdict.NOT_FREE: ("has too little free memory", "have too little free memory"),
+    }
+    parts: list[str] = []
+    for rule in dict.fromkeys(one.verdict for one in candidates):
+        masks = [one.mask for one in candidates if one.verdict is rule]
+        if rule not in words_of or len(masks[0]) > 1:
+            parts += [f"{words.nodes(one.mask)} {words.verdict(one)}" for one in candidates if one.verdict is rule]
+        else:
+            alone = NodeSet.from_ids(node for mask in masks for node in mask)
+            parts.append(f"{words.nodes(alone)} {words_of[rule][len(alone) > 1]}")
+    return ", ".join(parts[:_MOST_HOLDERS])
+
+
+def _holders(explained: Explained, admission: Admission) -> str:
+    """Who holds the nodes that the rule of groups keeps apart."""
+    conflicts = NodeSet.from_ids(node for one in explained.candidates for node in one.conflicts)
+    return holders(_before(explained), conflicts, _names(admission))
+
+
+def _names(admission: Admission) -> dict[str, str]:
+    return {uid: f"{pod.namespace}/{pod.name}" for uid, pod in admission.state.pods.items()}
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def _no_agreement(policy: str, merge: MergeSteps) -> str:
@@ -186,8 +216,7 @@ def _group_rule(admission: Admission, explained: Explained | None, rejection: Re
         conflicts = NodeSet.from_ids(node for one in named for node in one.conflicts)
     if not conflicts:
         conflicts = NodeSet.from_ids(node for node, table in memory.machine.items() if table.number_of_assignments)
-    held = holders(memory, conflicts, {uid: f"{pod.namespace}/{pod.name}" for uid, pod in admission.state.pods.items()})
-    return detail + (f" ({held})" if held else "")
+    return detail + _in_brackets(holders(memory, conflicts, _names(admission)))
 
 
 def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
@@ -210,7 +239,7 @@ def _no_room(memory: MemoryState, requests: Requests, explained: Explained | Non
         free = max((now for now, _ in sizes), default=0)
         narrow = sizes[0][0] if sizes else 0
         if free < asked:
-            return f"no set of nodes has more than {words.amount(free)}{of} free"
+            return f"no set of nodes that may be used has more than {words.amount(free)}{of} free"
         if explained is not None and narrow < asked:
             merged = explained.decision.merged.affinity
             where = "" if merged is None else f" on {words.nodes(merged)}, which the merged hint says,"

@@ -20,6 +20,10 @@ from numaudit.memorymanager.scenario.files import restored, written
 from numaudit.memorymanager.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
 from numaudit.memorymanager.topologymanager.admission_error import KubeletHangs
 
+_SAME_UID = (
+    "it has the UID of a pod that ended, so it takes over what that one still holds; give it a metadata.uid of its own"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Played:
@@ -129,12 +133,14 @@ class _Node:
         if pod.uid in self._seen:
             raise InputError(f"pod {_full_name(pod)} is on the node already; remove it first, or give it another name")
         self._seen.add(pod.uid)
+        held = self.state.memory.state.entries
+        note = _SAME_UID if pod.uid in held and pod.uid not in self.state.pods else None
         admission = admit(self.kubelet, self.state, pod)
         if admission.admitted:
             self._running[pod.uid] = set(_names(pod)) if self._all_run else self._running.get(pod.uid, set())
         else:
             self._seen.discard(pod.uid)
-        return Played(step, self.setup, self.state, admission.state, admission)
+        return Played(step, self.setup, self.state, admission.state, admission, note=note)
 
     def _start(self, step: Start) -> Played:
         pod = self._active(step.pod)

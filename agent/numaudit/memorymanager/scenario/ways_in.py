@@ -26,8 +26,11 @@ MOST_TRIES = 200
 _MOST_PAIRS = 60
 _MOST_CPUS = 16
 _MOST_AMOUNTS = 16
+_MOST_TIMES = 2
+"""A request that is more than twice as large is another pod."""
 _MIB = 1 << 20
 _NOT_PREFERRED = (AdmissionOutcome.DEGRADED, AdmissionOutcome.EXTENDED)
+_NOT_ALIGNED = (*_NOT_PREFERRED, AdmissionOutcome.DEFAULT_HINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,9 @@ class _Search:
             admission = admit(kubelet, state or self.state, pod or self.refused.pod)
         except NumauditError:
             return None  # a kubelet would not start with that, or crash
-        if not admission.admitted or (self.refused.admitted and needs_a_way(admission)):
+        if not admission.admitted:
+            return None
+        if self.refused.admitted and any(one.outcome in _NOT_ALIGNED for one in admission.placements):
             return None
         nodes = NodeSet.from_ids(node for one in admission.placements for node in one.memory_nodes or ())
         return WayIn(kind, change, nodes or None)
@@ -156,7 +161,7 @@ class _Search:
                 below.add(sum(one.free for one in tables) // unit * unit)
                 above.add((sum(one.allocatable for one in tables) // unit + 1) * unit)
             yield sorted((one for one in below if 0 < one < asked), reverse=True)[:_MOST_AMOUNTS]
-            yield sorted(one for one in above if one > asked)[:_MOST_AMOUNTS]
+            yield sorted(one for one in above if asked < one <= _MOST_TIMES * asked)[:_MOST_AMOUNTS]
         elif quantity.milli_value == asked * 1000:
             yield list(range(asked - 1, max(0, asked - 1 - _MOST_CPUS), -1))
             yield list(range(asked + 1, asked + 1 + (_MOST_CPUS if resource == CPU else 0)))
@@ -189,6 +194,8 @@ class _Search:
             found = self._try(kind, change, setup=setup)
             if found is not None:
                 yield found
+                if kind == "version":
+                    return
 
     def _other_kubelets(self) -> Iterator[tuple[str, str, Setup]]:
         configuration = self.setup.configuration

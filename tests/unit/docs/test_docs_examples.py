@@ -1,0 +1,55 @@
+"""Every example of a scenario comes out as its golden output, which names the rule and the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numaudit.cli.main import call
+
+TOP = Path(__file__).parents[3]
+EXAMPLES = sorted((TOP / "docs/examples").glob("*.yaml"))
+IN_A_GROUP = "nodes 0 and 1 are in a group with other nodes"
+ALONE = "node 0 serves containers alone or in another group"
+NOT_PREFERRED = "no set of nodes is preferred by all"
+
+TOLD: dict[str, tuple[str, str]] = {
+    "walk-through": ("admit default/a: admitted, aligned-multi", "hint 0-1 (preferred)"),
+    "single-or-cross": (ALONE, "pod default/one holds 5Gi of memory on node 0: remove it first"),
+    "kai-2013-group": (IN_A_GROUP, "pod default/small holds 1Gi of memory on nodes 0 and 1"),
+    "kai-2013-singleton": (ALONE, "pod default/small holds 1Gi of memory on node 0"),
+    "kubernetes-84597": (NOT_PREFERRED, "container app asks for 2 of cpu instead of 3"),
+    "kubernetes-110216": ("failed to find NUMA nodes to extend the current topology hint", "13351Mi of memory"),
+    "kubernetes-112234": ("the hints for it are empty", "Kubernetes 1.28"),
+    "kubernetes-120733": (IN_A_GROUP, "pod default/wide holds 120Gi of memory on nodes 0 and 1"),
+    "kubernetes-122295": (NOT_PREFERRED, "asks for 1 of nvidia.com/gpu instead of 2"),
+    "kubernetes-123816": (ALONE, "topologyManagerScope pod"),
+    "kubernetes-123971": ("default/a: evicted", "container prepare asks for 3Gi of memory instead of 8Gi"),
+    "kubernetes-128669": (NOT_PREFERRED, "container app asks for 5 of cpu instead of 1"),
+    "kubernetes-128708": (ALONE, "pod default/small holds 1Gi of memory on node 0"),
+    "kubernetes-129078": ("SMT Alignment Error: not enough free physical CPUs", "without full-pcpus-only"),
+    "kubernetes-138495": ("preferred hint violates NUMA node allocation", "topologyManagerScope pod"),
+}
+"""Example -> the rule and the way out, as its output has them."""
+
+
+def test_every_example_is_told_and_listed_in_the_documentation() -> None:
+    names = {path.stem for path in EXAMPLES}
+    assert names == TOLD.keys()
+    page = (TOP / "docs/simulate.md").read_text(encoding="utf-8")
+    assert names <= set(re.findall(r"examples/([\w-]+)\.yaml", page))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_output_of_an_example_is_known_and_names_the_rule_and_the_way_out(
+    capsys: pytest.CaptureFixture[str], matches_golden: Callable[[str, str], None], path: Path
+) -> None:
+    assert call(["simulate", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for part in TOLD[path.stem]:
+        assert part in out
+    matches_golden(f"tests/golden/examples/{path.stem}.txt", out)
