@@ -73,6 +73,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "pass": ("one tick", "first tick", "floor", "numaudit --help"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
     "run": ("a command begins after", "Python with click alone:", "added:"),
+    "scenario": ("explain, four providers:", "simulate, json:", "simulate, table:"),
     "tick": (
         "tick, render, gzip",
         "without sleep",

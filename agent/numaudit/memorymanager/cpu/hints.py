@@ -21,7 +21,7 @@ from numaudit.memorymanager.pod.spec import (
     requests_of,
 )
 from numaudit.memorymanager.topologymanager.admission_error import EMPTY_POD_SHARED_POOL, AdmissionError
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks
+from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks, sums_by_mask
 from numaudit.memorymanager.versions import LATEST, LATEST_FEATURES, KubeletFeatures, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantities
@@ -159,14 +159,11 @@ def generate_hints(policy: CPUPolicy, available: CpuSet, reusable: CpuSet, reque
     topology = policy.topology
     usable, must_have = _by_node(topology, available), _by_node(topology, reusable)
     size = _by_node(topology, topology.cpus)
-    needed_nodes = NodeSet.from_ids(must_have)
-    least = len(topology.nodes)
-    fitting: list[NodeSet] = []
-    for mask in candidate_masks(topology.nodes):
-        if len(mask) < least and sum(size[node] for node in mask) >= request:
-            least = len(mask)
-        if needed_nodes <= mask and len(reusable) + sum(usable.get(node, 0) for node in mask) >= request:
-            fitting.append(mask)
+    needed_nodes = NodeSet.from_ids(must_have).mask
+    masks = candidate_masks(topology.nodes)
+    sizes, free, missing = sums_by_mask(masks, size), sums_by_mask(masks, usable), request - len(reusable)
+    least = next((len(mask) for mask in masks if sizes[mask.mask] >= request), len(topology.nodes))
+    fitting = [mask for mask in masks if free[mask.mask] >= missing and not needed_nodes & ~mask.mask]
     return [TopologyHint(mask, len(mask) == least or _is_socket_aligned(policy, mask, least)) for mask in fitting]
 
 
@@ -213,9 +210,11 @@ def _by_node(topology: CPUTopology, cpus: CpuSet) -> dict[int, int]:
 
 def _is_socket_aligned(policy: CPUPolicy, mask: NodeSet, least: int) -> bool:
     """With align-by-socket: does the set span as few sockets as the request needs?"""
+    if not policy.options.align_by_socket:
+        return False
     topology = policy.topology
     nodes_per_socket = topology.num_numa_nodes // topology.num_sockets
-    if not policy.options.align_by_socket or nodes_per_socket == 0:
+    if nodes_per_socket == 0:
         return False
     sockets = topology.groups_of(Group.SOCKET, topology.cpus_in(Group.NODE, mask))
     return len(sockets) == -(-least // nodes_per_socket)

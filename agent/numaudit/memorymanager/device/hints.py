@@ -5,6 +5,7 @@ Source: pkg/kubelet/cm/devicemanager/topology_hints.go. The Device Manager ignor
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -170,8 +171,8 @@ def generate_hints(
         for device in known.values():
             hosting |= device.nodes or NodeSet()
         nodes = hosting & nodes or nodes
-    everywhere = [device.nodes or NodeSet() for device in known.values()]
-    usable = [_nodes_of(known, one) or NodeSet() for one in available]
+    everywhere = Counter((device.nodes or NodeSet()).mask for device in known.values())
+    usable = Counter((_nodes_of(known, one) or NodeSet()).mask for one in available)
     must_have = [of for one in reusable if (of := _nodes_of(known, one)) is not None]
     least = len(nodes)
     fitting: list[NodeSet] = []
@@ -213,5 +214,6 @@ def _nodes_of(known: Mapping[str, Device], one: str) -> NodeSet | None:
     return None if device is None else device.nodes
 
 
-def _count_in(places: Iterable[NodeSet], mask: NodeSet) -> int:
-    return sum(1 for of in places if not of.isdisjoint(mask))
+def _count_in(places: Mapping[int, int], mask: NodeSet) -> int:
+    """How many devices have a node of this set; `places`: their nodes as a bitmask -> how many devices."""
+    return sum(count for of, count in places.items() if of & mask.mask)

@@ -95,6 +95,15 @@ def candidate_masks(nodes: NodeSet) -> tuple[NodeSet, ...]:
     return tuple(nodes.subsets())
 
 
+def sums_by_mask(masks: Sequence[NodeSet], amounts: Mapping[int, int]) -> dict[int, int]:
+    """Bitmask -> what its nodes have together. `masks` as `candidate_masks` gives them, `amounts` by node."""
+    sums = {0: 0}
+    for one in masks:
+        lowest = one.mask & -one.mask
+        sums[one.mask] = sums[one.mask ^ lowest] + amounts.get(lowest.bit_length() - 1, 0)
+    return sums
+
+
 def merge(
     hints: Sequence[ProviderHints],
     *,
