@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from numaudit.memorymanager.admission import Admission
+from numaudit.memorymanager.checkpoint.memory import plain_machine
 from numaudit.memorymanager.manager import Pins
 from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.memory.static_policy import cpuset_mems
@@ -23,7 +24,7 @@ from numaudit.memorymanager.scenario.ways_in import WayIn as FoundWay
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 
 MOST_EXPLAINED = 20
-"""Pods of one scenario that are refused or not aligned: for each, up to 200 admissions are tried."""
+"""Pods of one scenario that are refused or not aligned: for each, up to 100 admissions are tried."""
 _OUTCOMES = list(AdmissionOutcome)
 
 
@@ -209,7 +210,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
         ways_in=ways_in(() if account is None else account.ways_in),
         containers=held,
         pods=list(_restarted(one, accounts)),
-        machine_state=files.plain_machine_state(one.kubelet, one.after),  # type: ignore[arg-type]
+        machine_state=plain_machine(one.after.memory.state.machine),  # type: ignore[arg-type]
     )
 
 

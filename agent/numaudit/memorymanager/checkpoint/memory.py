@@ -120,6 +120,11 @@ def plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
     return seal.with_checksums(_plain_content(checkpoint), checkpoint.checksum, checkpoint.seal)
 
 
+def plain_machine(machine: MachineState | None) -> object:
+    """A memory map in the words of the file."""
+    return go_json.plain_map(machine, _plain_node)
+
+
 def verify(checkpoint: MemoryCheckpoint) -> Verification:
     """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
     if checkpoint.seal is not None:
@@ -253,7 +258,7 @@ def _parse_block(walk: Walk, value: object) -> Block:
 def _plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
     document: dict[str, object] = {
         "policyName": checkpoint.policy_name,
-        "machineState": go_json.plain_map(checkpoint.machine, _plain_node),
+        "machineState": plain_machine(checkpoint.machine),
     }
     if checkpoint.entries:
         document["entries"] = go_json.plain_map(

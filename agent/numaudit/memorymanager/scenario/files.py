@@ -51,12 +51,8 @@ def written(kubelet: Kubelet, state: NodeState) -> Files:
 
 def plain(kubelet: Kubelet, state: NodeState) -> dict[str, object]:
     """The same as plain values: {memory, cpu, devices}, as a scenario's `state` takes them."""
-    return {name: json.loads(getattr(written(kubelet, state), name)) for name in STATE}
-
-
-def plain_machine_state(kubelet: Kubelet, state: NodeState) -> object:
-    """The memory map in the words of `memory_manager_state`; {} under policy None."""
-    return memory_checkpoint.plain_content(_memory(kubelet, state))["machineState"]
+    files = written(kubelet, state)
+    return {name: json.loads(getattr(files, name)) for name in STATE}
 
 
 def read_files(document: Document, opened: Mapping[str, Document]) -> Files:

@@ -22,8 +22,9 @@ from numaudit.memorymanager.versions import DESCRIBED
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 
-MOST_TRIES = 200
-_MOST_PAIRS = 60
+MOST_TRIES = 100
+_MOST_REMOVALS = 40
+_MOST_PAIRS = 20
 _MOST_CPUS = 16
 _MOST_AMOUNTS = 16
 _MOST_TIMES = 2
@@ -97,7 +98,7 @@ class _Search:
 
     def _removals(self) -> Iterator[WayIn]:
         """One pod leaves, the one that holds least first."""
-        for uid in self._others()[:_MOST_PAIRS]:
+        for uid in self._others()[:_MOST_REMOVALS]:
             found = self._try("remove-pod", f"{self._held(uid)}: remove it first", state=remove(self.state, uid))
             if found is not None:
                 yield found
