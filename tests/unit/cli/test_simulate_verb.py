@@ -136,6 +136,18 @@ WRONG: dict[str, tuple[Any, str]] = {
         "node 0 is there twice",
     ),
     "an odd size": ({"machine": {"nodes": [{"id": 0, "memory": "11Gx"}]}}, "machine.nodes[0].memory: "),
+    "a node beyond all nodes": (
+        {"machine": {"nodes": [{"id": 99999999999, "memory": "1Gi"}]}},
+        "machine.nodes[0].id: a node is a number below 1024",
+    ),
+    "a CPU beyond all CPUs": (
+        {"machine": {**NODES, "cores": [[99999999999]]}},
+        "machine.cores[0]: there is no CPU 99999999999",
+    ),
+    "a device on a node beyond all nodes": (
+        {"machine": {**NODES, "devices": {"vendor.example/nic": {"nic0": 99999999999}}}},
+        "there is no node 99999999999",
+    ),
     "an absent node": (
         {"machine": {**NODES, "devices": {"vendor.example/nic": {"nic0": 7}}}},
         "machine.devices.vendor.example/nic.nic0: there is no node 7; the machine has 0-2",
@@ -199,6 +211,24 @@ def test_a_wrong_scenario_is_refused_with_file_line_and_path(capsys: Capture, tm
     assert f"{path}:" in error
     line = int(error.split(f"{path}:")[1].split(":")[0])
     assert 1 <= line <= len(path.read_text().splitlines())
+
+
+def test_huge_pages_of_one_node_are_zero_on_the_others(capsys: Capture, tmp_path: Path) -> None:
+    nodes = machine("11Gi", "11Gi")
+    nodes["nodes"][1]["hugepages"] = {"2Mi": 512}
+    wanted = pod("a", "1Gi", **{"hugepages-2Mi": "100Mi"})
+    found = document(capsys, write(tmp_path, scenario(nodes, [{"admit": wanted}])))
+    assert found["steps"][0]["containers"]["app"]["cpusetMems"] == "1"
+    assert found["state"]["memory"]["machineState"]["0"]["memoryMap"]["hugepages-2Mi"]["total"] == 0
+
+
+def test_a_restart_that_names_a_version_keeps_the_feature_gates(capsys: Capture, tmp_path: Path) -> None:
+    kubelet = {"topologyManagerScope": "pod"}
+    level = pod("a", "1Gi")
+    level["spec"]["resources"] = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    given = scenario(NODES, [{"restart": {"kubernetesVersion": "1.36"}}, {"admit": level}], kubelet)
+    path = write(tmp_path, {**given, "featureGates": {"PodLevelResourceManagers": True}})
+    assert "podEntries" in document(capsys, path)["state"]["memory"]
 
 
 def test_the_line_is_that_of_the_field(capsys: Capture, tmp_path: Path) -> None:

@@ -65,6 +65,16 @@ def test_where_no_single_pod_is_enough_two_are_named() -> None:
     assert changes(found)[0].endswith("remove both first")
 
 
+def test_where_two_pods_are_not_enough_all_that_have_to_leave_are_named() -> None:
+    three = machine("11Gi", "10Gi", "10Gi")
+    found = explained(three, [pod(name, "6Gi") for name in "abc"], pod("wide", "25Gi"), topologyManagerPolicy="none")
+    assert changes(found) == ["container app asks for 4Gi of memory instead of 25Gi"]
+    cpus = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "topologyManagerPolicy": "none"}
+    one = machine("11Gi", cpus=64)
+    found = explained(one, [pod(name, cpu="15") for name in "abcd"], pod("all", cpu="60"), **cpus)
+    assert changes(found) == ["remove pods default/a, default/b, default/c and default/d first"]
+
+
 def test_a_degraded_pod_is_told_what_would_align_it() -> None:
     two = machine("128Gi", "128Gi")
     before = [{"admit": pod("wide", "200Gi")}, {"admit": pod("small", "1Gi")}, {"remove": {"pod": "wide"}}]
@@ -200,7 +210,7 @@ def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain,
             assert admit(setup.kubelet, state, read_pod(smaller)).admitted
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(situations())
 def test_a_simulation_never_disagrees_with_the_library_and_keeps_its_invariants(situation: tuple[Plain, Plain]) -> None:
     given_scenario, last = situation

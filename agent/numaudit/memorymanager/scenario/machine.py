@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from numaudit.errors import ParseError, nearest
 from numaudit.memorymanager.device.hints import Device
@@ -35,6 +36,7 @@ def read_machine(document: Document) -> Machine:
         raise document.part("nodes").error(f"at most {MOST_NODES} nodes can be tried, not {len(nodes)}")
     nodes.sort(key=lambda one: one.id)
     _refuse_repeated(document, nodes)
+    nodes = _with_all_page_sizes(nodes)
     return Machine(tuple(nodes), tuple(_cpus(document, nodes)), NodeSet.from_ids(node.id for node in nodes))
 
 
@@ -70,7 +72,7 @@ def _node(place: Document) -> Node:
     row = [_count(one) for one in place.part("distances").elements()]
     pages = place.part("hugepages")
     return Node(
-        _count(place.part("id")),
+        _id(place.part("id")),
         _cpu_list(place.part("cpus")),
         _size(place.part("memory")),
         tuple(sorted((_pages(size, pages.part(size)) for size in _mapping(pages)), key=lambda one: one.page_size)),
@@ -90,7 +92,7 @@ def _topology_node(place: Document) -> Node:
     place.fields(_TOPOLOGY_NODE)
     distances = place.part("distances")
     return Node(
-        _count(place.part("numa_node")),
+        _id(place.part("numa_node")),
         _cpu_list(place.part("cpus")),
         _count(place.part("memory_bytes")),
         tuple(
@@ -99,6 +101,16 @@ def _topology_node(place: Document) -> Node:
         ),
         {int(node): _count(distances.part(node)) for node in _mapping(distances) if node.isdecimal()},
     )
+
+
+def _with_all_page_sizes(nodes: list[Node]) -> list[Node]:
+    """A kernel shows every page size on every node, with 0 pages where there are none."""
+    sizes = sorted({pages.page_size for node in nodes for pages in node.huge_pages})
+    all_of = [{pages.page_size: pages for pages in node.huge_pages} for node in nodes]
+    return [
+        replace(node, huge_pages=tuple(own.get(size, HugePages(size, 0)) for size in sizes))
+        for node, own in zip(nodes, all_of, strict=True)
+    ]
 
 
 def _refuse_repeated(document: Document, nodes: list[Node]) -> None:
@@ -116,9 +128,7 @@ def _refuse_repeated(document: Document, nodes: list[Node]) -> None:
                 raise document.part("nodes").error(f"CPU {both} is on node {other.id} and on node {node.id}")
     for index, node in enumerate(nodes):
         if node.distances and node.distances.keys() != set(ids):
-            nodes[index] = Node(
-                node.id, node.cpus, node.memory, node.huge_pages, dict(zip(ids, node.distances.values(), strict=True))
-            )
+            nodes[index] = replace(node, distances=dict(zip(ids, node.distances.values(), strict=True)))
 
 
 def _cpus(document: Document, nodes: list[Node]) -> Iterator[Cpu]:
@@ -139,10 +149,11 @@ def _groups(place: Document, known: Mapping[int, int]) -> list[CpuSet]:
     groups: list[CpuSet] = []
     seen = CpuSet()
     for one in place.elements():
-        cpus = _cpu_list(one) if isinstance(one.value, str) else CpuSet.from_ids(_count(cpu) for cpu in one.elements())
-        strange = CpuSet.from_ids(cpu for cpu in cpus if cpu not in known)
+        listed = list(_cpu_list(one)) if isinstance(one.value, str) else [_count(cpu) for cpu in one.elements()]
+        strange = [cpu for cpu in listed if cpu not in known]
         if strange:
-            raise one.error(f"there is no CPU {strange}; name the CPUs of the nodes")
+            raise one.error(f"there is no CPU {strange[0]}; name the CPUs of the nodes")
+        cpus = CpuSet.from_ids(listed)
         if cpus & seen:
             raise one.error(f"CPU {cpus & seen} is there twice")
         seen |= cpus
@@ -163,6 +174,13 @@ def _count(place: Document) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
         raise place.error(f"must be a whole number, not {shown(value) if value is not None else 'absent'}")
     return value
+
+
+def _id(place: Document) -> int:
+    node = _count(place)
+    if node >= NodeSet.limit:
+        raise place.error(f"a node is a number below {NodeSet.limit}, not {node}")
+    return node
 
 
 def _size(place: Document) -> int:

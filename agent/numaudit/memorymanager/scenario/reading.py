@@ -48,8 +48,6 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
     with document.located():
         state = starting_state(setup.kubelet, read_state_files(document.part("state"), open_file), setup.devices)
     _check_state_devices(state.devices, document.part("state"))
-    if not isinstance(fields.get("steps", []), list):
-        raise document.part("steps").error(f"must be a list, not {type(fields['steps']).__name__}")
     reader = _Steps(setup, open_file, {f"{pod.namespace}/{pod.name}": pod for pod in state.pods.values()})
     places = list(document.part("steps").elements())
     steps = tuple(reader.read(one) for one in places)
@@ -92,7 +90,8 @@ def _read_configuration(document: Document, open_file: OpenFile, before: Mapping
             own = read_mapping(part.value, "")
     else:
         own = part.fields(_KUBELET)
-    gates = own.get("featureGates")
+    given_gates = document.part("featureGates").value is not None
+    gates = own.get("featureGates", {} if given_gates else before.get("featureGates"))
     return {**own, "featureGates": {**(gates if isinstance(gates, Mapping) else {}), **_gates(document)}}
 
 

@@ -12,11 +12,12 @@ from itertools import combinations
 
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
-from numaudit.memorymanager.memory.candidates import JudgedCandidate
+from numaudit.memorymanager.memory.static_policy import remove_stale_state
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.scenario.values import Setup
+from numaudit.memorymanager.topologymanager.hints import candidate_masks
 from numaudit.memorymanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
 from numaudit.memorymanager.versions import DESCRIBED
 from numaudit.topology.nodeset import NodeSet
@@ -65,12 +66,12 @@ class _Search:
     tries: int = 0
 
     def ways(self) -> Iterator[WayIn]:
-        removals = list(self._removals())
+        removals = list(self._removals()) or list(self._pairs())
         yield from removals
-        if not removals:
-            yield from self._pairs()
-        yield from self._requests()
-        yield from self._settings()
+        others = [*self._requests(), *self._settings(self.state)]
+        yield from others
+        if not removals and not others:
+            yield from self._several()
 
     def _try(
         self,
@@ -110,6 +111,21 @@ class _Search:
             if found is not None:
                 yield found
                 return
+
+    def _several(self) -> Iterator[WayIn]:
+        """As many pods as it takes leave; where not even that is enough, the kubelet has another policy as well."""
+        empty = self.state
+        removed: list[str] = []
+        for uid in self._others():
+            empty = remove(empty, uid)
+            removed.append(uid)
+            names = words.listed(f"{self.state.pods[one].namespace}/{self.state.pods[one].name}" for one in removed)
+            found = self._try("remove-pod", f"remove pods {names} first", state=empty)
+            if found is not None:
+                yield found
+                return
+        for way in self._settings(empty):
+            yield replace(way, change=f"{way.change}, and no other pod on the node that holds anything")
 
     def _others(self) -> list[str]:
         entries = self.state.memory.state.entries
@@ -154,11 +170,11 @@ class _Search:
         """Below the request and then above it, the nearest first."""
         asked = quantity.value
         if is_memory(resource):
-            machine = self.state.memory.state.machine
+            machine = remove_stale_state(self.state.memory, self.state.pods).state.machine
             unit = _MIB if resource == MEMORY else Quantity.parse(resource.partition("-")[2]).value
             below, above = set[int](), set[int]()
-            for candidate in self._candidates():
-                tables = [machine[node].memory_map[resource] for node in candidate.mask]
+            for mask in candidate_masks(NodeSet.from_ids(machine)):
+                tables = [machine[node].memory_map[resource] for node in mask]
                 below.add(sum(one.free for one in tables) // unit * unit)
                 above.add((sum(one.allocatable for one in tables) // unit + 1) * unit)
             yield sorted((one for one in below if 0 < one < asked), reverse=True)[:_MOST_AMOUNTS]
@@ -166,12 +182,6 @@ class _Search:
         elif quantity.milli_value == asked * 1000:
             yield list(range(asked - 1, max(0, asked - 1 - _MOST_CPUS), -1))
             yield list(range(asked + 1, asked + 1 + (_MOST_CPUS if resource == CPU else 0)))
-
-    def _candidates(self) -> tuple[JudgedCandidate, ...]:
-        """The sets of nodes that the Memory Manager looked at."""
-        return next(
-            (one.judge_memory(self.refused.pod.uid) for one in self.refused.decisions if one.memory_requests), ()
-        )
 
     def _with_amount(self, container: Container, resource: str, amount: int) -> WayIn | None:
         quantity = Quantity.of(amount, "BinarySI" if is_memory(resource) else "DecimalSI")
@@ -190,9 +200,9 @@ class _Search:
         change = f"container {container.name} asks for {quantity} of {resource} instead of {before}"
         return self._try("request", change, pod=pod)
 
-    def _settings(self) -> Iterator[WayIn]:
+    def _settings(self, state: NodeState) -> Iterator[WayIn]:
         for kind, change, setup in self._other_kubelets():
-            found = self._try(kind, change, setup=setup)
+            found = self._try(kind, change, setup=setup, state=state)
             if found is not None:
                 yield found
                 if kind == "version":
