@@ -20,7 +20,13 @@ from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.scenario.document import Document
 from numaudit.memorymanager.scenario.explanation import explain
 from numaudit.memorymanager.scenario.files import Files
-from numaudit.memorymanager.scenario.reading import read_manifest, read_scenario, read_setup, read_state_files
+from numaudit.memorymanager.scenario.reading import (
+    read_manifest,
+    read_scenario,
+    read_setup,
+    read_state_files,
+    unknown_devices,
+)
 from numaudit.memorymanager.scenario.simulation import simulate
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
@@ -93,7 +99,11 @@ def command(
         node = _described(asked) if len(head) == len(changes) else _here(options.host(root), asked)
     manifest = read_manifest(yaml_document.read(pod, "the pod"))
     found = explain(node.setup, node.state, manifest)
-    notices = (*node.setup.started[1], *node.notices)
+    ignored = [
+        f"no device plugin has registered {name} there, so it does not count"
+        for name in unknown_devices(manifest, node.setup.devices)
+    ]
+    notices = (*node.setup.started[1], *node.notices, *ignored)
     for notice in notices:
         click.echo(f"numaudit: {notice}", err=True)
     shown = explanation_document.explanation(found, node.setup.kubelet.topology.policy, notices)

@@ -122,6 +122,13 @@ def test_a_pod_that_is_none_is_refused(capsys: Capture, tmp_path: Path, change: 
     assert wanted in err
 
 
+def test_a_device_that_no_plugin_has_registered_is_named(capsys: Capture, tmp_path: Path) -> None:
+    wanted = write(tmp_path, "pod.yaml", pod("a", **{"vendor.example/nic": "1"}))
+    path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
+    assert call(["explain", "-f", wanted, "--scenario", path]) == 0
+    assert "no device plugin has registered vendor.example/nic there" in capsys.readouterr().err
+
+
 def test_a_scenario_is_the_whole_node(capsys: Capture, tmp_path: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a"))
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))

@@ -243,6 +243,13 @@ def test_an_error_in_another_file_names_that_file(capsys: Capture, tmp_path: Pat
     assert f"{tmp_path / 'pod.yaml'}:4: spec.containers[0].resource: unknown field; did you mean resources?" in error
 
 
+def test_a_file_that_is_no_yaml_is_named_with_the_place_that_names_it(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text("metadata:\n  [unclosed\n")
+    error = refused(capsys, write(tmp_path, scenario(NODES, [{"admit": {"file": "pod.yaml"}}])))
+    assert f"steps[0].admit: {tmp_path / 'pod.yaml'}:" in error
+    assert "not YAML" in error
+
+
 def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path: Path) -> None:
     write(tmp_path, "file: b.yaml\n", "a.yaml")
     write(tmp_path, "file: a.yaml\n", "b.yaml")

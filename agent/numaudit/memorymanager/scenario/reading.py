@@ -132,8 +132,10 @@ def _opened(part: Document, open_file: OpenFile, what: str) -> Document:
         name = part.fields(("file",))["file"]
     if not isinstance(name, str):
         return part
-    with part.located():
+    try:
         found = open_file(name, what)
+    except InputError as error:
+        raise part.error(str(error)) from None
     if isinstance(found.value, str) or (isinstance(found.value, Mapping) and set(found.value) == {"file"}):
         raise found.error(f"it only names another file; name {what} itself in {part.path}")
     return found
@@ -206,6 +208,12 @@ def read_manifest(manifest: Document, devices: Devices | None = None) -> Pod:
             wanted = {name: 1 for name in container.resources.limits if _is_extended(name)}
             check_devices(wanted, devices, manifest)
     return pod
+
+
+def unknown_devices(pod: Pod, devices: Devices) -> tuple[str, ...]:
+    """Resources of device plugins that the pod asks for and no plugin has registered; a kubelet ignores them."""
+    asked = dict.fromkeys(name for one in pod.all_containers for name in one.resources.limits)
+    return tuple(name for name in asked if _is_extended(name) and name not in devices)
 
 
 def _is_extended(resource: str) -> bool:
