@@ -24,7 +24,7 @@ from numaudit.memorymanager.scenario.ways_in import WayIn as FoundWay
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 
 MOST_EXPLAINED = 20
-"""Pods of one scenario that are refused or not aligned: for each, up to 100 admissions are tried."""
+"""Pods of one scenario that are refused or not aligned: for each, up to 80 admissions are tried."""
 _OUTCOMES = list(AdmissionOutcome)
 
 

@@ -23,9 +23,9 @@ from numaudit.memorymanager.versions import DESCRIBED
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 
-MOST_TRIES = 100
+MOST_TRIES = 80
 _MOST_REMOVALS = 40
-_MOST_PAIRS = 20
+_MOST_PAIRS = 10
 _MOST_CPUS = 16
 _MOST_AMOUNTS = 16
 _MOST_TIMES = 2
