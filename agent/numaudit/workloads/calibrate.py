@@ -32,6 +32,8 @@ _CACHES = 4
 _PART_OF_FREE = 4
 """A node gives at most this part of its free memory."""
 _MIB = 1 << 20
+_HUGE_PAGE = 2 << 20
+"""The program uses whole ones."""
 _LATENCY_WITHIN, _BANDWIDTH_WITHIN = 0.02, 0.03
 MOST_ROUNDS = 25
 Progress = Callable[[str], None]
@@ -73,7 +75,7 @@ def _size(host: Host, machine: Machine, cache: int | None) -> int:
         if counters.meminfo is not None and "MemFree" in counters.meminfo
     ]
     wanted = min(max(_LEAST_BYTES, _CACHES * (cache or 0)), _MOST_BYTES)
-    return min([wanted, *(one // _PART_OF_FREE for one in free)]) // _MIB * _MIB
+    return min([wanted, *(one // _PART_OF_FREE for one in free)]) // _HUGE_PAGE * _HUGE_PAGE
 
 
 def _notes_on_size(size: int, cache: int | None) -> tuple[str, ...]:
