@@ -140,6 +140,7 @@ def test_an_idle_process_with_one_thread_silences_nothing(session: Session, obse
         idle = subprocess.Popen(["sleep", "100000"])
         try:
             group.write("cgroup.procs", str(idle.pid))
+            eventually(lambda: _is_asleep(idle.pid))  # to start takes CPU time
             before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
             running.order("touch")
             seen(session, group, before, at_least=ENOUGH)
@@ -151,6 +152,10 @@ def test_an_idle_process_with_one_thread_silences_nothing(session: Session, obse
         finally:
             idle.kill()
             idle.wait()
+
+
+def _is_asleep(pid: int) -> None:
+    assert Path(f"/proc/{pid}/stat").read_text().startswith(f"{pid} (sleep) S")
 
 
 def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session, observer: Observer) -> None:

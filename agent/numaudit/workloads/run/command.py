@@ -112,8 +112,7 @@ def _become(arguments: Sequence[str], cgroup: Path | None, mask: Set[int], write
     step = "join"
     try:
         if cgroup is not None:
-            descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-            os.write(descriptor, b"0")
+            _join(cgroup)
         step = "execute"
         _forget_handlers()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -124,6 +123,18 @@ def _become(arguments: Sequence[str], cgroup: Path | None, mask: Set[int], write
         os.write(writer, f"{step} {errno.EINVAL}".encode())
     finally:
         os._exit(NOT_FOUND)
+
+
+def _join(cgroup: Path) -> None:
+    """Before Linux 6.2 a task that comes to another cpuset may use all of its CPUs, whatever its affinity was.
+
+    Source: kernel/cgroup/cpuset.c (cpuset_attach_task). Raises OSError.
+    """
+    before = os.sched_getaffinity(0)
+    descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    os.write(descriptor, b"0")
+    if before < os.sched_getaffinity(0):
+        os.sched_setaffinity(0, before)
 
 
 def _forget_handlers() -> None:
