@@ -20,7 +20,7 @@ from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.collectors.table import kinds_by_default
 from numaudit.doctor.checks import probe_checks
-from numaudit.evaluation.access import weigh
+from numaudit.evaluation.access import Access, weigh
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.kernel.cores import core_pmus
@@ -51,6 +51,9 @@ from samples import (
     wait_for_kernel,
 )
 from workload import Cgroup, cgroup, eventually, worker
+
+HALF = 2 * PAGES
+"""Pages of each half, of which one is on another node."""
 
 
 @pytest.fixture(scope="module")
@@ -220,19 +223,32 @@ def _at_least(value: float, least: float) -> None:
 def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
     """One process uses 16 MiB of its own node and 16 MiB of another one evenly, and neither half can be moved.
 
-    Each scan of the kernel's makes every page fault once, so the samples of each half are as many as its pages in each
-    scan, and up to some hundred of Python's own and its libraries' pages more, which are on either node. Two processes
-    would not do: each has scans of its own, and the kernel scans one of them more often. Threads on two nodes get no
-    share.
+    Each whole scan of the kernel's makes every page fault once. On a crowded host the last one may end halfway.
     """
-    half, pages, own = 2 * SIZE, 2 * PAGES, 600
+    trials = (_half_and_half(session, observer) for _ in range(3))
+    found = next((one for one in trials if one is not None), None)
+    assert found is not None, "no trial of three had whole scans only"
+    assert found.samples is not None and found.samples >= 2 * HALF * 0.98
+    assert found.remote_ratio is not None and found.lower is not None and found.upper is not None
+    assert 0.45 < found.remote_ratio < 0.55, found
+    assert found.upper - found.lower < 0.05
+
+
+def _half_and_half(session: Session, observer: Observer) -> Access | None:
+    """None: some pages were scanned once more than others.
+
+    Of whole scans the samples of each half are as many as its pages, and up to some hundred of Python's own and its
+    libraries' pages more, which are on either node. Two processes would not do: each has scans of its own, and the
+    kernel scans one of them more often. Threads on two nodes get no share.
+    """
+    half, own = 2 * SIZE, 600
     with cgroup("numaudit-lab/half", cpus="0", mems="0-1") as group, contextlib.ExitStack() as stack:
         with balancing("0"):  # while it fills its memory it has one thread, whose near pages no scan would mark
             halves = worker(group, 2 * half, policy="bind-sampled", nodes=[1], policy_from=half, threads=3)
             running = stack.enter_context(halves)
         before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
         running.order("touch")
-        seen(session, group, before, at_least=2 * pages)
+        seen(session, group, before, at_least=2 * HALF)
         with balancing("0"):  # no scan begins any more, and all pages are used after the last one
             used = cpu_seconds(group)
             eventually(lambda: _at_least(cpu_seconds(group) - used, 3))
@@ -240,18 +256,14 @@ def test_half_and_half_is_half(session: Session, observer: Observer) -> None:
             settled(lambda: cpu_seconds(group))
         faults = faults_of(session, group, before)
         on = {node: sum(count for fault, count in faults.items() if fault.memory_node == node) for node in range(4)}
-        scans = round(min(on[0], on[1]) / pages)
+        scans = round(min(on[0], on[1]) / HALF)
         assert scans >= 1, faults
-        for node in (0, 1):
-            assert 0.98 * scans * pages < on[node] < scans * (pages + own), faults
         assert on[2] + on[3] < scans * own, faults
+        if not all(0.98 * scans * HALF < on[node] < scans * (HALF + own) for node in (0, 1)):
+            return None
         snapshot, key = tick_of(observer, session, group)
         container = next(one for one in snapshot.containers if one.id == key)
-        found = weigh(snapshot, container, tick_before).accesses[0]
-        assert found.samples is not None and found.samples >= 2 * pages * 0.98
-        assert found.remote_ratio is not None and found.lower is not None and found.upper is not None
-        assert 0.45 < found.remote_ratio < 0.55, faults
-        assert found.upper - found.lower < 0.05
+        return weigh(snapshot, container, tick_before).accesses[0]
 
 
 def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: Session, observer: Observer) -> None:
