@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden fixtures clean
+.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -51,6 +51,9 @@ fuzz: ## every parser against many generated inputs
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
 	$(PYTHON) -m pytest tests/unit --update-golden -k "known or readme or schema or generated"
+
+bytecode: ## compile the BPF texts again after a change, as root; commit what changes in bpf/bytecode
+	$(PYTHON) -m numaudit.probes.compile
 
 fixtures: ## unpack the captured hosts and print their folder
 	@$(PYTHON) tests/support/fixture_trees.py

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the probes share that charge what a CPU did since its last event to the cgroup of the task going out. The
- * loader puts this text before theirs, as it does with probe.bpf.h.
+/* What the probes share that charge what a CPU did since its last event to the cgroup of the task going out. This
+ * text is put before theirs, as probe.bpf.h is.
  *
  * Hook:  raw tracepoint sched_switch, where a switch within a cgroup is left alone and its interval goes on; or the
  *        software event cgroup-switches on each CPU, where such a switch costs nothing and one between cgroups twice as
@@ -9,7 +9,7 @@
  *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
  *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
  *        cgroup_attach_task, after a task has moved: a task that moves itself ends its interval there.
- * Map:   cgroup_switch_cpu  slot of the probe -> what it knows of each CPU
+ * Map:   cgroup_switch_cpu  what the probe knows of each CPU
  *
  * The root cgroup is left out: the idle task lives there, and a switch from it to a kernel thread is no cgroup
  * switch. A task that another one moves while it runs takes the open interval of its CPU along; so does one that
@@ -17,11 +17,6 @@
  * shares its CPU with another cgroup loses 1 % of its time, and nothing where it has the CPU for itself.
  */
 #define CGROUP_SWITCH_ROOT 1
-
-/* Where struct task_struct points to a task's cgroups, in bytes; 0 = not known, and no switch is within a cgroup. */
-#ifndef CGROUP_SWITCH_CGROUPS_OF_TASK
-#define CGROUP_SWITCH_CGROUPS_OF_TASK 0
-#endif
 
 struct cgroup_switch_cpu {
 	u64 since; /* when the open interval began; 0 = not known yet */
@@ -32,11 +27,13 @@ struct cgroup_switch_cpu {
 	u64 cgroups; /* what the task that came in last points to; 0 = not known */
 	u64 within; /* the cgroup of all tasks of the open interval; 0 = not known */
 };
-BPF_PERCPU_ARRAY(cgroup_switch_cpu, struct cgroup_switch_cpu, PROBE_SLOTS);
+BPF_PERCPU_ARRAY(cgroup_switch_cpu, struct cgroup_switch_cpu, 1);
 
-static __always_inline struct cgroup_switch_cpu *cgroup_switch_this_cpu(int slot)
+static __always_inline struct cgroup_switch_cpu *cgroup_switch_this_cpu(void)
 {
-	return cgroup_switch_cpu.lookup(&slot);
+	int first = 0;
+
+	return cgroup_switch_cpu.lookup(&first);
 }
 
 /* The cgroup of the task that is on the CPU, remembered in case that the task moves itself. */
@@ -53,14 +50,16 @@ static __always_inline u64 cgroup_switch_current(struct cgroup_switch_cpu *cpu)
 }
 
 /* At sched_switch, whose arguments are: was it preempted, the task going out, the one coming in. Tasks that point to
- * the same cgroups are in the same one.
+ * the same cgroups are in the same one. CGROUP_SWITCH_CGROUPS_OF_TASK says where struct task_struct points to them, in
+ * bytes; 0 = not known, and no switch is within a cgroup.
  */
 static __always_inline bool cgroup_switch_is_within(struct cgroup_switch_cpu *cpu, struct bpf_raw_tracepoint_args *ctx)
 {
+	u64 offset = PROBE_CONSTANT(CGROUP_SWITCH_CGROUPS_OF_TASK);
 	u64 cgroups = 0;
 
-	if (CGROUP_SWITCH_CGROUPS_OF_TASK)
-		bpf_probe_read_kernel(&cgroups, sizeof(cgroups), (void *)(ctx->args[2] + CGROUP_SWITCH_CGROUPS_OF_TASK));
+	if (offset)
+		bpf_probe_read_kernel(&cgroups, sizeof(cgroups), (void *)(ctx->args[2] + offset));
 	if (cgroups && cgroups == cpu->cgroups) {
 		if (!cpu->within)
 			cpu->within = bpf_get_current_cgroup_id();

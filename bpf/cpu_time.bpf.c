@@ -9,7 +9,7 @@ struct cpu_time_key {
 	u64 cgroup_id;
 	u64 node;
 };
-BPF_PERCPU_HASH(cpu_time_ns, struct cpu_time_key, u64, CPU_TIME_ENTRIES);
+BPF_PERCPU_HASH(cpu_time_ns, struct cpu_time_key, u64, 1);
 
 static __always_inline void cpu_time_charge_to(struct cgroup_switch_cpu *cpu, u64 cgroup_id)
 {
@@ -29,12 +29,12 @@ static __always_inline void cpu_time_charge_to(struct cgroup_switch_cpu *cpu, u6
 	if (sum)
 		*sum += elapsed;
 	else if (cpu_time_ns.update(&key, &elapsed))
-		probe_drop(CPU_TIME_SLOT);
+		probe_drop();
 }
 
 int cpu_time_on_cgroup_switch(void *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
+	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu) {
 		cpu->switches += 1;
@@ -45,7 +45,7 @@ int cpu_time_on_cgroup_switch(void *ctx)
 
 int cpu_time_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
+	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu && !cgroup_switch_is_within(cpu, ctx)) {
 		cpu->charges += 1;
@@ -56,7 +56,7 @@ int cpu_time_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 
 int cpu_time_charge(void *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
+	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu) {
 		cpu->charges += 1;
@@ -68,7 +68,7 @@ int cpu_time_charge(void *ctx)
 /* Before a CPU's event is switched on, so that unwatched time is charged to no cgroup. */
 int cpu_time_restart(void *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
+	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu) {
 		cpu->since = bpf_ktime_get_ns();
@@ -80,7 +80,7 @@ int cpu_time_restart(void *ctx)
 
 int cpu_time_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu(CPU_TIME_SLOT);
+	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu)
 		cpu_time_charge_to(cpu, cgroup_switch_before_move(cpu, ctx));

@@ -18,8 +18,8 @@ struct hint_faults_key {
 	u16 memory_node;
 	u32 flags;
 };
-BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, u64, HINT_FAULTS_ENTRIES);
-BPF_PERCPU_HASH(hint_faults_skipped, u64, u64, HINT_FAULTS_CGROUPS);
+BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, u64, 1);
+BPF_PERCPU_HASH(hint_faults_skipped, u64, u64, 1);
 
 static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
 {
@@ -38,12 +38,13 @@ static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
 	if (count)
 		*count += 1;
 	else if (hint_faults_count.update(&key, &one))
-		probe_drop(HINT_FAULTS_SLOT);
+		probe_drop();
 }
 
-int hint_faults_at_kprobe(u64 *registers)
+int hint_faults_at_kprobe(void *registers)
 {
-	hint_faults_count_one(registers[HINT_FAULTS_SECOND_REGISTER], registers[HINT_FAULTS_FOURTH_REGISTER]);
+	hint_faults_count_one(PROBE_LOAD(registers, HINT_FAULTS_SECOND_REGISTER),
+			      PROBE_LOAD(registers, HINT_FAULTS_FOURTH_REGISTER));
 	return 0;
 }
 
@@ -69,6 +70,6 @@ int hint_faults_on_skip(void *ctx)
 	if (count)
 		*count += 1;
 	else if (hint_faults_skipped.update(&cgroup_id, &one))
-		probe_drop(HINT_FAULTS_SLOT);
+		probe_drop();
 	return 0;
 }

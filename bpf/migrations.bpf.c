@@ -30,7 +30,7 @@ struct migrations_pages_value {
 	u64 succeeded;
 	u64 failed;
 };
-BPF_PERCPU_HASH(migrations_pages, struct migrations_pages_key, struct migrations_pages_value, MIGRATIONS_PAGE_ENTRIES);
+BPF_PERCPU_HASH(migrations_pages, struct migrations_pages_key, struct migrations_pages_value, 1);
 
 struct migrations_nodes {
 	u16 from_node;
@@ -41,9 +41,8 @@ struct migrations_between_key {
 	u32 from_node;
 	u32 to_node;
 };
-BPF_PERCPU_HASH(migrations_between, struct migrations_between_key, struct migrations_pages_value,
-		MIGRATIONS_BETWEEN_ENTRIES);
-BPF_TABLE("lru_hash", u64, struct migrations_nodes, migrations_begun, MIGRATIONS_THREADS);
+BPF_PERCPU_HASH(migrations_between, struct migrations_between_key, struct migrations_pages_value, 1);
+BPF_TABLE("lru_hash", u64, struct migrations_nodes, migrations_begun, 1);
 
 struct migrations_tasks_key {
 	u64 cgroup_id;
@@ -51,7 +50,7 @@ struct migrations_tasks_key {
 	u16 from_node;
 	u16 to_node;
 };
-BPF_PERCPU_HASH(migrations_tasks, struct migrations_tasks_key, u64, MIGRATIONS_TASK_ENTRIES);
+BPF_PERCPU_HASH(migrations_tasks, struct migrations_tasks_key, u64, 1);
 
 static __always_inline void migrations_count_pages(u64 reason, u64 succeeded, u64 failed)
 {
@@ -69,7 +68,7 @@ static __always_inline void migrations_count_pages(u64 reason, u64 succeeded, u6
 		sum->succeeded += added.succeeded;
 		sum->failed += added.failed;
 	} else if (migrations_pages.update(&key, &added)) {
-		probe_drop(MIGRATIONS_SLOT);
+		probe_drop();
 	}
 }
 
@@ -96,7 +95,7 @@ static __always_inline void migrations_count_between(u64 succeeded, u64 failed)
 		sum->succeeded += added.succeeded;
 		sum->failed += added.failed;
 	} else if (migrations_between.update(&key, &added)) {
-		probe_drop(MIGRATIONS_SLOT);
+		probe_drop();
 	}
 }
 
@@ -107,31 +106,38 @@ static __always_inline void migrations_begin(u64 page, u64 to_node)
 		.from_node = MIGRATIONS_NODE_UNKNOWN,
 		.to_node = to_node,
 	};
+	u64 bits = PROBE_CONSTANT(MIGRATIONS_NODE_BITS);
+	void *where = (void *)(page + PROBE_CONSTANT(MIGRATIONS_FLAGS_OFFSET));
 	u64 flags;
 
 	/* Without node bits the kernel was built for one node, or does not say where they are. */
-	if (MIGRATIONS_NODE_BITS && !bpf_probe_read_kernel(&flags, sizeof(flags), (void *)(page + MIGRATIONS_FLAGS_OFFSET)))
-		nodes.from_node = flags >> (64 - MIGRATIONS_NODE_BITS) % 64;
+	if (bits && !bpf_probe_read_kernel(&flags, sizeof(flags), where))
+		nodes.from_node = flags >> (64 - bits);
 	migrations_begun.update(&thread, &nodes);
 }
 
-int migrations_at_kprobe(u64 *registers)
+int migrations_at_kprobe(void *registers)
 {
-	migrations_begin(registers[MIGRATIONS_PAGE_REGISTER], registers[MIGRATIONS_NODE_REGISTER]);
+	migrations_begin(PROBE_LOAD(registers, MIGRATIONS_PAGE_REGISTER),
+			 PROBE_LOAD(registers, MIGRATIONS_NODE_REGISTER));
 	return 0;
 }
 
 int migrations_at_fentry(u64 *arguments)
 {
-	migrations_begin(arguments[0], arguments[MIGRATIONS_NODE_ARGUMENT]);
+	migrations_begin(arguments[0], PROBE_LOAD(arguments, MIGRATIONS_NODE_ARGUMENT));
 	return 0;
 }
 
-int migrations_on_mm_migrate_pages(struct tracepoint__migrate__mm_migrate_pages *args)
+int migrations_on_mm_migrate_pages(void *args)
 {
-	migrations_count_pages(args->reason, args->succeeded, args->failed);
-	if (args->reason == MIGRATIONS_NUMA_MISPLACED)
-		migrations_count_between(args->succeeded, args->failed);
+	u64 succeeded = PROBE_LOAD(args, MIGRATIONS_SUCCEEDED);
+	u64 failed = PROBE_LOAD(args, MIGRATIONS_FAILED);
+	u64 reason = PROBE_LOAD(args, MIGRATIONS_REASON);
+
+	migrations_count_pages(reason, succeeded, failed);
+	if (reason == PROBE_CONSTANT(MIGRATIONS_NUMA_MISPLACED))
+		migrations_count_between(succeeded, failed);
 	return 0;
 }
 
@@ -156,23 +162,26 @@ static __always_inline void migrations_count_task(u32 event, int from_node, int 
 	if (count)
 		*count += 1;
 	else if (migrations_tasks.update(&key, &one))
-		probe_drop(MIGRATIONS_SLOT);
+		probe_drop();
 }
 
-int migrations_on_move(struct tracepoint__sched__sched_move_numa *args)
+int migrations_on_move(void *args)
 {
-	migrations_count_task(MIGRATIONS_MOVED, args->src_nid, args->dst_nid);
+	migrations_count_task(MIGRATIONS_MOVED, PROBE_LOAD(args, MIGRATIONS_MOVE_FROM),
+			      PROBE_LOAD(args, MIGRATIONS_MOVE_TO));
 	return 0;
 }
 
-int migrations_on_stick(struct tracepoint__sched__sched_stick_numa *args)
+int migrations_on_stick(void *args)
 {
-	migrations_count_task(MIGRATIONS_STUCK, args->src_nid, args->dst_nid);
+	migrations_count_task(MIGRATIONS_STUCK, PROBE_LOAD(args, MIGRATIONS_STICK_FROM),
+			      PROBE_LOAD(args, MIGRATIONS_STICK_TO));
 	return 0;
 }
 
-int migrations_on_swap(struct tracepoint__sched__sched_swap_numa *args)
+int migrations_on_swap(void *args)
 {
-	migrations_count_task(MIGRATIONS_SWAPPED, args->src_nid, args->dst_nid);
+	migrations_count_task(MIGRATIONS_SWAPPED, PROBE_LOAD(args, MIGRATIONS_SWAP_FROM),
+			      PROBE_LOAD(args, MIGRATIONS_SWAP_TO));
 	return 0;
 }

@@ -18,9 +18,9 @@ struct page_alloc_key {
 	u16 page_node;
 	u32 order;
 };
-BPF_PERCPU_HASH(page_alloc_bytes, struct page_alloc_key, u64, PAGE_ALLOC_ENTRIES);
-BPF_PERCPU_HASH(page_alloc_failed, u64, u64, PAGE_ALLOC_CGROUPS);
-BPF_ARRAY(page_alloc_node_of_block, u16, PAGE_ALLOC_BLOCKS);
+BPF_PERCPU_HASH(page_alloc_bytes, struct page_alloc_key, u64, 1);
+BPF_PERCPU_HASH(page_alloc_failed, u64, u64, 1);
+BPF_ARRAY(page_alloc_node_of_block, u16, 1);
 
 static __always_inline void page_alloc_count_failure(u64 cgroup_id)
 {
@@ -30,37 +30,39 @@ static __always_inline void page_alloc_count_failure(u64 cgroup_id)
 	if (count)
 		*count += 1;
 	else if (page_alloc_failed.update(&cgroup_id, &one))
-		probe_drop(PAGE_ALLOC_SLOT);
+		probe_drop();
 }
 
 static __always_inline u16 page_alloc_node(u64 pfn)
 {
-	u32 block = pfn >> PAGE_ALLOC_BLOCK_SHIFT;
+	u32 block = pfn >> PROBE_CONSTANT(PAGE_ALLOC_BLOCK_SHIFT);
 	u16 *node = page_alloc_node_of_block.lookup(&block);
 
 	return node ? *node : PAGE_ALLOC_NODE_UNKNOWN;
 }
 
-int page_alloc_on_mm_page_alloc(struct tracepoint__kmem__mm_page_alloc *args)
+int page_alloc_on_mm_page_alloc(void *args)
 {
 	u64 cgroup_id = bpf_get_current_cgroup_id();
-	u64 bytes = (u64)PAGE_ALLOC_PAGE_SIZE << args->order;
+	u64 pfn = PROBE_LOAD(args, PAGE_ALLOC_PFN);
+	u32 order = PROBE_LOAD(args, PAGE_ALLOC_ORDER);
+	u64 bytes = PROBE_CONSTANT(PAGE_ALLOC_PAGE_SIZE) << order;
 	struct page_alloc_key key = {
 		.cgroup_id = cgroup_id,
 		.cpu_node = bpf_get_numa_node_id(),
-		.order = args->order,
+		.order = order,
 	};
 	u64 *sum;
 
-	if (args->pfn == PAGE_ALLOC_NO_PAGE) {
+	if (pfn == PAGE_ALLOC_NO_PAGE) {
 		page_alloc_count_failure(cgroup_id);
 		return 0;
 	}
-	key.page_node = page_alloc_node(args->pfn);
+	key.page_node = page_alloc_node(pfn);
 	sum = page_alloc_bytes.lookup(&key);
 	if (sum)
 		*sum += bytes;
 	else if (page_alloc_bytes.update(&key, &bytes))
-		probe_drop(PAGE_ALLOC_SLOT);
+		probe_drop();
 	return 0;
 }

@@ -13,13 +13,13 @@ struct pmu_counts {
 	/* running < enabled: the kernel shared the counters with other groups of events */
 	struct bpf_perf_event_value of[PMU_EVENTS];
 };
-BPF_PERCPU_HASH(pmu_sums, u64, struct pmu_counts, PMU_CGROUPS);
+BPF_PERCPU_HASH(pmu_sums, u64, struct pmu_counts, 1);
 
 struct pmu_cpu {
 	struct pmu_counts last;
 };
 BPF_PERCPU_ARRAY(pmu_cpu, struct pmu_cpu, 1);
-BPF_PERF_ARRAY(pmu_events, PMU_SLOTS);
+BPF_PERF_ARRAY(pmu_events, 1);
 
 /* False where this CPU has no events, as before the agent has seen that it is online. */
 static __always_inline bool pmu_read(struct pmu_counts *now)
@@ -55,7 +55,7 @@ static __always_inline void pmu_charge_to(u64 cgroup_id, const struct pmu_counts
 	}
 	pmu_add(&first, now, before);
 	if (pmu_sums.update(&cgroup_id, &first))
-		probe_drop(PMU_SLOT);
+		probe_drop();
 }
 
 static __always_inline struct pmu_cpu *pmu_this_cpu(void)
@@ -83,7 +83,7 @@ static __always_inline void pmu_end_interval(struct cgroup_switch_cpu *state, st
 
 int pmu_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu && !cgroup_switch_is_within(state, ctx)) {
@@ -95,7 +95,7 @@ int pmu_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 
 int pmu_on_cgroup_switch(void *ctx)
 {
-	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu) {
@@ -107,7 +107,7 @@ int pmu_on_cgroup_switch(void *ctx)
 
 int pmu_charge(void *ctx)
 {
-	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu) {
@@ -120,7 +120,7 @@ int pmu_charge(void *ctx)
 /* Before a CPU's event is switched on, so that what came before is charged to no cgroup. */
 int pmu_restart(void *ctx)
 {
-	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu) {
@@ -133,7 +133,7 @@ int pmu_restart(void *ctx)
 
 int pmu_on_attach_task(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu(PMU_SLOT);
+	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu)

@@ -22,7 +22,9 @@ V2_ONLY = (
     "sh",
 )
 """Programs are loaded where cgroups are of version 2 only."""
-V2_ENOUGH = "from numaudit.kernel import cgroup; cgroup._controllers = lambda _: ['memory']; "
+COMPILING = "from pathlib import Path; from numaudit.probes import texts; texts.bytecode_folder = Path; "
+"""It finds no bytecode, and so needs bcc."""
+V2_ENOUGH = COMPILING + "from numaudit.kernel import cgroup; cgroup._controllers = lambda _: ['memory']; "
 """Elsewhere memory stays with version 1, which does not matter to a loader."""
 
 

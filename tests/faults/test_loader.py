@@ -22,7 +22,7 @@ from bpf_programs import program_ids
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader, loader_child, page_alloc
+from numaudit.probes import cpu_time, loader, loader_child, page_alloc, texts
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.loader import Answer, LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PAGE_ALLOC
@@ -36,6 +36,8 @@ RunIn = Callable[[Path, Sequence[str]], subprocess.Popen[str]]
 Script = Callable[[str], Path]
 
 PACKAGE_PARENT = str(Path(numaudit.__file__).parents[1])
+NOTHING_STORED = "from numaudit.probes import texts; from pathlib import Path; texts.bytecode_folder = Path\n"
+"""For a program: it finds no bytecode and has to compile."""
 AGENT = """
 import json, sys
 from numaudit.kernel.host import Host
@@ -69,6 +71,15 @@ def script(tmp_path: Path) -> Script:
         return path
 
     return write
+
+
+@pytest.fixture
+def nothing_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in the place of the stored bytecode: everything has to be compiled."""
+    folder = tmp_path / "bytecode"
+    folder.mkdir()
+    monkeypatch.setattr(texts, "bytecode_folder", lambda: folder)
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +126,8 @@ def test_programs_are_gone_when_the_agent_is_killed() -> None:
 
 
 def test_the_loader_ends_soon_after_an_agent_that_is_killed_while_it_loads() -> None:
-    agent = subprocess.Popen([sys.executable, "-c", AGENT], stdout=subprocess.DEVNULL, env=_environment())
+    program = NOTHING_STORED + AGENT
+    agent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, env=_environment())
     with agent:
         child = _wait_for_loader(agent.pid)
         agent.kill()
@@ -123,17 +135,58 @@ def test_the_loader_ends_soon_after_an_agent_that_is_killed_while_it_loads() -> 
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_without_bcc_the_next_python_is_tried(script: Script) -> None:
+def test_stored_bytecode_needs_no_bcc(script: Script) -> None:
+    without = script(f'exec {sys.executable} -S "$@"')
+    outcomes = _load(pythons=[without])
+    assert _reasons(outcomes) == {"page_alloc": None, "cpu_time": None}
+    assert {one.compiled for one in outcomes.values() if isinstance(one, LoadedProbe)} == {None}
+
+
+def test_stored_bytecode_leaves_bcc_out_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bcc.py").write_text("raise SystemExit('bcc is imported')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert set(_reasons(_load()).values()) == {None}
+
+
+def test_a_text_that_was_changed_is_compiled_and_says_so(nothing_stored: Path) -> None:
+    stored = texts.bpf_folder() / "bytecode/cpu_time.json"
+    other = json.loads(stored.read_text()) | {"digest": "of another text"}
+    (nothing_stored / stored.name).write_text(json.dumps(other))
+    outcome = loader.load([cpu_time.request(Host(), 100, 4)])["cpu_time"]
+    assert isinstance(outcome, LoadedProbe), outcome
+    outcome.close()
+    assert outcome.compiled == "cpu_time.json was compiled from another text"
+
+
+def test_without_bcc_the_want_of_bytecode_is_named_too(script: Script, nothing_stored: Path) -> None:
+    outcomes = _load(pythons=[script(f'exec {sys.executable} -S "$@"')])
+    assert "there is no bytecode cpu_time.json, and this Python has no module bcc" in str(outcomes["cpu_time"])
+
+
+def test_what_is_compiled_here_is_what_is_stored(tmp_path: Path) -> None:
+    """Byte for byte; another bcc, with another LLVM, may choose other instructions."""
+    subprocess.run([sys.executable, "-m", "numaudit.probes.compile", tmp_path], env=_environment(), check=True)
+    compiled, stored = (
+        {path.name: json.loads(path.read_text()) for path in folder.iterdir()}
+        for folder in (tmp_path, texts.bytecode_folder())
+    )
+    here, there = ({one["bcc"] for one in documents.values()} for documents in (compiled, stored))
+    if here != there:
+        pytest.skip(f"bcc {here} is here; the bytecode is from {there}")
+    assert compiled == stored, "a BPF text was changed: python -m numaudit.probes.compile"
+
+
+def test_without_bcc_the_next_python_is_tried(script: Script, nothing_stored: Path) -> None:
     without = script(f'exec {sys.executable} -S "$@"')
     assert _reasons(_load(pythons=[without])) == {"page_alloc": Reason.NO_BCC, "cpu_time": Reason.NO_BCC}
     assert _reasons(_load(pythons=[without, sys.executable])) == {"page_alloc": None, "cpu_time": None}
 
 
-def test_without_any_python_bcc_is_missing() -> None:
+def test_without_any_python_nothing_runs() -> None:
     assert set(_reasons(_load(pythons=[])).values()) == {Reason.NO_BCC}
 
 
-def test_bcc_without_its_llvm_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bcc_without_its_llvm_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_stored: Path) -> None:
     library = next(Path("/usr/lib").rglob("libbcc.so.0"))
     needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
     name = next(word for word in needed.split() if word.startswith("libLLVM"))
@@ -144,7 +197,9 @@ def test_bcc_without_its_llvm_is_broken(tmp_path: Path, monkeypatch: pytest.Monk
     assert name in str(outcomes["cpu_time"])
 
 
-def test_a_strangers_module_called_bcc_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strangers_module_called_bcc_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_stored: Path
+) -> None:
     (tmp_path / "bcc.py").write_text("lattice = 3\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     outcomes = _load()
@@ -153,7 +208,7 @@ def test_a_strangers_module_called_bcc_is_not_ours(tmp_path: Path, monkeypatch: 
 
 
 def test_kernel_headers_that_are_none_are_refused_before_bcc_searches_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_stored: Path
 ) -> None:
     monkeypatch.setenv("BCC_KERNEL_SOURCE", str(tmp_path))
     outcomes = _load()
@@ -269,7 +324,7 @@ def test_a_tracepoint_that_the_kernel_lacks_is_named(tmp_path: Path) -> None:
     assert "sched:nothing_of_the_kind" in str(outcomes["lost"])
 
 
-def test_a_loader_that_is_killed_is_reported_with_the_signal() -> None:
+def test_a_loader_that_is_killed_is_reported_with_the_signal(nothing_stored: Path) -> None:
     result: dict[str, Answer] = {}
     thread = threading.Thread(target=lambda: result.update(_load()))
     thread.start()
@@ -325,7 +380,7 @@ def test_answers_that_came_before_the_loader_hangs_are_kept(script: Script) -> N
     stand_in = f"""exec {sys.executable} -c '
 import json, os, socket, sys, time
 channel = socket.socket(fileno=int(sys.argv[3]))
-first = json.loads(channel.recv(1 << 20))["probes"][0]["name"]
+first = json.loads(channel.recv(1 << 20))[0]["name"]
 channel.send(json.dumps({{"name": first, "reason": "no-event", "text": "as arranged"}}).encode())
 time.sleep(100000)' "$@" """
     for deadline in (2, 10, 60):  # a busy machine takes some seconds to start a Python

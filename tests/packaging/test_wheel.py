@@ -69,11 +69,13 @@ def test_the_wheel_asks_for_what_the_project_does_and_not_for_bcc(wheel: Path) -
     assert metadata["Requires-Python"] == ">=3.11"
 
 
-def test_the_wheel_holds_the_bpf_sources_the_types_and_no_tests(wheel: Path) -> None:
+def test_the_wheel_holds_the_bpf_sources_their_bytecode_the_types_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    sources = {f"numaudit/bpf/{path.relative_to(CHECKOUT / 'bpf')}" for path in (CHECKOUT / "bpf").rglob("*.[ch]")}
+    files = [path for path in (CHECKOUT / "bpf").rglob("*") if path.suffix in (".c", ".h", ".json")]
+    sources = {f"numaudit/bpf/{path.relative_to(CHECKOUT / 'bpf')}" for path in files}
     assert any(name.endswith(".bpf.c") for name in sources)
+    assert "numaudit/bpf/bytecode/cpu_time.json" in sources
     assert any("/include/" in name for name in sources)
     assert sources <= names
     assert {"numaudit/py.typed", "numaudit/cli/main.py", "numaudit/pmu/data/families.yaml"} <= names

@@ -79,7 +79,10 @@ def _probe_check(kind: Kind[Any], session: Session) -> Check:
     probe = session.probe(kind)
     if isinstance(probe, Refusal):
         return failed(f"bpf {kind.name}", probe)
-    return Check(f"bpf {kind.name}", "ok", f"runs, {probe.how}" if probe.how else "runs")
+    how = [f"runs, {probe.how}" if probe.how else "runs"]
+    if kind.name in session.compiled:
+        how.append(f"compiled here, for {session.compiled[kind.name]}")
+    return Check(f"bpf {kind.name}", "ok", "; ".join(how))
 
 
 def _kernel(name: str, host: Host) -> Check:

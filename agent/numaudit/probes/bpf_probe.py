@@ -18,7 +18,8 @@ LEAST_EVENTS = 1000
 """With fewer runs no cost is made of them."""
 _TRIALS = 2000
 _CGROUP_ID = "=Q"
-_FIRST = bytes(4)
+FIRST = bytes(4)
+"""The key of the only entry of an array."""
 
 
 class BpfProbe:
@@ -67,7 +68,7 @@ class BpfProbe:
             watched.delete(struct.pack(_CGROUP_ID, cgroup))
         one = struct.pack("=I", 1)
         watched.update_all({struct.pack(_CGROUP_ID, cgroup): one for cgroup in wanted - known})
-        narrowed.update(_FIRST, struct.pack("=I", cgroups is not None))
+        narrowed.update(FIRST, struct.pack("=I", cgroups is not None))
         self._watched = cgroups
 
     def cgroups(self) -> set[int]:
@@ -116,7 +117,7 @@ class BpfProbe:
     def _dropped(self) -> int:
         """Events that found their map full."""
         dropped = self._maps["probe_dropped"]
-        found = dropped.lookup(struct.pack("=I", self._loaded.slot))
+        found = dropped.lookup(FIRST)
         return sum_per_cpu(found, dropped.cpus)[0] if found else 0
 
     def _missed(self, programs: Collection[str]) -> int:

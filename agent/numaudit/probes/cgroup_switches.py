@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from functools import cache
 from typing import ClassVar, Literal
 
@@ -18,7 +17,7 @@ from numaudit.kernel.bpf_map import sum_per_cpu
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes import function_entry, reasons
-from numaudit.probes.bpf_probe import BpfProbe
+from numaudit.probes.bpf_probe import FIRST, BpfProbe
 from numaudit.probes.loader import LoadedProbe, Program
 from numaudit.probes.probe import Loss
 from numaudit.probes.reasons import Refusal
@@ -27,7 +26,7 @@ from numaudit.topology.nodeset import CpuSet
 Hook = Literal["cgroup-switches", "sched_switch"]
 
 CPU_STATE = "cgroup_switch_cpu"
-"""Map that the text's ProbeRequest names beside its own: struct cgroup_switch_cpu by the probe's slot."""
+"""Map that the text's ProbeRequest names beside its own: one struct cgroup_switch_cpu for each CPU."""
 _SWITCHES, _CHARGES, _FIELDS = 1, 2, 7
 """Places of fields in struct cgroup_switch_cpu, and how many it has."""
 
@@ -43,8 +42,8 @@ def programs(name: str) -> tuple[Program, ...]:
     )
 
 
-def defines(host: Host) -> dict[str, int]:
-    """What such a text is compiled with beside its own sizes."""
+def numbers(host: Host) -> dict[str, int]:
+    """What such a text lacks beside its own numbers."""
     return {"CGROUP_SWITCH_CGROUPS_OF_TASK": find_cgroups_of_task(host)}
 
 
@@ -110,7 +109,7 @@ class CgroupSwitchProbe(BpfProbe):
     def _sum(self, field: int) -> int:
         """Of one field of struct cgroup_switch_cpu, over all CPUs."""
         state = self._maps[CPU_STATE]
-        found = state.lookup(struct.pack("=I", self._loaded.slot)) or b""
+        found = state.lookup(FIRST) or b""
         return sum_per_cpu(found, state.cpus, field, fields=_FIELDS)[0]
 
     def _attach(self) -> None:

@@ -45,7 +45,8 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         name="cpu_time",
         programs=cgroup_switches.programs("cpu_time"),
         maps=("cpu_time_ns", cgroup_switches.CPU_STATE),
-        defines={"CPU_TIME_ENTRIES": cgroups * nodes, **cgroup_switches.defines(host)},
+        entries={"cpu_time_ns": cgroups * nodes},
+        numbers=cgroup_switches.numbers(host),
     )
 
 

@@ -25,6 +25,8 @@ Way = Literal["kprobe", "fentry"]
 WAYS: tuple[Way, ...] = ("kprobe", "fentry")
 """In the order in which they are tried."""
 
+WORD = 8
+"""Bytes of a register, and of an argument at fentry."""
 _ARGUMENT_REGISTERS = {"x86_64": (14, 13, 12, 11), "aarch64": (0, 1, 2, 3), "riscv64": (10, 11, 12, 13)}
 """Machine -> places of the first four arguments in struct pt_regs, counted in words.
 
@@ -56,8 +58,8 @@ def program_name(prefix: str, way: Way) -> str:
 
 
 def registers() -> tuple[int, ...]:
-    """Places of the first four arguments at a kprobe; zeros on a machine that `programs` refuses."""
-    return _ARGUMENT_REGISTERS.get(os.uname().machine, (0, 0, 0, 0))
+    """Offsets of the first four arguments at a kprobe; zeros on a machine that `programs` refuses."""
+    return tuple(WORD * place for place in _ARGUMENT_REGISTERS.get(os.uname().machine, (0, 0, 0, 0)))
 
 
 def read_btf(host: Host) -> Btf | Refusal:

@@ -74,13 +74,12 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         ),
         refused=entry.refused,
         maps=("hint_faults_count", "hint_faults_skipped", "probe_narrowed", "probe_watched"),
-        defines={
-            "HINT_FAULTS_ENTRIES": cgroups * nodes * _FLAGS_PER_PAIR,
-            "HINT_FAULTS_CGROUPS": cgroups,
-            "PROBE_CGROUPS": cgroups,
-            "HINT_FAULTS_SECOND_REGISTER": registers[1],
-            "HINT_FAULTS_FOURTH_REGISTER": registers[3],
+        entries={
+            "hint_faults_count": cgroups * nodes * _FLAGS_PER_PAIR,
+            "hint_faults_skipped": cgroups,
+            "probe_watched": cgroups,
         },
+        numbers={"HINT_FAULTS_SECOND_REGISTER": registers[1], "HINT_FAULTS_FOURTH_REGISTER": registers[3]},
     )
 
 

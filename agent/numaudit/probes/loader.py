@@ -1,4 +1,6 @@
-"""Load BPF programs through a short-lived process that has bcc, and keep only their descriptors.
+"""Load BPF programs through a short-lived process, and keep only their descriptors.
+
+Their bytecode is stored with the package. Where none fits the text, the process compiles it, and needs bcc.
 
 The programs and maps live exactly as long as somebody holds their descriptors: nothing is pinned, so
 however this process ends, the kernel unloads everything.
@@ -20,9 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numaudit
-from numaudit.errors import InputError
 from numaudit.kernel.bpf import ProgramType
-from numaudit.probes import reasons
+from numaudit.probes import reasons, texts
 from numaudit.probes.reasons import Reason, Refusal
 
 DEADLINE = 60.0
@@ -34,10 +35,9 @@ _LARGEST_ANSWER = 1 << 16
 _GRACE = 2.0
 """Seconds for a process that has closed its socket to end by itself."""
 _SYSTEM_PYTHON = "/usr/bin/python3"
-_HEADERS = ("probe.bpf.h", "cgroup_switch.bpf.h")
-"""Texts before all others."""
+_WITHOUT_BCC = (Reason.NO_BCC, Reason.BCC_BROKEN)
 _DROPPED = "probe_dropped"
-"""Map of the header: what each probe could not count."""
+"""Map of the header: what the probe could not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +54,24 @@ class Program:
     """Its number in BTF, for a program of type TRACING, which is run whenever the function is entered (fentry)."""
     may_fail: bool = False
     """When the kernel refuses it, the rest of the probe is still loaded."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """What the program loads from its context, by its name in the text -> the tracepoint's field of this kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """One BPF text with everything that it is to bring.
-
-    All texts of a load are compiled as one, which is fastest. Two texts that name the structure of the same tracepoint
-    cannot be, for bcc would define it twice: then each is compiled by itself.
-    """
+    """One BPF text with everything that it is to bring. Each has maps of its own, those of the headers included."""
 
     name: str
     programs: tuple[Program, ...]
     maps: tuple[str, ...]
-    defines: Mapping[str, str | int] = field(default_factory=dict)
-    """Macros of the text, such as map sizes. All probes share a text, so their names start with the probe's.
-
-    NAME_SLOT, the probe's place in the maps that all share (probe.bpf.h), is added.
-    """
+    """Those to hand over; `probe_dropped` is added."""
+    entries: Mapping[str, int] = field(default_factory=dict)
+    """Map -> how many entries it has room for, where the text does not say."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """What the text does not say either (PROBE_CONSTANT, and the offsets of PROBE_LOAD that are no tracepoint's)."""
+    defines: Mapping[str, int] = field(default_factory=dict)
+    """Macros that change the code itself. Bytecode is stored for usual values only."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Programs of the text that are not even tried on this host, by function."""
     source: Path | None = None
@@ -92,8 +92,8 @@ class LoadedProbe:
     """Requested program -> the kernel function that it watches."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Programs that might fail, and did, or were not tried: by function."""
-    slot: int = 0
-    """The probe's place in the maps that all share."""
+    compiled: str | None = None
+    """Why the text was compiled on this host; None = its bytecode was stored."""
 
     def close(self) -> None:
         for descriptor in (*self.programs.values(), *self.maps.values()):
@@ -107,18 +107,18 @@ Answer = LoadedProbe | Refusal
 def load(
     probes: Sequence[ProbeRequest], *, deadline: float = DEADLINE, pythons: Sequence[str | Path] | None = None
 ) -> dict[str, Answer]:
-    """Compile and load all probes within `deadline` seconds; each is loaded or refused with a reason.
+    """Load all probes within `deadline` seconds; each is loaded or refused with a reason.
 
-    `pythons` are the interpreters to try for one that has bcc; by default this one, then the system's.
+    `pythons` are the interpreters to try: for one that has bcc, where something has to be compiled. By default this
+    one, then the system's.
     Raises InputError when a BPF text is missing. Everything else that goes wrong is an outcome.
     """
     end = time.monotonic() + deadline
-    slots = {probe.name: slot for slot, probe in enumerate(probes)}
     outcomes: dict[str, Answer] = {}
     for python in pythons if pythons is not None else find_pythons():
         waiting = [probe for probe in probes if _may_try_again(outcomes.get(probe.name))]
         if waiting:
-            outcomes.update(_run(str(python), waiting, slots, end))
+            outcomes.update(_run(str(python), waiting, end))
     nothing = Refusal(Reason.NO_BCC, "no Python interpreter was found to run bcc")
     return {probe.name: outcomes.get(probe.name, nothing) for probe in probes}
 
@@ -128,37 +128,53 @@ def find_pythons() -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in (sys.executable, _SYSTEM_PYTHON) if path and Path(path).exists()))
 
 
-def bpf_folder() -> Path:
-    """Our BPF texts and their stub headers: in the installed package, or at the top of a checkout."""
-    installed = _PACKAGE / "bpf"
-    return installed if installed.is_dir() else _PACKAGE.parents[1] / "bpf"
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What the programs of one request are made of."""
+
+    found: Mapping[str, Any]
+    """What the loader process is given: bytecode, or a text to compile."""
+    compiled: str | None
+    """Why it has to be compiled."""
+
+    @classmethod
+    def of(cls, request: ProbeRequest) -> _Source:
+        """Raises InputError and OSError."""
+        text = texts.read_text(request.name, request.defines, request.source)
+        found = texts.find_bytecode(text)
+        if isinstance(found, str):
+            return cls({"text": text.whole, "defines": dict(text.defines)}, found)
+        return cls({"bytecode": found}, None)
 
 
 def _may_try_again(outcome: Answer | None) -> bool:
-    return outcome is None or (isinstance(outcome, Refusal) and outcome.reason in (Reason.NO_BCC, Reason.BCC_BROKEN))
+    return outcome is None or (isinstance(outcome, Refusal) and outcome.reason in _WITHOUT_BCC)
 
 
-def _run(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, int], end: float) -> dict[str, Answer]:
+def _run(python: str, probes: Sequence[ProbeRequest], end: float) -> dict[str, Answer]:
     """One loader process from start to end."""
     try:
-        return _converse(python, probes, slots, end)
+        sources = {probe.name: _Source.of(probe) for probe in probes}
+        return _converse(python, probes, sources, end)
     except OSError as error:
-        return _refuse(probes, reasons.of_error("the loader process cannot be spoken to", error))
+        return _refuse(probes, reasons.of_error("the programs cannot be read, or given to the loader process", error))
 
 
-def _converse(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, int], end: float) -> dict[str, Answer]:
+def _converse(
+    python: str, probes: Sequence[ProbeRequest], sources: Mapping[str, _Source], end: float
+) -> dict[str, Answer]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A file in memory: the child reads clang's words back from it, and a container may have no place to write.
     with ours, theirs, os.fdopen(os.memfd_create("numaudit-loader-log"), "w+b") as log:
         with theirs:
-            ours.send(json.dumps(_pack(probes, slots)).encode())
+            ours.send(json.dumps(_pack(probes, sources)).encode())
             try:
                 child = _start(python, theirs, end, log)
             except OSError as error:
                 return _refuse(probes, Refusal(Reason.LOADER_DIED, f"cannot start {python}: {error.strerror}"))
         outcomes: dict[str, Answer] = {}
         try:
-            ended_early = _receive(ours, probes, slots, end, outcomes)
+            ended_early = _receive(ours, probes, sources, end, outcomes)
             silent = _died(child, log) if ended_early else None
         except Refusal as refusal:
             silent = refusal
@@ -172,27 +188,22 @@ def _converse(python: str, probes: Sequence[ProbeRequest], slots: Mapping[str, i
     return outcomes if silent is None else _refuse(probes, silent) | outcomes
 
 
-def _pack(probes: Sequence[ProbeRequest], slots: Mapping[str, int]) -> dict[str, Any]:
-    defines = {"PROBE_SLOTS": len(slots)}
-    return {
-        "headers": [{"file": name, "text": _read(bpf_folder() / name), "defines": defines} for name in _HEADERS],
-        "probes": [_pack_one(probe, slots[probe.name]) for probe in probes],
-    }
+def _pack(probes: Sequence[ProbeRequest], sources: Mapping[str, _Source]) -> list[dict[str, Any]]:
+    return [_pack_one(probe) | {**sources[probe.name].found} for probe in probes]
 
 
-def _pack_one(probe: ProbeRequest, slot: int) -> dict[str, Any]:
-    path = probe.source or bpf_folder() / f"{probe.name}.bpf.c"
+def _pack_one(probe: ProbeRequest) -> dict[str, Any]:
     return {
         "name": probe.name,
-        "file": path.name,
-        "text": _read(path),
-        "defines": {**probe.defines, f"{probe.name.upper()}_SLOT": slot},
         "maps": [*probe.maps, _DROPPED],
+        "entries": {**probe.entries},
+        "numbers": {**probe.numbers},
         "programs": [
             {
                 "function": one.function,
                 "type": int(one.type),
                 "tracepoint": one.tracepoint,
+                "fields": {**one.fields},
                 "btf_id": one.btf_id,
                 "may_fail": one.may_fail,
             }
@@ -201,16 +212,9 @@ def _pack_one(probe: ProbeRequest, slot: int) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read the BPF program {path}: {error.strerror}; reinstall numaudit") from error
-
-
 def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> subprocess.Popen[bytes]:
     seconds = math.ceil(max(1.0, end - time.monotonic()))
-    own = {"BCC_KERNEL_SOURCE": str(bpf_folder())} if "BCC_KERNEL_SOURCE" not in os.environ else {}
+    own = {"BCC_KERNEL_SOURCE": str(texts.bpf_folder())} if "BCC_KERNEL_SOURCE" not in os.environ else {}
     path = os.pathsep.join(filter(None, (str(_PACKAGE.parent), os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
         [python, "-m", "numaudit.probes.loader_child", str(channel.fileno()), str(seconds)],
@@ -226,7 +230,7 @@ def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> s
 def _receive(
     channel: socket.socket,
     probes: Sequence[ProbeRequest],
-    slots: Mapping[str, int],
+    sources: Mapping[str, _Source],
     end: float,
     outcomes: dict[str, Answer],
 ) -> bool:
@@ -247,19 +251,23 @@ def _receive(
                 os.close(descriptor)
             raise Refusal(Reason.TOO_MANY_FILES, f"the loader's answer was cut short (flags {flags:#x})")
         answer = json.loads(message)
-        outcomes[answer["name"]] = _unpack(answer, descriptors, requests[answer["name"]], slots[answer["name"]])
+        name = answer["name"]
+        outcomes[name] = _unpack(answer, descriptors, requests[name], sources[name].compiled)
     return False
 
 
-def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeRequest, slot: int) -> Answer:
+def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeRequest, compiled: str | None) -> Answer:
     if "reason" in answer:
-        return Refusal(Reason(answer["reason"]), answer["text"])
+        reason, text = Reason(answer["reason"]), answer["text"]
+        if compiled is not None and reason in _WITHOUT_BCC:
+            text = f"{compiled}, and {text}"
+        return Refusal(reason, text)
     programs = dict(zip(answer["programs"], descriptors, strict=False))
     maps = dict(zip(answer["maps"], descriptors[len(programs) :], strict=True))
     failed = {function: Refusal(Reason(why), text) for function, (why, text) in answer["refused"].items()}
     watched = {one.function: one.kernel_function for one in request.programs if one.kernel_function}
     refused = {**request.refused, **failed}
-    return LoadedProbe(request.name, programs, maps, answer["tracepoint_ids"], watched, refused, slot)
+    return LoadedProbe(request.name, programs, maps, answer["tracepoint_ids"], watched, refused, compiled)
 
 
 def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:

@@ -35,6 +35,17 @@ _TRACEPOINTS = {
     "sched:sched_stick_numa": "migrations_on_stick",
     "sched:sched_swap_numa": "migrations_on_swap",
 }
+_FIELDS = {
+    "migrate:mm_migrate_pages": {
+        "MIGRATIONS_SUCCEEDED": "succeeded",
+        "MIGRATIONS_FAILED": "failed",
+        "MIGRATIONS_REASON": "reason",
+    },
+    "sched:sched_move_numa": {"MIGRATIONS_MOVE_FROM": "src_nid", "MIGRATIONS_MOVE_TO": "dst_nid"},
+    "sched:sched_stick_numa": {"MIGRATIONS_STICK_FROM": "src_nid", "MIGRATIONS_STICK_TO": "dst_nid"},
+    "sched:sched_swap_numa": {"MIGRATIONS_SWAP_FROM": "src_nid", "MIGRATIONS_SWAP_TO": "dst_nid"},
+}
+"""Tracepoint -> its fields that the program loads."""
 _ON_TRIAL = "migrations_on_trial"
 _FUNCTIONS = ("migrate_misplaced_folio", "migrate_misplaced_page")
 """By which NUMA balancing moves a page: the newer kernels' first."""
@@ -98,19 +109,21 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     return ProbeRequest(
         name=_NAME,
         programs=(
-            *(Program(function, ProgramType.TRACEPOINT, tracepoint) for tracepoint, function in _TRACEPOINTS.items()),
+            *(
+                Program(function, ProgramType.TRACEPOINT, tracepoint, fields=_FIELDS[tracepoint])
+                for tracepoint, function in _TRACEPOINTS.items()
+            ),
             *entry.wanted,
             Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         maps=("migrations_pages", "migrations_between", "migrations_begun", "migrations_tasks"),
-        defines={
-            "MIGRATIONS_PAGE_ENTRIES": cgroups * _REASONS_PER_CGROUP,
-            "MIGRATIONS_BETWEEN_ENTRIES": cgroups * nodes,
-            "MIGRATIONS_TASK_ENTRIES": cgroups * nodes * _MOVES_PER_PAIR,
-            "MIGRATIONS_THREADS": _THREADS,
-            "MIGRATIONS_NUMA_MISPLACED": REASONS.index(NUMA_MISPLACED),
-            **layout,
+        entries={
+            "migrations_pages": cgroups * _REASONS_PER_CGROUP,
+            "migrations_between": cgroups * nodes,
+            "migrations_tasks": cgroups * nodes * _MOVES_PER_PAIR,
+            "migrations_begun": _THREADS,
         },
+        numbers={"MIGRATIONS_NUMA_MISPLACED": REASONS.index(NUMA_MISPLACED), **layout},
         refused=entry.refused,
     )
 
@@ -130,7 +143,7 @@ def _mover(types: Btf | Refusal) -> tuple[Programs, dict[str, int]]:
     layout = {
         "MIGRATIONS_PAGE_REGISTER": registers[0],
         "MIGRATIONS_NODE_REGISTER": registers[argument],
-        "MIGRATIONS_NODE_ARGUMENT": argument,
+        "MIGRATIONS_NODE_ARGUMENT": function_entry.WORD * argument,
         "MIGRATIONS_FLAGS_OFFSET": 0 if flags is None else flags.offset,
         "MIGRATIONS_NODE_BITS": 0 if flags is None else flags.node_bits,
     }

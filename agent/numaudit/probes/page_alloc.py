@@ -27,6 +27,7 @@ from numaudit.probes.probe import Kind, Loss, NodePair, Reading
 from numaudit.probes.reasons import Reason, Refusal
 
 _TRACEPOINT = "kmem:mm_page_alloc"
+_FIELDS = {"PAGE_ALLOC_PFN": "pfn", "PAGE_ALLOC_ORDER": "order"}
 _PROGRAM = "page_alloc_on_mm_page_alloc"
 _KEY = "=QHHI"  # struct page_alloc_key
 _UNKNOWN_NODE = 0xFFFF
@@ -61,13 +62,15 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     page_size = os.sysconf("SC_PAGE_SIZE")
     return ProbeRequest(
         name="page_alloc",
-        programs=(Program(_PROGRAM, ProgramType.TRACEPOINT, _TRACEPOINT),),
+        programs=(Program(_PROGRAM, ProgramType.TRACEPOINT, _TRACEPOINT, fields=_FIELDS),),
         maps=("page_alloc_bytes", "page_alloc_failed", "page_alloc_node_of_block"),
-        defines={
-            "PAGE_ALLOC_ENTRIES": cgroups * nodes * _ORDERS_PER_PAIR,
-            "PAGE_ALLOC_CGROUPS": cgroups,
+        entries={
+            "page_alloc_bytes": cgroups * nodes * _ORDERS_PER_PAIR,
+            "page_alloc_failed": cgroups,
             # Twice what there is now, so that memory that is plugged in later has its place.
-            "PAGE_ALLOC_BLOCKS": 2 * blocks.count,
+            "page_alloc_node_of_block": 2 * blocks.count,
+        },
+        numbers={
             "PAGE_ALLOC_BLOCK_SHIFT": (blocks.block_size // page_size).bit_length() - 1,
             "PAGE_ALLOC_PAGE_SIZE": page_size,
         },

@@ -133,13 +133,9 @@ def request(plan: Plan, host: Host, cgroups: int) -> ProbeRequest:
         name=_NAME,
         programs=cgroup_switches.programs(_NAME),
         maps=("pmu_sums", "pmu_cpu", "pmu_events", "probe_narrowed", "probe_watched", cgroup_switches.CPU_STATE),
-        defines={
-            **cgroup_switches.defines(host),
-            "PMU_CGROUPS": cgroups,
-            "PMU_EVENTS": len(plan.events),
-            "PMU_SLOTS": _slots(host, plan),
-            "PROBE_CGROUPS": cgroups,
-        },
+        entries={"pmu_sums": cgroups, "pmu_events": _slots(host, plan), "probe_watched": cgroups},
+        numbers=cgroup_switches.numbers(host),
+        defines={"PMU_EVENTS": len(plan.events)},
     )
 
 

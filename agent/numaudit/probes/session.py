@@ -41,6 +41,8 @@ class Session:
 
     probes: Mapping[str, Probe[Reading] | Refusal]
     """By name."""
+    compiled: Mapping[str, str] = field(default_factory=dict)
+    """Why the text of a probe was compiled on this host, of those whose bytecode was not stored."""
 
     @classmethod
     def open(
@@ -65,7 +67,10 @@ class Session:
         with_programs = [one for one in requests if one.programs]
         answers |= {one.name: LoadedProbe(one.name) for one in requests if not one.programs}
         answers |= loader.load(with_programs, deadline=deadline, pythons=pythons)
-        return cls({kind.name: _start(kind, host, answers[kind.name]) for kind in kinds})
+        compiled = {
+            name: one.compiled for name, one in answers.items() if isinstance(one, LoadedProbe) and one.compiled
+        }
+        return cls({kind.name: _start(kind, host, answers[kind.name]) for kind in kinds}, compiled)
 
     @classmethod
     def refused(cls, kinds: Collection[Kind[Any]], refusal: Refusal) -> Self:
@@ -75,6 +80,7 @@ class Session:
     def take_over(self, other: Session) -> None:
         """Have what another session opened, in the place of what has the same names here. This one closes it."""
         self.probes = {**self.probes, **other.probes}
+        self.compiled = {**self.compiled, **other.compiled}
 
     def probe(self, kind: Kind[R]) -> Probe[R] | Refusal:
         """The probe, or why it does not run."""

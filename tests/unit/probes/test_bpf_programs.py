@@ -177,11 +177,9 @@ def test_blocks_beyond_the_table_are_left_out(tmp_path: Path) -> None:
 
 def test_maps_are_sized_by_cgroups_and_nodes_and_the_table_leaves_room_to_plug_in(tmp_path: Path) -> None:
     request = page_alloc.request(_tree(tmp_path, node0="0 1", node1="2 3"), cgroups=100, nodes=2)
-    assert request.defines["PAGE_ALLOC_ENTRIES"] == 800
-    assert request.defines["PAGE_ALLOC_CGROUPS"] == 100
-    assert request.defines["PAGE_ALLOC_BLOCKS"] == 8
-    assert request.defines["PAGE_ALLOC_BLOCK_SHIFT"] == 15  # 128 MiB are 2^15 pages
-    assert cpu_time.request(Host(), cgroups=100, nodes=2).defines["CPU_TIME_ENTRIES"] == 200
+    assert request.entries == {"page_alloc_bytes": 800, "page_alloc_failed": 100, "page_alloc_node_of_block": 8}
+    assert request.numbers["PAGE_ALLOC_BLOCK_SHIFT"] == 15  # 128 MiB are 2^15 pages
+    assert cpu_time.request(Host(), cgroups=100, nodes=2).entries == {"cpu_time_ns": 200}
 
 
 def test_a_kernel_without_memory_blocks_is_a_refusal_that_says_so(tmp_path: Path) -> None:

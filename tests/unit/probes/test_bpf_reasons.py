@@ -123,9 +123,11 @@ def test_every_kind_of_probe_has_a_check_that_says_what_it_hangs_on_or_why_it_do
         "hint_faults": SimpleNamespace(how="fentry on task_numa_fault"),
         "cpu_time": Refusal(Reason.NO_BCC, "this Python has no module bcc"),
     }
-    checks = {check.name: check for check in probe_checks(Session(cast("Any", probes)))}
+    compiled = {"hint_faults": "there is no bytecode hint_faults.json"}
+    checks = {check.name: check for check in probe_checks(Session(cast("Any", probes), compiled))}
     assert checks["bpf page_alloc"] == Check("bpf page_alloc", "ok", "runs")
-    assert checks["bpf hint_faults"].detail == "runs, fentry on task_numa_fault"
+    why = "compiled here, for there is no bytecode hint_faults.json"
+    assert checks["bpf hint_faults"].detail == f"runs, fentry on task_numa_fault; {why}"
     refused = Check("bpf cpu_time", "missing", "this Python has no module bcc", Reason.NO_BCC.hint, "no-bcc")
     assert checks["bpf cpu_time"] == refused
     assert checks["bpf migrations"].detail == "it was not asked for"

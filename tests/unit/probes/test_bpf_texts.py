@@ -14,19 +14,18 @@ from made_up_plans import faults_and_time
 from numaudit.collectors.table import KINDS
 from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.probes import loader, pmu
+from numaudit.probes import pmu, texts
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.loader import ProbeRequest
 from numaudit.probes.pmu import PMU
 
 PACKAGE = Path(numaudit.__file__).parent
-TEXTS = sorted(loader.bpf_folder().glob("*.bpf.c"))
-HEADERS = sorted(loader.bpf_folder().rglob("*.h"))
+TEXTS = sorted(texts.bpf_folder().glob("*.bpf.c"))
+HEADERS = sorted(texts.bpf_folder().rglob("*.h"))
 SHARED = {"probe_dropped", "probe_narrowed", "probe_watched", "cgroup_switch_cpu"}
-"""Maps of the headers that all texts share."""
+"""Maps of the headers."""
 PREFIXES = {"probe.bpf.h": "probe_", "cgroup_switch.bpf.h": "cgroup_switch_"}
-DEFINES = {"PROBE_CGROUPS", "CGROUP_SWITCH_CGROUPS_OF_TASK"}
-"""What the headers ask for."""
+HEADERS_LACK = {"CGROUP_SWITCH_CGROUPS_OF_TASK"}
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
 
@@ -47,7 +46,7 @@ def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
 
 
 def _text(request: ProbeRequest) -> str:
-    return (loader.bpf_folder() / f"{request.name}.bpf.c").read_text()
+    return (texts.bpf_folder() / f"{request.name}.bpf.c").read_text()
 
 
 @pytest.mark.parametrize("path", [*TEXTS, *HEADERS], ids=lambda path: path.name)
@@ -65,33 +64,44 @@ def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
     assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == named
 
 
-def test_a_request_gives_every_size_that_its_text_asks_for(request_: ProbeRequest) -> None:
+def test_a_request_gives_every_number_that_its_text_lacks(request_: ProbeRequest) -> None:
     text = _text(request_)
+    fields = {name for program in request_.programs for name in program.fields}
+    lacking = set(re.findall(r"PROBE_(?:CONSTANT\(|LOAD\(\w+, )(\w+)\)", text))
+    given = {*request_.numbers, *fields}
+    assert lacking == given - (HEADERS_LACK if "cgroup_switch_cpu" in request_.maps else set())
+    assert not fields & request_.numbers.keys()
     used = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)))
     own = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
-    macros = {name for name in used if name.startswith(request_.name.upper())}
-    assert macros - own - {f"{request_.name.upper()}_SLOT"} == set(request_.defines) - DEFINES
+    assert {name for name in used if name.startswith(request_.name.upper())} - own - given == {*request_.defines}
 
 
-def test_names_start_with_the_probes_since_all_probes_share_one_text(request_: ProbeRequest) -> None:
+def test_a_request_says_how_many_entries_each_hash_has_room_for(request_: ProbeRequest) -> None:
+    text = _text(request_) + (texts.bpf_folder() / "probe.bpf.h").read_text()
+    hashes = set(re.findall(r"^BPF_(?:PERCPU_HASH\(|HASH\(|TABLE\(\"lru_hash\", .*, )(\w+),", text, re.MULTILINE))
+    assert hashes & {*request_.maps} <= request_.entries.keys() <= {*request_.maps}
+
+
+def test_names_start_with_the_probes(request_: ProbeRequest) -> None:
     own = {name for name in request_.maps if name not in SHARED}
     for name in (*own, *(one.function for one in request_.programs)):
         assert name.startswith(f"{request_.name}_")
-    assert all(name.startswith(f"{request_.name.upper()}_") for name in request_.defines.keys() - DEFINES)
+    for name in {*request_.numbers, *request_.defines} - HEADERS_LACK:
+        assert name.startswith(f"{request_.name.upper()}_")
 
 
 def test_only_a_shared_header_begins_names_with_its_own() -> None:
     declared = {
         name
         for header in PREFIXES
-        for name in re.findall(r"^BPF_\w+\((\w+),", (loader.bpf_folder() / header).read_text(), re.MULTILINE)
+        for name in re.findall(r"^BPF_\w+\((\w+),", (texts.bpf_folder() / header).read_text(), re.MULTILINE)
     }
     assert declared == SHARED
     for text in TEXTS:
         assert not re.search(rf"^BPF_\w+\((?:.*, )?(?:{'|'.join(PREFIXES.values())})", text.read_text(), re.MULTILINE)
 
 
-def test_only_the_loader_process_imports_bcc() -> None:
+def test_only_the_compiler_imports_bcc() -> None:
     importers = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -99,7 +109,7 @@ def test_only_the_loader_process_imports_bcc() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] == "bcc" for name in names):
                 importers.add(path.name)
-    assert importers == {"loader_child.py"}
+    assert importers == {"compiler.py"}
 
 
 @pytest.mark.parametrize(
@@ -108,8 +118,11 @@ def test_only_the_loader_process_imports_bcc() -> None:
         "__init__.py",
         "errors.py",
         "kernel/__init__.py",
+        "kernel/bpf_load.py",
         "kernel/syscall.py",
         "probes/__init__.py",
+        "probes/bytecode.py",
+        "probes/compiler.py",
         "probes/reasons.py",
         "probes/loader_child.py",
     ],

@@ -173,7 +173,7 @@ def _copy(probe: LoadedProbe) -> LoadedProbe:
     programs = {name: os.dup(descriptor) for name, descriptor in probe.programs.items()}
     maps = {name: os.dup(descriptor) for name, descriptor in probe.maps.items()}
     return LoadedProbe(
-        probe.name, programs, maps, probe.tracepoint_ids, probe.kernel_functions, probe.refused, probe.slot
+        probe.name, programs, maps, probe.tracepoint_ids, probe.kernel_functions, probe.refused, probe.compiled
     )
 
 

@@ -1,0 +1,52 @@
+"""Compile the BPF texts and store their bytecode: `python -m numaudit.probes.compile [FOLDER]`, as root, with bcc.
+
+To be run whenever a text changes. The same texts and the same bcc give the same files on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from numaudit.probes import compiler, texts
+from numaudit.probes.texts import Text
+
+DEFINES: dict[str, list[dict[str, int]]] = {"pmu": [{"PMU_EVENTS": number} for number in (2, 3, 4)]}
+"""Text -> the macros of each form in which it is stored. A plan for near and far memory has 2 to 4 events."""
+
+
+def stored_texts() -> Iterator[Text]:
+    """All texts, in every form that is stored. Raises InputError."""
+    for path in sorted(texts.bpf_folder().glob("*.bpf.c")):
+        name = path.name.removesuffix(".bpf.c")
+        for defines in DEFINES.get(name, [{}]):
+            yield texts.read_text(name, defines)
+
+
+def compile_all(folder: Path) -> None:
+    """Write a file for each stored text. Raises Refusal and OSError."""
+    os.environ["BCC_KERNEL_SOURCE"] = str(texts.bpf_folder())
+    version = compiler.check_bcc()
+    folder.mkdir(exist_ok=True)
+    for text in stored_texts():
+        document = {"digest": text.digest, "bcc": version, **compiler.compile_text(text.whole, text.defines).pack()}
+        (folder / text.file).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def main(folder: Path) -> None:
+    """Ends the process with a message where something is wrong."""
+    own_words = os.dup(sys.stderr.fileno())
+    with tempfile.TemporaryFile() as log:  # clang's words are read back from standard error
+        os.dup2(log.fileno(), sys.stderr.fileno())
+        try:
+            compile_all(folder)
+        finally:
+            os.dup2(own_words, sys.stderr.fileno())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else texts.bytecode_folder())
