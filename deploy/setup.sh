@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-run_packages=(python3 python3-venv python3-bpfcc)
-test_packages=(gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
+run_packages=(python3 python3-venv)
+test_packages=(python3-bpfcc gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
 
 say() { echo "setup: $*" >&2; }
 
@@ -40,7 +40,7 @@ run) install_packages "${run_packages[@]}" ;;
 test) install_packages "${run_packages[@]}" "${test_packages[@]}" ;;
 esac
 
-# The distribution's own interpreter: the eBPF compiler's binding is installed for that one only.
+# The distribution's own interpreter: only that one can have the binding of the eBPF compiler, which tests need.
 need /usr/bin/python3 "install the package python3"
 if [ ! -x .venv/bin/python ]; then
 	say "making a virtual environment in .venv"
