@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import NUMAUDIT, PATIENCE, Agent, eventually, port_of, running_agent
+from agent_process import COMPILING, NUMAUDIT, PATIENCE, Agent, eventually, port_of, running_agent
 
 pytestmark = pytest.mark.root
 
@@ -22,8 +22,6 @@ V2_ONLY = (
     "sh",
 )
 """Programs are loaded where cgroups are of version 2 only."""
-COMPILING = "from pathlib import Path; from numaudit.probes import texts; texts.bytecode_folder = Path; "
-"""It finds no bytecode, and so needs bcc."""
 V2_ENOUGH = COMPILING + "from numaudit.kernel import cgroup; cgroup._controllers = lambda _: ['memory']; "
 """Elsewhere memory stays with version 1, which does not matter to a loader."""
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import numaudit
-from agent_process import PATIENCE
+from agent_process import COMPILING, PATIENCE
 from bpf_programs import program_ids
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
@@ -36,8 +36,6 @@ RunIn = Callable[[Path, Sequence[str]], subprocess.Popen[str]]
 Script = Callable[[str], Path]
 
 PACKAGE_PARENT = str(Path(numaudit.__file__).parents[1])
-NOTHING_STORED = "from numaudit.probes import texts; from pathlib import Path; texts.bytecode_folder = Path\n"
-"""For a program: it finds no bytecode and has to compile."""
 AGENT = """
 import json, sys
 from numaudit.kernel.host import Host
@@ -126,7 +124,7 @@ def test_programs_are_gone_when_the_agent_is_killed() -> None:
 
 
 def test_the_loader_ends_soon_after_an_agent_that_is_killed_while_it_loads() -> None:
-    program = NOTHING_STORED + AGENT
+    program = COMPILING + AGENT
     agent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, env=_environment())
     with agent:
         child = _wait_for_loader(agent.pid)

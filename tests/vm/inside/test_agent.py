@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import NUMAUDIT, Agent, running_agent
+from agent_process import COMPILING, NUMAUDIT, Agent, running_agent
 from container import Container, container
 from workload import MIB, eventually
 
@@ -97,7 +97,9 @@ def test_what_has_ended_is_forgotten_after_two_scrapes(agent: Agent) -> None:
 def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*NUMAUDIT, "agent", "--listen", "127.0.0.1:0", *PATIENTLY], stderr=stderr)
+        python, option, run = NUMAUDIT
+        program = [python, option, COMPILING + run, "agent"]
+        process = subprocess.Popen([*program, "--listen", "127.0.0.1:0", *PATIENTLY], stderr=stderr)
     try:
         loader = eventually(lambda: _loader_of(process.pid))
         loader.kill()
