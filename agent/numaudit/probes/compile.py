@@ -1,6 +1,6 @@
 """Compile the BPF texts and store their bytecode: `python -m numaudit.probes.compile [FOLDER]`, as root, with bcc.
 
-To be run whenever a text changes. The same texts and the same bcc give the same files on every machine.
+To be run whenever a text changes, on Debian bookworm: the same texts and the same bcc give the same files everywhere.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from numaudit.errors import InputError, NumauditError
 from numaudit.probes import compiler, texts
 from numaudit.probes.texts import Text
 
+BCC = "0.26.0"
+"""Debian bookworm's, which alone makes the files that are stored."""
 DEFINES: dict[str, list[dict[str, int]]] = {"pmu": [{"PMU_EVENTS": number} for number in (2, 3, 4)]}
 """Text -> the macros of each form in which it is stored. A plan for near and far memory has 2 to 4 events."""
 
@@ -28,12 +31,14 @@ def stored_texts() -> Iterator[Text]:
 
 
 def compile_all(folder: Path) -> None:
-    """Write a file for each stored text. Raises Refusal and OSError."""
+    """Write a file for each stored text. Raises Refusal, InputError and OSError."""
     os.environ["BCC_KERNEL_SOURCE"] = str(texts.bpf_folder())
     version = compiler.check_bcc()
+    if version != BCC:
+        raise InputError(f"bcc {version} is here; stored bytecode is made with {BCC}, so run this on Debian bookworm")
     folder.mkdir(exist_ok=True)
     for text in stored_texts():
-        document = {"digest": text.digest, "bcc": version, **compiler.compile_text(text.whole, text.defines).pack()}
+        document = {"digest": text.digest, **compiler.compile_text(text.whole, text.defines).pack()}
         (folder / text.file).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -44,6 +49,8 @@ def main(folder: Path) -> None:
         os.dup2(log.fileno(), sys.stderr.fileno())
         try:
             compile_all(folder)
+        except (NumauditError, OSError) as error:
+            sys.exit(str(error))
         finally:
             os.dup2(own_words, sys.stderr.fileno())
 

@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import numaudit
 from numaudit.pmu.families import families
@@ -106,6 +108,11 @@ def test_fields_of_a_tracepoint_are_read_as_far_as_a_program_can_load_them() -> 
     found = read_fields(FORMAT)
     assert (found["pfn"], found["order"], found["common_pid"]) == ((8, 8), (16, 4), (4, 4))
     assert "comm" not in found
+
+
+@given(st.text() | st.lists(st.sampled_from(FORMAT.splitlines())).map("\n".join))
+def test_any_text_gives_fields_that_a_program_can_load_or_none(text: str) -> None:
+    assert all(offset >= 0 and size in (1, 2, 4, 8) for offset, size in read_fields(text).values())
 
 
 @pytest.mark.parametrize("text", STORED, ids=lambda text: text.file)
