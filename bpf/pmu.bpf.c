@@ -5,6 +5,7 @@
  * Maps:  pmu_sums    cgroup -> counts and times of each event since load, by CPU
  *        pmu_cpu     what the events of each CPU said last
  *        pmu_events  CPU x PMU_EVENTS + n -> the CPU's n-th event, opened by the agent
+ * Forms: PMU_EVENTS = 2, 3, 4
  * Cost:  one reading of each event and one per-CPU hash lookup for each switch between cgroups.
  *
  * A cgroup that is not watched costs a reading too: where its interval ends another one's begins.

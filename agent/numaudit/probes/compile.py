@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,15 +19,16 @@ from numaudit.probes.texts import Text
 
 BCC = "0.26.0"
 """Debian bookworm's, which alone makes the files that are stored."""
-DEFINES: dict[str, list[dict[str, int]]] = {"pmu": [{"PMU_EVENTS": number} for number in (2, 3, 4)]}
-"""Text -> the macros of each form in which it is stored. A plan for near and far memory has 2 to 4 events."""
+_FORMS = re.compile(r"^ \* Forms: +(\w+) = ([\d, ]+)$", re.MULTILINE)
+"""In the comment that begins a text: the macro that changes the code itself, and its values."""
 
 
 def stored_texts() -> Iterator[Text]:
-    """All texts, in every form that is stored. Raises InputError."""
+    """All texts, in every form that is stored. Raises InputError and OSError."""
     for path in sorted(texts.bpf_folder().glob("*.bpf.c")):
         name = path.name.removesuffix(".bpf.c")
-        for defines in DEFINES.get(name, [{}]):
+        forms = _FORMS.search(path.read_text(encoding="utf-8"))
+        for defines in [{forms[1]: int(value)} for value in forms[2].split(",")] if forms else [{}]:
             yield texts.read_text(name, defines)
 
 

@@ -71,7 +71,7 @@ class ProbeRequest:
     numbers: Mapping[str, int] = field(default_factory=dict)
     """What the text does not say either (PROBE_CONSTANT, and the offsets of PROBE_LOAD that are no tracepoint's)."""
     defines: Mapping[str, int] = field(default_factory=dict)
-    """Macros that change the code itself. Bytecode is stored for usual values only."""
+    """Macros that change the code itself. Bytecode is stored for the values that the text names as its forms."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Programs of the text that are not even tried on this host, by function."""
     source: Path | None = None

@@ -14,7 +14,7 @@ import numaudit
 from numaudit.pmu.families import families
 from numaudit.probes import bytecode, texts
 from numaudit.probes.bytecode import Bytecode, Code, MapShape
-from numaudit.probes.compile import DEFINES, stored_texts
+from numaudit.probes.compile import stored_texts
 from numaudit.probes.loader_child import read_fields
 from numaudit.probes.texts import Text
 
@@ -134,7 +134,7 @@ def test_the_plans_of_all_families_have_bytecode() -> None:
     twice = [one for one in sets if one.far_cluster not in (None, "remote")]
     sizes |= {2 * len(one.local) + len(one.remote) + len(one.facets["local_socket_dram"]) for one in twice}
     assert sizes
-    assert sizes <= {defines["PMU_EVENTS"] for defines in DEFINES["pmu"]}
+    assert sizes <= {text.defines["PMU_EVENTS"] for text in STORED if text.name == "pmu"}
 
 
 @pytest.mark.parametrize(
