@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv)
-test_packages=(python3-bpfcc gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl)
+test_packages=(python3-bpfcc gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl buildah mmdebstrap)
 
 say() { echo "setup: $*" >&2; }
 

@@ -1,0 +1,13 @@
+#!/bin/bash
+# Renews the lock files beside it: the newest versions that pyproject.toml allows, each with the hashes of all its files.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+lock() {
+	.venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" --output-file "deploy/image/$1" "${@:2}"
+}
+
+lock requirements.txt --extra web-auth pyproject.toml
+.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' |
+	lock build.txt -
