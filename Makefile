@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean
+.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -35,6 +35,14 @@ lab: ## boot a four-node guest and report on an aligned, a misaligned and a spli
 truth: ## boot the guest and hold the sampled shares of remote accesses against the truth (ROUNDS=...): 12 minutes
 	@deploy/setup.sh test
 	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),8)
+
+image: ## build the agent's image without a registry; its size, start time and memory
+	@deploy/setup.sh test
+	@PYTHONPATH=tests/support $(PYTHON) tests/image/measure.py
+
+lock: ## renew the lock files of the image: the newest Python packages that pyproject.toml allows
+	@test -e .venv/.numaudit-test || deploy/setup.sh test
+	deploy/image/lock.sh
 
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run
 	for bench in tests/bench/bench_*.py; do $(PYTHON) $$bench || exit 1; done

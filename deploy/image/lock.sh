@@ -9,5 +9,9 @@ lock() {
 }
 
 lock requirements.txt --extra web-auth pyproject.toml
-.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' |
-	lock build.txt -
+# What builds the wheel, and what lists the image's contents.
+{
+	.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
+	echo "cyclonedx-bom>=7"
+	echo "debsbom>=0.10"
+} | lock build.txt -

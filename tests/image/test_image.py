@@ -1,0 +1,224 @@
+"""The built image: what is in it, what is not, and that numaudit works in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import image
+import numaudit
+from fixture_trees import unpack
+from numaudit.errors import Unavailable
+
+CHECKOUT = Path(__file__).parents[2]
+LOCK = CHECKOUT / "deploy/image/requirements.txt"
+AT_MOST = 450e6
+"""Bytes of all files; docs/image.md has today's figure."""
+
+TOO_BIG = """
+apiVersion: v1
+kind: Pod
+metadata: {name: too-big}
+spec:
+  containers:
+    - name: app
+      image: app
+      resources:
+        requests: {cpu: "1", memory: 100Gi}
+        limits: {cpu: "1", memory: 100Gi}
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def root() -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    try:
+        return image.rootfs()
+    except Unavailable as reason:
+        if os.environ.get("CI"):
+            pytest.fail(str(reason), pytrace=False)
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def captured() -> Path:
+    """A captured Kubernetes node, whose report has findings."""
+    return unpack() / "misaligned-node"
+
+
+def _modes(root: Path) -> Iterator[tuple[str, int]]:
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder) / name
+            yield f"/{path.relative_to(root)}", path.lstat().st_mode
+
+
+def _debian_packages(root: Path) -> dict[str, str]:
+    """Name -> version of what dpkg's list has as installed."""
+    found = {}
+    for paragraph in (root / "var/lib/dpkg/status").read_text().split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", paragraph, re.MULTILINE))
+        if fields.get("Status", "").endswith(" installed"):
+            found[fields["Package"]] = fields["Version"]
+    return found
+
+
+def _python_packages(root: Path) -> dict[str, str]:
+    """Name -> version of what is in numaudit's own environment."""
+    infos = (root / "opt/numaudit/lib/python3.11/site-packages").glob("*.dist-info")
+    pairs = (path.name.removesuffix(".dist-info").rsplit("-", 1) for path in infos)
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def test_no_program_in_it_changes_the_user(root: Path) -> None:
+    assert [path for path, mode in _modes(root) if mode & (stat.S_ISUID | stat.S_ISGID)] == []
+
+
+def test_only_tmp_can_be_written_to_by_other_users(root: Path) -> None:
+    open_to_others = [path for path, mode in _modes(root) if not stat.S_ISLNK(mode) and mode & 0o022]
+    assert open_to_others == ["/tmp"]
+    assert (root / "tmp").stat().st_mode & stat.S_ISVTX
+
+
+def test_nothing_in_it_builds_or_installs(root: Path) -> None:
+    tools = (
+        r"(cc|c\+\+|gcc|g\+\+|clang|ld|as|make|cpp|apt|apt-get|perl|pip[\d.]*|easy_install|mount|su|useradd|curl|wget)"
+    )
+    programs = [path for folder in ("usr/bin", "usr/sbin", "opt/numaudit/bin") for path in (root / folder).iterdir()]
+    assert "python3" in {path.name for path in programs}
+    assert [path.name for path in programs if re.fullmatch(f"({tools})(-[\\d.]+)?", path.name)] == []
+    assert not (root / "var/lib/apt").exists()
+    (own,) = (root / "opt/numaudit/lib").iterdir()
+    assert not {"pip", "setuptools", "wheel"} & {path.name for path in (own / "site-packages").iterdir()}
+
+
+def test_it_is_not_one_hosts(root: Path) -> None:
+    """The service instance of OTLP is the host's machine id: one in the image would be the same on every node."""
+    assert not (root / "etc/machine-id").exists()
+
+
+def test_it_holds_what_the_lock_file_says_and_numaudit(root: Path) -> None:
+    pins = [Requirement(line.split(" \\")[0]) for line in LOCK.read_text().splitlines() if re.match(r"\w", line)]
+    locked: dict[str, str] = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
+    assert _python_packages(root) == locked | {"numaudit": numaudit.__version__}
+
+
+def test_its_bill_of_materials_is_valid_and_names_every_package(root: Path) -> None:
+    text = (root / "usr/share/doc/numaudit/sbom.cdx.json").read_text()
+    bill = json.loads(text)
+    version = SchemaVersion[f"V{bill['specVersion'].replace('.', '_')}"]
+    assert JsonStrictValidator(version).validate_str(text) is None
+    named = {(canonicalize_name(one["name"]), one.get("version")) for one in bill["components"]}
+    debian, python = _debian_packages(root), _python_packages(root)
+    assert {"python3-bpfcc", "libllvm14", "libc6"} <= set(debian)
+    assert {(canonicalize_name(name), version) for name, version in debian.items()} - named == set()
+    own = python.pop("numaudit")
+    assert set(python.items()) - named == set()
+    component = bill["metadata"]["component"]
+    assert (component["name"], component["version"]) == ("numaudit", own)
+
+
+def test_every_debian_package_has_its_licence_in_it(root: Path) -> None:
+    documents = root / "usr/share/doc"
+    without = [name for name in _debian_packages(root) if not (documents / name / "copyright").is_file()]
+    assert without == []
+
+
+def test_its_labels_entry_point_user_and_signal_are_the_documented_ones() -> None:
+    config = image.config()["config"]
+    labels = {key.removeprefix("org.opencontainers.image."): value for key, value in config["Labels"].items()}
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    assert labels["title"] == project["name"]
+    assert labels["description"] == project["description"]
+    assert labels["licenses"] == project["license"]["text"]
+    assert labels["version"] == numaudit.__version__
+    assert re.fullmatch(r"[0-9a-f]{40}(-modified)?|unknown", labels["revision"])
+    assert labels["base.name"] == "docker.io/library/debian:bookworm-slim"
+    assert (config["Entrypoint"], config["Cmd"]) == (["numaudit"], ["agent"])
+    assert (config["User"], config["StopSignal"]) == ("0:0", "SIGTERM")
+
+
+def test_it_is_smaller_than_the_bound(root: Path) -> None:
+    size = sum(path.lstat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    assert size < AT_MOST
+
+
+def test_numaudit_says_its_version_in_it() -> None:
+    done = image.run("--version")
+    assert done.stdout.strip() == f"numaudit, version {numaudit.__version__}", done.stderr
+
+
+def test_doctor_examines_a_captured_node_in_it(captured: Path) -> None:
+    done = image.run("doctor", "--root", "/node", "-o", "json", mounts={captured: "/node"})
+    assert done.returncode in (0, 1), done.stderr
+    sources = {one["name"]: one["state"] for one in json.loads(done.stdout)["checks"]}
+    assert sources["residency"] == sources["kubelet"] == "ok"
+
+
+def test_a_report_in_it_is_the_one_outside_it(captured: Path) -> None:
+    outside = subprocess.run(
+        [sys.executable, "-c", "from numaudit.cli.start import run; run()", "report", "--root", captured, "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    done = image.run("report", "--root", "/node", "-o", "json", mounts={captured: "/node"})
+    assert done.returncode == outside.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["containers"] == json.loads(outside.stdout)["containers"]
+
+
+def test_a_refused_pod_is_explained_in_it(captured: Path, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(TOO_BIG)
+    done = image.run(
+        *("explain", "--root", "/node", "-f", "/pods/pod.yaml", "--fail-on-reject"),
+        mounts={captured: "/node", tmp_path: "/pods"},
+    )
+    assert done.returncode == 1, done.stderr
+    assert "refused, rejected-affinity" in done.stdout
+
+
+def test_the_ebpf_compiler_is_in_it() -> None:
+    done = image.run_program("python3", "-c", "import bcc; print(bcc.__version__)")
+    assert re.fullmatch(r"0\.\d+.*", done.stdout.strip()), done.stderr
+
+
+def test_nothing_is_compiled_again_when_python_starts_in_it() -> None:
+    done = image.run_program("python3", "-v", "-c", "import asyncio, json")
+    assert "matches" in done.stderr or "code object from" in done.stderr
+    assert "wrote " not in done.stderr
+    assert "could not create" not in done.stderr
+    assert re.findall(r"bytecode is stale for '(\w+)'", done.stderr) == []
+
+
+def test_the_journal_can_be_read_in_it() -> None:
+    done = image.run_program("journalctl", "--version")
+    assert done.stdout.startswith("systemd "), done.stderr
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_locked_package_has_a_wheel_for(machine: str, tmp_path: Path) -> None:
+    """One with a locked hash that runs on Debian 12, so the same lock file is good for both images."""
+    install = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--dry-run", "--target", str(tmp_path)]
+    where = ["--python-platform", f"{machine}-manylinux_2_36", "--python-version", "3.11"]
+    done = subprocess.run(
+        [*install, *where, "--only-binary", ":all:", "--require-hashes", "--requirements", str(LOCK)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Would install" in done.stderr

@@ -1,0 +1,81 @@
+"""The image's lock files hold what pyproject.toml asks for, and nothing that is not pinned by hash."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import numaudit
+
+CHECKOUT = Path(__file__).parents[3]
+LOCKS = ("requirements.txt", "build.txt")
+PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+CONTAINERFILE = (CHECKOUT / "deploy/Containerfile").read_text()
+
+
+def _entries(lock: str) -> list[str]:
+    """One for each package, its continuation lines joined."""
+    text = (CHECKOUT / "deploy/image" / lock).read_text()
+    plain = "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("#"))
+    return plain.replace("\\\n", " ").splitlines()
+
+
+def _pins(lock: str) -> dict[str, str]:
+    """Name -> version."""
+    found: dict[str, str] = {}
+    for entry in _entries(lock):
+        pin = Requirement(entry.split("--hash")[0].strip())
+        (version,) = pin.specifier
+        assert version.operator == "==", entry
+        found[canonicalize_name(pin.name)] = version.version
+    return found
+
+
+def _not_met(wanted: Iterable[str], lock: str) -> list[str]:
+    pins = _pins(lock)
+    requirements = [Requirement(one) for one in wanted]
+    return [str(one) for one in requirements if not one.specifier.contains(pins.get(canonicalize_name(one.name), "0"))]
+
+
+def test_the_image_has_every_package_that_the_agent_needs_in_a_version_it_allows() -> None:
+    project = PYPROJECT["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["web-auth"]
+    assert len(wanted) > 10
+    assert _not_met(wanted, "requirements.txt") == []
+
+
+def test_the_image_is_built_by_the_build_system_that_the_project_names() -> None:
+    assert _not_met(PYPROJECT["build-system"]["requires"], "build.txt") == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_package_has_hashes(lock: str) -> None:
+    entries = _entries(lock)
+    assert entries
+    # a wheel and a source archive at least, or wheels of several machines
+    few = [entry for entry in entries if len(re.findall(r"--hash=sha256:[0-9a-f]{64}(?=\s|$)", entry)) < 2]
+    assert few == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_stranger_that_is_called_bcc_is_never_locked(lock: str) -> None:
+    assert not {"bcc", "bpfcc", "python3-bpfcc"} & set(_pins(lock))
+
+
+def test_the_final_stage_takes_from_the_others_and_runs_nothing() -> None:
+    *_, final = re.split(r"^FROM ", CONTAINERFILE, flags=re.MULTILINE)
+    assert final.startswith("scratch\n")
+    assert "RUN" not in final.split()
+
+
+def test_the_labels_say_what_the_project_says() -> None:
+    project = PYPROJECT["project"]
+    assert f"ARG VERSION={numaudit.__version__}\n" in CONTAINERFILE
+    assert f'image.description="{project["description"]}"' in CONTAINERFILE
+    assert f'image.licenses="{project["license"]["text"]}"' in CONTAINERFILE
