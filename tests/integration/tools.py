@@ -50,6 +50,7 @@ TOOLS = {
         Tool("prometheus-trixie", "prometheus", "trixie", "usr/bin/prometheus"),
         Tool("prometheus-forky", "prometheus", "forky", "usr/bin/prometheus"),
         Tool("victoria-metrics", "victoria-metrics", "forky", "usr/bin/victoria-metrics"),
+        Tool("kustomize", "kustomize", "forky", "usr/bin/kustomize"),
     )
 }
 
