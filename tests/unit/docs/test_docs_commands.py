@@ -125,7 +125,7 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
 
 
 def test_the_pod_monitor_keeps_the_labels_of_the_measured_containers() -> None:
-    monitor = yaml.safe_load((TOP / "deploy/monitoring/podmonitor.yaml").read_text(encoding="utf-8"))
+    monitor = yaml.safe_load((TOP / "deploy/components/monitoring/podmonitor.yaml").read_text(encoding="utf-8"))
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True
     assert endpoint["path"] == "/metrics"
