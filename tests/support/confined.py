@@ -107,6 +107,8 @@ class Pod:
     node: Node = field(default_factory=this_node)
     volumes: Mapping[str, Path] = field(default_factory=dict)
     """Volume -> the folder that stands for it; others are the host's own, or empty where it has none."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Settings that the tests need and that change no right, such as a short interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,7 @@ def _bundle(pod: Pod, command: Sequence[str] = ()) -> Iterator[_Bundle]:
         volumes, memory = _place_volumes(pod, folder / "volumes")
         image = Image(folder / "rootfs", pod.image.entrypoint, pod.image.environment)
         config = oci_config(template, image, pod.node, volumes, cgroup)
+        config["process"]["env"] += [f"{name}={value}" for name, value in pod.environment.items()]
         if command:
             config["process"]["args"] = list(command)
         (folder / "config.json").write_text(json.dumps(config, indent=1))

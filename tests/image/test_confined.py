@@ -1,0 +1,35 @@
+"""The agent's container with exactly the rights of the manifests, by this host's kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from confined import SECCOMP_BEFORE_CAP_BPF, running
+from confined_node import PROFILES, NodeHere
+from confined_tests import (  # noqa: F401 (collected here)
+    measured,
+    neighbour,
+    test_a_kill_leaves_nothing_either,
+    test_cgroups_are_read_only_where_they_are_of_version_2,
+    test_each_capability_brings_what_the_page_says,
+    test_the_restricted_profile_may_not,
+    test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing,
+    test_what_the_restricted_profile_may_is_admitted,
+)
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture(params=PROFILES)
+def profile(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_runtime_whose_filter_knows_no_cap_bpf_keeps_the_programs_out_and_the_agent_says_so(node: NodeHere) -> None:
+    with running(node.pod(seccomp=SECCOMP_BEFORE_CAP_BPF)) as agent:
+        assert agent.get("/metrics")[0] == 200
+    old = node.pod(seccomp=SECCOMP_BEFORE_CAP_BPF)
+    assert node.tried(old)["BPF map"] == "EPERM"
+    found = node.doctor(old)["bpf cpu_time"]
+    assert (found["state"], found["reason"]) == ("missing", "forbidden")
+    assert node.doctor(node.pod("privileged", seccomp=SECCOMP_BEFORE_CAP_BPF))["bpf cpu_time"]["state"] == "ok"

@@ -1,0 +1,98 @@
+"""What is on the node beside the agent's pod: the kubelet's folder, other pods' volumes and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confined import CHECKOUT, SECCOMP_NOW, Pod, build, run_inside, this_node
+from pod_bundle import Image
+
+CHECKPOINT = CHECKOUT / "tests/fixtures/memory-manager-state/stale-pod-entries/memory_manager_state"
+SECRETS = ("pki/kubelet-client-current.pem", "pods/of-another/volumes/token")
+OTHER_USER = 12345
+ENTRYPOINT, PATH = "numaudit", "/opt/numaudit/bin:/usr/sbin:/usr/bin"
+
+PROFILES: Mapping[str, Sequence[str]] = {
+    "restricted": (),
+    "pages": ("pages",),
+    "privileged": ("privileged",),
+    "passive": ("passive",),
+}
+"""Name of a profile -> components of deploy/components."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHere:
+    """The surroundings of a pod."""
+
+    image: Image
+    volumes: Mapping[str, Path]
+    others: Sequence[int]
+    """Process ids: of another user, of root, of root without capabilities."""
+
+    def pod(self, *components: str, seccomp: str = SECCOMP_NOW, **environment: str) -> Pod:
+        return Pod(build(*components), self.image, this_node(seccomp), self.volumes, environment)
+
+    def tried(self, pod: Pod) -> dict[str, str]:
+        """What is tried -> `yes`, or the error's name."""
+        program = (Path(__file__).parent / "tries.py").read_text()
+        found = run_inside(pod, ["python3", "-c", program, *map(str, self.others)])
+        return dict(json.loads(found))
+
+    def doctor(self, pod: Pod) -> dict[str, dict[str, Any]]:
+        """Check -> what `numaudit doctor` says of it."""
+        # doctor's exit status says whether all is well
+        found = run_inside(pod, ["/bin/sh", "-c", "numaudit doctor -o json; test $? -le 1"], 600)
+        return {check["name"]: check for check in json.loads(found)["checks"]}
+
+
+@contextlib.contextmanager
+def node_here(root: Path) -> Iterator[NodeHere]:
+    """The surroundings, with the image's unpacked root."""
+    with tempfile.TemporaryDirectory(dir="/run", prefix="numaudit-node-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        folder.chmod(0o755)
+        image = Image(root, (ENTRYPOINT,), {"PATH": PATH, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"})
+        volumes = {"kubelet": folder / "kubelet", "pod-logs": folder / "logs"}
+        _make_kubelets_folder(volumes["kubelet"])
+        volumes["pod-logs"].mkdir()
+        sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(10**6)"]
+        user = ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups"]
+        bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        others = [stack.enter_context(_running([*before, *sleep])) for before in (user, [], bare)]
+        yield NodeHere(image, volumes, others)
+
+
+def _make_kubelets_folder(folder: Path) -> None:
+    """As a kubelet leaves it: its own files are for root alone."""
+    for name in ("pods", "plugins", "pki", "device-plugins", "pod-resources"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(CHECKPOINT, folder / "memory_manager_state")
+    for name in SECRETS:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("secret")
+    (folder / "of-another-user").write_text("theirs")
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o600)
+    os.chown(folder / "of-another-user", OTHER_USER, OTHER_USER)
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str]) -> Iterator[int]:
+    process = subprocess.Popen(command)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
