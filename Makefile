@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock
+.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -56,6 +56,10 @@ attack: ## hundreds of clients that do harm to the agent for two minutes (SECOND
 
 fuzz: ## every parser against many generated inputs
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'
+
+capabilities: ## measure what each capability brings, on this kernel and the guests', for docs/security.md: 12 minutes
+	@deploy/setup.sh test
+	$(PYTHON) tests/image/capabilities.py
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
 	$(PYTHON) -m pytest tests/unit --update-golden -k "known or readme or schema or generated"

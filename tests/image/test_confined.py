@@ -33,3 +33,8 @@ def test_a_runtime_whose_filter_knows_no_cap_bpf_keeps_the_programs_out_and_the_
     found = node.doctor(old)["bpf cpu_time"]
     assert (found["state"], found["reason"]) == ("missing", "forbidden")
     assert node.doctor(node.pod("privileged", seccomp=SECCOMP_BEFORE_CAP_BPF))["bpf cpu_time"]["state"] == "ok"
+
+
+def test_keys_of_the_kubelet_are_hidden_by_a_component(node: NodeHere) -> None:
+    found = node.tried(node.pod("hide-keys"))
+    assert (found["kubelet's keys"], found["kubelet's checkpoint"]) == ("ENOENT", "yes")

@@ -112,13 +112,15 @@ def all_recorded() -> list[Table]:
     return sorted(found, key=lambda table: [int(word) for word in series(table.kernel).split(".")])
 
 
-def measure(node: NodeHere, rows: Sequence[str], say: Callable[[str], None] = lambda name: None) -> dict[str, Row]:
+def measure(
+    node: NodeHere, rows: Sequence[str], say: Callable[[str, Row], None] = lambda name, row: None
+) -> dict[str, Row]:
     """Those of the rows whose capabilities this machine has to give."""
     found = {}
     for name in rows:
         if _wanted(name) <= _given(node):
             found[name] = _measure(node, name)
-            say(name)
+            say(name, found[name])
     return found
 
 
@@ -159,7 +161,7 @@ def _table(document: Mapping[str, Any]) -> Table:
 
 def main() -> int:
     with node_here(CHECKOUT / ".cache/image/rootfs") as node:
-        rows = measure(node, ROWS, lambda name: print(f"{name}: done", file=sys.stderr, flush=True))
+        rows = measure(node, ROWS, lambda name, row: print(f"{name}: {row}", file=sys.stderr, flush=True))
     document = {
         "kernel": platform.release(),
         "perf_event_paranoid": int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()),

@@ -1,0 +1,87 @@
+"""docs/security.md: its tables are what was measured (`make capabilities`), and each claim names a test that there is.
+
+`make golden` writes the tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import capability_table
+from capability_table import CLAIMS, PRIVILEGED, ROWS, Table
+from marked_places import fill
+
+MatchesGolden = Callable[[str, str], None]
+TOP = Path(__file__).parents[3]
+PAGE = TOP / "docs/security.md"
+HARDWARE = ("kernel", "numa nodes", "rights", "cgroup", "huge pages", "calibration", "kubelet", "numa_maps")
+"""Checks that say nothing about rights, or less than what was tried does."""
+
+
+def _cell(states: Sequence[tuple[str, str]]) -> str:
+    """`yes`, `-`, or the kernels that say yes."""
+    given = [kernel for kernel, state in states if state != "no"]
+    in_part = [kernel for kernel, state in states if state == "in part"]
+    if not given:
+        return "-"
+    word = "in part" if in_part == given else "yes"
+    return word if len(given) == len(states) else f"{word}: {', '.join(given)}"
+
+
+def _line(name: str, tables: Sequence[Table], ask: Callable[[Table, str, str], str | None]) -> list[str]:
+    """One line of a table. A machine on which not even a privileged agent has it says nothing."""
+    fit = [table for table in tables if ask(table, PRIVILEGED, name) not in (None, "no")]
+    cells = []
+    for row in ROWS:
+        states = [(capability_table.series(table.kernel), ask(table, row, name)) for table in fit]
+        known = [(kernel, state) for kernel, state in states if state is not None]
+        cells.append(_cell(known) if known else "?")
+    return [name, *cells]
+
+
+def _feature(table: Table, row: str, name: str) -> str | None:
+    words = {"ok": "yes", "reduced": "in part", "missing": "no"}
+    return words[table.rows[row].features[name]] if row in table.rows else None
+
+
+def _may(table: Table, row: str, name: str) -> str | None:
+    return table.rows[row].may[name] if row in table.rows else None
+
+
+def _as_table(lines: Iterable[Sequence[str]]) -> str:
+    names = [row.replace("BPF, PERFMON, ", "+ ") for row in ROWS]
+    rows = [["", *names], ["---"] * (len(names) + 1), *lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _tables() -> tuple[str, str]:
+    tables = capability_table.all_recorded()
+    features = [name for name in tables[0].rows[PRIVILEGED].features if name not in HARDWARE]
+    brings = [_line(name, tables, _feature) for name in features]
+    tried = [_line(name, tables, _may) for name in tables[0].rows[PRIVILEGED].may]
+    nobody = ["-"] * len(ROWS)
+    return (
+        _as_table(line for line in brings if line[1:] != ["?"] * len(ROWS)),
+        _as_table(line if line[1:] != ["?"] * len(ROWS) else [line[0], *nobody] for line in tried),
+    )
+
+
+def test_the_generated_tables_are_what_was_measured(matches_golden: MatchesGolden) -> None:
+    brings, opens = _tables()
+    page = fill(PAGE.read_text(), "what capabilities bring", brings)
+    matches_golden("docs/security.md", fill(page, "what capabilities open", opens))
+
+
+def test_every_test_that_the_generated_page_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)(?:\[[^`]*\])?`", PAGE.read_text()))
+    assert named
+    code = "".join(file.read_text() for file in TOP.glob("tests/**/*.py"))
+    assert {name for name in named if f"def {name}(" not in code} == set()
+
+
+def test_every_claim_of_the_tests_is_on_the_generated_page() -> None:
+    listed = re.search(r"<!-- claims -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    assert listed
+    assert re.findall(r"^- (.*?)[;.]?$", listed[1], re.MULTILINE) == sorted(CLAIMS)
