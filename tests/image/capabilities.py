@@ -20,7 +20,7 @@ for folder in ("support", "integration", "vm"):
     sys.path.insert(0, str(HERE.parent / folder))
 
 import image  # noqa: E402
-from capability_table import file_for  # noqa: E402
+from capability_table import write  # noqa: E402
 from debian import CHECKOUT  # noqa: E402
 from guest import Guest, Job, run  # noqa: E402
 from kernels import HOST_KERNELS, find  # noqa: E402
@@ -37,16 +37,16 @@ def main() -> int:
         if where == "host":
             environment = {**os.environ, "PYTHONPATH": MODULES}
             done = subprocess.run(MEASURE, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-            release, text = platform.release(), done.stdout
+            write(platform.release(), done.stdout.splitlines())
         else:
-            release, text = find(where).release, _in_guest(where)
-        file_for(release).write_text(text)
+            write(find(where).release, _in_guest(where).splitlines())
     return 0
 
 
 def _in_guest(series: str) -> str:
     with tempfile.TemporaryDirectory(prefix="numaudit-guest-") as name:
-        done = run(Guest(find(series)), Job(MEASURE, Path(name), {"PYTHONPATH": MODULES}, PATIENCE))
+        job = Job(MEASURE, Path(name), {"PYTHONPATH": MODULES}, PATIENCE)
+        done = run(Guest(find(series)), job, sys.stdout)
     if done.exit_code:
         sys.exit(f"{series}: exit status {done.exit_code}: {done.stderr}")
     return done.stdout

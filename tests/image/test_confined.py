@@ -7,7 +7,7 @@ import pytest
 from confined import SECCOMP_BEFORE_CAP_BPF, running
 from confined_node import PROFILES, NodeHere
 from confined_tests import (  # noqa: F401 (collected here)
-    measured,
+    may,
     neighbour,
     test_a_kill_leaves_nothing_either,
     test_cgroups_are_read_only_where_they_are_of_version_2,

@@ -1,15 +1,15 @@
 """What each capability brings the agent, and what it brings whoever takes the agent over: measured in its container.
 
-`python tests/support/capability_table.py` measures every row on this machine and prints them as JSON.
+`python tests/support/capability_table.py [ROW...]` measures rows (all, unless some are named) on this machine, and
+prints each as a line of JSON.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,6 @@ class Row:
 class Table:
     kernel: str
     """The whole release, as `uname -r` says it."""
-    perf_event_paranoid: int
     rows: Mapping[str, Row]
 
 
@@ -98,7 +97,7 @@ def series(release: str) -> str:
 
 def recorded(release: str) -> Table | None:
     """The table of docs/security.md for this very kernel, or in a guest for its series; None = there is none."""
-    file = file_for(release)
+    file = _file(release)
     if not file.exists():
         return None
     found = _table(json.loads(file.read_text()))
@@ -112,16 +111,19 @@ def all_recorded() -> list[Table]:
     return sorted(found, key=lambda table: [int(word) for word in series(table.kernel).split(".")])
 
 
-def measure(
-    node: NodeHere, rows: Sequence[str], say: Callable[[str, Row], None] = lambda name, row: None
-) -> dict[str, Row]:
+def measure(node: NodeHere, rows: Sequence[str]) -> dict[str, Row]:
     """Those of the rows whose capabilities this machine has to give."""
-    found = {}
-    for name in rows:
-        if _wanted(name) <= _given(node):
-            found[name] = _measure(node, name)
-            say(name, found[name])
-    return found
+    given = {name.removeprefix("CAP_") for name in node.pod().node.capabilities}
+    return {name: _measure(node, name) for name in rows if _wanted(name) <= given}
+
+
+def write(release: str, lines: Iterable[str]) -> None:
+    """What `main` printed, into the file for this kernel."""
+    rows: dict[str, Any] = {}
+    for line in lines:
+        rows |= json.loads(line)
+    document = {"kernel": release, "rows": {name: rows[name] for name in ROWS if name in rows}}
+    _file(release).write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _measure(node: NodeHere, name: str) -> Row:
@@ -136,10 +138,6 @@ def _wanted(name: str) -> set[str]:
     return set() if name in (NOTHING, PRIVILEGED) else set(name.split(", "))
 
 
-def _given(node: NodeHere) -> set[str]:
-    return {name.removeprefix("CAP_") for name in node.pod().node.capabilities}
-
-
 def _with(pod: Pod, capabilities: Sequence[str]) -> Pod:
     """The same pod with other capabilities."""
     (daemon_set,) = (one for one in pod.manifest.documents if one["kind"] == "DaemonSet")
@@ -150,24 +148,20 @@ def _with(pod: Pod, capabilities: Sequence[str]) -> Pod:
     return replace(pod, manifest=Manifest([*others, changed]))
 
 
-def file_for(release: str) -> Path:
+def _file(release: str) -> Path:
     return GOLDEN / f"capabilities-{series(release)}.json"
 
 
 def _table(document: Mapping[str, Any]) -> Table:
     rows = {name: Row(row["features"], row["may"]) for name, row in document["rows"].items()}
-    return Table(document["kernel"], document["perf_event_paranoid"], rows)
+    return Table(document["kernel"], rows)
 
 
 def main() -> int:
     with node_here(CHECKOUT / ".cache/image/rootfs") as node:
-        rows = measure(node, ROWS, lambda name, row: print(f"{name}: {row}", file=sys.stderr, flush=True))
-    document = {
-        "kernel": platform.release(),
-        "perf_event_paranoid": int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()),
-        "rows": {name: {"features": row.features, "may": row.may} for name, row in rows.items()},
-    }
-    print(json.dumps(document, indent=1))
+        for name in sys.argv[1:] or ROWS:
+            for row in measure(node, [name]).values():
+                print(json.dumps({name: {"features": row.features, "may": row.may}}), flush=True)
     return 0
 
 

@@ -20,6 +20,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ class Manifest:
         return dict(found)
 
 
+@cache
 def build(*components: str) -> Manifest:
     """deploy/base with these components of deploy/components. Raises Unavailable without kustomize."""
     kustomize = tools.find("kustomize")

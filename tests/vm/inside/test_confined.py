@@ -11,7 +11,7 @@ import pytest
 from confined import CHECKOUT
 from confined_node import NodeHere, node_here
 from confined_tests import (  # noqa: F401 (collected here)
-    measured,
+    may,
     neighbour,
     test_a_kill_leaves_nothing_either,
     test_cgroups_are_read_only_where_they_are_of_version_2,
