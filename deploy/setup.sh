@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv)
-test_packages=(python3-bpfcc gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl buildah mmdebstrap)
+test_packages=(python3-bpfcc gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl buildah mmdebstrap systemd)
 
 say() { echo "setup: $*" >&2; }
 
@@ -57,4 +57,5 @@ if [ "$what" = test ]; then
 	.venv/bin/python tests/vm/kernels.py 6.1 6.12
 	.venv/bin/python tests/vm/kernels.py arm64-6.12 || say "no arm64 guest: its tests will be skipped, and fail in CI"
 	.venv/bin/python tests/integration/tools.py
+	.venv/bin/python tests/support/checkov_venv.py
 fi

@@ -61,6 +61,8 @@ def _flags(command: click.Command) -> set[str]:
 
 def _wrong(line: str) -> list[str]:
     """What is wrong with a line that calls numaudit."""
+    if line.startswith("kubectl "):
+        line = line.partition(" -- ")[2]
     called = re.search(r"(?:^|[ /])numaudit(?P<words> [^|;#]*)$", line.split(" #", maxsplit=1)[0].rstrip())
     if called is None:
         return []
@@ -84,6 +86,8 @@ def test_a_command_that_is_not_there_would_be_noticed() -> None:
     assert _wrong("sudo .venv/bin/numaudit report --live") == ["no flag --live"]
     assert _wrong("numaudit state verify FILE --duration 10s") == ["no flag --duration"]
     assert _wrong("numaudit state verify [FILE] -o json") == []
+    assert _wrong("kubectl -n numaudit exec daemonset/numaudit -- numaudit doktor") == ["no verb 'doktor'"]
+    assert _wrong("kubectl -n numaudit rollout restart daemonset/numaudit") == []
 
 
 @pages
