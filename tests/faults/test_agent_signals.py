@@ -107,7 +107,7 @@ def test_a_signal_has_the_settings_read_again_and_says_what_waits_for_the_next_s
         path.write_text("interval: 1h\nmetrics: {labels: [namespace]}\nprobes: []\notlp: {endpoint: 'http://x'}\n")
         agent.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: "the settings were read again; changed: interval, metrics.labels" in agent.log())
-        assert agent.log().count("probes, otlp.endpoint: takes effect at the next start") == 1
+        assert "probes, otlp.endpoint: takes effect at the next start" in agent.log()
         assert (agent.value("numaudit_config_reload_success_timestamp_seconds") or 0) > begun
 
         path.write_text("interval: 1s\nlog: {format: json}\nmetrics: {labels: [namespace]}\n")

@@ -14,6 +14,7 @@ import yaml
 from numaudit.config import yaml_file
 from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError, without_password
+from numaudit.kernel.file_state import state_of
 
 Section = TypeVar("Section")
 Flags = Sequence[tuple[str, str, str]]
@@ -41,15 +42,21 @@ class Loaded:
     origins: Mapping[str, str]
     """Path of a setting -> `default`, `agent.yaml:7`, `environment NUMAUDIT_INTERVAL` or `flag --interval`."""
     warnings: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    """What was read: one file, or none."""
+    read_as: tuple[object, ...] = ()
+    """The state of the files just before, as `state_of` gives it."""
 
 
 def load(path: Path | None, environment: Mapping[str, str], flags: Flags) -> Loaded:
     """Settings from all sources. Raises InputError with file, line and path of the first value that is wrong."""
+    files = () if path is None else (path,)
+    read_as = state_of(files)
     sources = _Sources.read(path, environment, flags)
     if sources.problems:
         raise InputError(sources.problems[0])
     warnings = tuple(f"{one}; it is ignored" for one in sources.unknown)
-    return Loaded(settings_of(sources.values), sources.values, sources.origins, warnings)
+    return Loaded(settings_of(sources.values), sources.values, sources.origins, warnings, files, read_as)
 
 
 def check(path: Path | None, environment: Mapping[str, str], flags: Flags) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numaudit.config.loading import Loaded, settings_of
 from numaudit.config.settings import KEYS
@@ -27,4 +27,5 @@ def reloaded(now: Loaded, new: Loaded) -> Reloaded:
     values = {**now.values, **{path: new.values[path] for path in changed}}
     origins = {path: (new if key.reloads else now).origins[path] for path, key in KEYS.items()}
     waiting = tuple(key.path for key in different if not key.reloads)
-    return Reloaded(Loaded(settings_of(values), values, origins, new.warnings), changed, waiting)
+    loaded = replace(new, settings=settings_of(values), values=values, origins=origins)
+    return Reloaded(loaded, changed, waiting)

@@ -190,14 +190,20 @@ class Daemon:
                 raise Stopped(self._signal.name)
             left = (self._beat.due if end is None else end) - time.monotonic() if still() else 0.0
             self.inbox.work(max(0.0, min(left, slice_)))
+            if self.reload is not None and self.reload.is_due():
+                self._reload_by_itself()
             self.notifier.alive()
 
     def _reload_after_hang_up(self) -> None:
         """Once for all signals that came so far."""
         if self._hung_up:
             self._hung_up = False
-            with contextlib.suppress(InputError):  # it is in the log
-                self.read_settings()
+            self._reload_by_itself()
+
+    def _reload_by_itself(self) -> None:
+        """Nobody waits for the outcome: it is in the log, and in the metrics."""
+        with contextlib.suppress(InputError):
+            self.read_settings()
 
     def read_settings(self) -> None:
         """Read the settings again, and use them. Raises InputError when they are wrong: then nothing changes."""

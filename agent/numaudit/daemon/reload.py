@@ -1,4 +1,4 @@
-"""The agent's settings, read again while it runs."""
+"""The agent's settings, read again while it runs: when that is asked for, and when their file has changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numaudit.config.loading import Loaded
 from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
 from numaudit.errors import InputError
+from numaudit.kernel.file_state import state_of
 
 _log = logging.getLogger(__name__)
 
@@ -25,9 +26,23 @@ class Reload:
     """In force."""
     succeeded: bool = True
     succeeded_at: float = field(default_factory=time.time)
+    _read_as: tuple[object, ...] = field(init=False)
+    """The state of the file when it was read last, whether it was right or wrong."""
+    _seen: tuple[object, ...] = field(init=False)
+    """Its state at the last call of `is_due`."""
+
+    def __post_init__(self) -> None:
+        self._read_as = self._seen = self.loaded.read_as
+
+    def is_due(self) -> bool:
+        """Has the file changed since it was read, and stayed as it is since the last call? It may be half written."""
+        state = state_of(self.loaded.files)
+        is_still, self._seen = state == self._seen, state
+        return is_still and state != self._read_as
 
     def again(self) -> Settings:
         """What is in force from now on. Raises InputError when the settings are wrong."""
+        self._read_as = state_of(self.loaded.files)  # before it is read, so that a change meanwhile is another one
         try:
             outcome = reloaded(self.loaded, self.read())
         except InputError as error:

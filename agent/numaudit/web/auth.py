@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from numaudit.errors import InputError
+from numaudit.kernel.file_state import state_of
 from numaudit.web.passwords import Passwords, Verdict
-from numaudit.web.rules import Rules, read_next_rules, read_rules, state_of
+from numaudit.web.rules import Rules, read_next_rules, read_rules
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ Keys that are not supported are an error: a security setting is never passed ove
 from __future__ import annotations
 
 import importlib
-import os
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -234,15 +233,3 @@ def password_checker() -> CheckPassword:
             "the web-config file lists users, which needs the package bcrypt: pip install 'numaudit[web-auth]'"
         ) from None
     return found
-
-
-def state_of(files: tuple[Path, ...]) -> tuple[object, ...]:
-    """Changes when one of the files does."""
-    states: list[object] = []
-    for file in files:
-        try:
-            status = os.stat(file)  # noqa: PTH116 (at every request: several times quicker)
-            states.append((status.st_mtime_ns, status.st_ino, status.st_size))
-        except OSError as error:
-            states.append(error.errno)
-    return tuple(states)
