@@ -154,7 +154,7 @@ class KubeletSettings:
         None, url(), "https://NODE:10250 or http://NODE:10255; unset = by the kubelet's own settings."
     )
     token_file: Path | None = _setting(None, file(), "File with the token to show it; unset = the service account's.")
-    ca_file: Path | None = _setting(None, file(), "Authorities to trust for it; unset = the cluster's.")
+    ca_file: Path | None = _setting(None, file(), "Whom to trust for it; unset = the kubelet itself or the cluster.")
     log_file: Path | None = _setting(None, file(), "The kubelet's log; unset = the journal.")
 
 

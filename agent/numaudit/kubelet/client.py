@@ -95,7 +95,7 @@ class Connection:
     token_file: Path | None = None
     """None = the service account's."""
     ca_file: Path | None = None
-    """None = the cluster's authority, which the service account brings along."""
+    """None = the kubelet's own certificate where it signed one itself, else the cluster's authority."""
     log_file: Path | None = None
     """None = the journal."""
 
@@ -105,8 +105,8 @@ class Connection:
             return None
         if not self.url.startswith("https:"):
             return Endpoint(self.url.rstrip("/"), self.token_file)
-        token, authority = (host.at(f"{_ACCOUNT}/{name}") for name in ("token", "ca.crt"))
-        return Endpoint(self.url.rstrip("/"), self.token_file or token, self.ca_file or authority)
+        token, url = self.token_file or host.at(f"{_ACCOUNT}/token"), self.url.rstrip("/")
+        return Endpoint(url, token, self.ca_file) if self.ca_file else Endpoint(url, token, *_authority(host))
 
 
 def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
@@ -130,11 +130,20 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
             "the kubelet's read-only port is closed and there is no token for its secure port; "
             "run as a pod with a service account that may get nodes/pods, nodes/configz and nodes/metrics"
         )
-    own = host.kubelet / "pki/kubelet.crt"
-    if os.access(own, os.R_OK):
-        # A certificate the kubelet made for itself names the host as it was called then.
-        return Endpoint(url, token, own, check_name=False)
-    return Endpoint(url, token, host.at(f"{_ACCOUNT}/ca.crt"))
+    return Endpoint(url, token, *_authority(host))
+
+
+def _authority(host: Host) -> tuple[Path, bool]:
+    """Who signed the certificate of this host's kubelet, and whether it names the kubelet's address.
+
+    One that the kubelet signed itself names the host as it was called then (cmd/kubelet/app/server.go). It stays
+    there when the cluster signs others later (serverTLSBootstrap, pkg/kubelet/certificate/kubelet.go).
+    """
+    folder = host.kubelet / "pki"
+    own = folder / "kubelet.crt"
+    if os.access(own, os.R_OK) and not may_be_there(folder / "kubelet-server-current.pem"):
+        return own, False
+    return host.at(f"{_ACCOUNT}/ca.crt"), True
 
 
 @dataclass(slots=True)

@@ -223,6 +223,23 @@ def test_an_address_that_was_given_is_used_as_it_is(tmp_path: Path) -> None:
     assert Connection("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
 
 
+def test_a_kubelet_that_signed_its_own_certificate_is_known_by_it_at_any_address(tmp_path: Path) -> None:
+    """It names the host alone, as it was called then: in a pod the kubelet is asked by the node's address."""
+    host, account = Host(tmp_path), tmp_path / ACCOUNT
+    own = host.kubelet / "pki/kubelet.crt"
+    own.parent.mkdir(parents=True)
+    own.write_text("c")
+    given = Connection("https://10.0.0.1:10250")
+    assert given.endpoint(host) == Endpoint("https://10.0.0.1:10250", account / "token", own, check_name=False)
+    authority = tmp_path / "c"
+    named = Connection("https://10.0.0.1:10250", ca_file=authority)
+    assert named.endpoint(host) == Endpoint("https://10.0.0.1:10250", account / "token", authority)
+    # With serverTLSBootstrap the cluster signs, and an older certificate of the kubelet's own may still lie there.
+    (own.parent / "kubelet-server-current.pem").write_text("c")
+    expected = Endpoint("https://10.0.0.1:10250", account / "token", account / "ca.crt")
+    assert given.endpoint(host) == expected
+
+
 def test_an_address_that_was_given_is_asked_where_nothing_of_a_kubelet_is_visible(tmp_path: Path) -> None:
     in_force = b'{"kubeletconfig": {"kind": "KubeletConfiguration", "memoryManagerPolicy": "Static"}}'
     bodies = {"/pods": PODS, "/configz": in_force, "/metrics": b""}
