@@ -21,6 +21,7 @@ Examples:
   numaudit calibrate
   numaudit calibrate --dry-run -o json
   numaudit calibrate --file ./this-kind-of-machine.json
+Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
 @options.output("table", "json")

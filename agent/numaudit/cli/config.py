@@ -28,6 +28,7 @@ def command() -> None:
 Examples:
   numaudit config show --config agent.yaml
   NUMAUDIT_INTERVAL=30s numaudit config show -o json
+Exit codes: 0 fine, 2 a setting is wrong.
 """
 )
 @settings_options
@@ -52,13 +53,14 @@ def show(
     epilog="""\b
 Examples:
   numaudit config check --config agent.yaml && systemctl reload numaudit
+Exit codes: 0 the settings are right, 2 something is wrong.
 """
 )
 @settings_options
 def check(config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]) -> int:
     """Say all that is wrong with the settings.
 
-    A key or a variable that does not exist is wrong, too; the agent only warns of it. Exit code 2 = something is wrong.
+    A key or a variable that does not exist is wrong, too; the agent only warns of it.
     """
     problems = check_settings(config, listen, interval, assignments)
     for problem in problems:
@@ -78,7 +80,14 @@ def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
     return tuple(rows)
 
 
-@command.command(short_help="Print every setting as a page (docs/config.md).")
+@command.command(
+    short_help="Print every setting as a page (docs/config.md).",
+    epilog="""\b
+Examples:
+  numaudit config reference
+Exit codes: 0 fine, 2 usage.
+""",
+)
 def reference() -> None:
     """Print docs/config.md: every setting with its default, its variable and what it does."""
     click.echo(reference_text(), nl=False)

@@ -22,6 +22,7 @@ Examples:
   numaudit doctor
   numaudit doctor -o json
   numaudit doctor --require residency,'access hint_faults'
+Exit codes: 0 all sources work, 1 some (or a required one) do not, 2 usage, 3 nothing can be measured.
 """
 )
 @options.output("table", "json")
@@ -34,8 +35,7 @@ Examples:
 def command(output: str, require: str | None, root: Path | None) -> int:
     """Say what this host can measure, and for what it cannot: why, and what to do.
 
-    Exits with 0 when all sources work, with 1 when some do not, and with 3 when nothing can be measured here.
-    Hardware that this machine does not have is no source that does not work.
+    Hardware that this machine does not have is not counted as a source that does not work.
     """
     needed = None if require is None else outcome.required(require, names())
     checks = examine(options.host(root))

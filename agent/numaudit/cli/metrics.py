@@ -18,6 +18,7 @@ from numaudit.views import document
 Examples:
   numaudit metrics
   numaudit metrics -o json
+Exit codes: 0 fine, 2 usage.
 """
 )
 @options.output("table", "json", "markdown")

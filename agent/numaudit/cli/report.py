@@ -43,6 +43,7 @@ Examples:
   numaudit report -n prod 'web-*'
   numaudit report system.slice
   numaudit report --root ./captured -o wide
+Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
 @click.argument("which", required=False, metavar="[NAME]")

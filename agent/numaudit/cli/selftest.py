@@ -20,14 +20,14 @@ from numaudit.workloads.selftest import selftest
 Examples:
   numaudit selftest
   numaudit selftest -o json
+Exit codes: 0 all checks pass, 1 one fails, 2 usage, 3 none could be tried, 5 inconclusive: the machine is too busy.
 """
 )
 @options.output("table", "json")
 def command(output: str) -> int:
     """Let two small processes use near and far memory, and check that numaudit tells them apart.
 
-    Needs root. Makes two cgroups of its own for some seconds, and removes them. Exits with 1 when a check fails, with
-    5 when none fails but a busy machine leaves one inconclusive, and with 3 when none could be tried.
+    Needs root. Makes two cgroups of its own for some seconds, and removes them.
     """
     checks = selftest(Host())
     if output == "json":

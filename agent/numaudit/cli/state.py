@@ -78,6 +78,7 @@ Examples:
   numaudit state show
   numaudit state show /var/lib/kubelet/cpu_manager_state
   numaudit state show --root ./captured -o json
+Exit codes: 0 fine, 1 a file is damaged, 2 no such file or no checkpoint, 3 this host has none or may not be read.
 """
 )
 @click.argument("file", required=False, type=_FILE)
@@ -111,6 +112,7 @@ Examples:
   numaudit state verify ./memory_manager_state -o json
   numaudit state verify --kubernetes-version 1.31
   numaudit state verify ./memory_manager_state --policy Static
+Exit codes: 0 valid, 1 not valid or the kubelet does not start with it, 2 no checkpoint, 3 too little can be read here.
 """
 )
 @click.argument("file", required=False, type=_FILE)
@@ -157,6 +159,7 @@ def verify(
 Examples:
   numaudit state diff before/memory_manager_state after/memory_manager_state
   numaudit state diff /var/lib/kubelet/memory_manager_state
+Exit codes: 0 the same, 1 they differ, 2 two kinds of files or no checkpoint, 3 the machine cannot be read.
 """
 )
 @click.argument("a", type=_FILE)

@@ -17,6 +17,7 @@ from numaudit.views import document
 Examples:
   numaudit topology
   numaudit topology -o json
+Exit codes: 0 fine, 2 usage, 3 this host cannot answer.
 """
 )
 @options.output("table", "json")

@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import pytest
 
+import command_tree
 from agent_process import PATIENCE
 from numaudit import __version__
-from numaudit.cli.main import call, main
+from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.observer import Observer
 
@@ -123,25 +124,8 @@ def test_help_goes_to_standard_output_and_is_fine(capsys: pytest.CaptureFixture[
     assert err == ""
 
 
-@pytest.mark.parametrize("verb", ["report", "topology", "doctor", "capture"])
-def test_the_help_of_a_verb_ends_with_examples(capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    assert call([verb, "--help"]) == 0
-    last = capsys.readouterr().out.strip().split("Examples:")[1]
-    assert all(line.strip().startswith(f"numaudit {verb}") for line in last.strip().splitlines())
-
-
-def _commands(command: click.Command, name: str = "numaudit") -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for one in command.list_commands(context):
-            below = command.get_command(context, one)
-            assert below is not None
-            yield from _commands(below, f"{name} {one}")
-
-
 def test_every_verb_and_every_flag_of_it_is_explained_and_no_explanation_is_cut_off() -> None:
-    commands = dict(_commands(main))
+    commands = {" ".join(("numaudit", *path)): command for path, command in command_tree.commands()}
     assert len(commands) > 12
     for name, command in commands.items():
         for one in command.params:

@@ -1,0 +1,115 @@
+"""docs/cli.md is the tree of click's commands. `make golden` writes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+
+import click
+import pytest
+
+from command_tree import commands
+from numaudit.cli.main import VERBS
+
+MatchesGolden = Callable[[str, str], None]
+COMMANDS = dict(commands())
+_WIDTH = 120
+_HEAD = """\
+# Command line
+
+Generated from the commands themselves; `numaudit VERB --help` says the same. `--version` prints the version.
+
+Results go to standard output, messages to standard error. `-o json` prints one document, whose schema is in
+[schemas/](schemas/). `-h` and `--help` work everywhere.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | fine |
+| 1 | findings: what the verb looks for is there, such as a file that is not valid |
+| 2 | usage: a wrong option, file or setting. The message says what to do |
+| 3 | this host cannot answer: no rights, no such hardware, no kubelet. The message names what is missing |
+| 4 | internal error: a bug in numaudit |
+| 5 | inconclusive: too little evidence, or a machine that is too busy |
+| 130 | interrupted |
+"""
+_MORE = {
+    "report": "verdicts.md",
+    "state": "state.md",
+    "explain": "simulate.md",
+    "simulate": "simulate.md",
+    "doctor": "measuring.md",
+    "run": "run.md",
+    "assert": "assert.md",
+    "selftest": "access.md",
+    "calibrate": "measuring.md",
+    "agent": "agent.md",
+    "metrics": "metrics.md",
+    "config": "config.md",
+}
+"""Verb -> the page that says more."""
+
+
+def examples(command: click.Command) -> list[str]:
+    """The command lines below `Examples:`."""
+    return re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE)
+
+
+def exit_codes(command: click.Command) -> str | None:
+    """What comes after `Exit codes:`."""
+    _, found, codes = (command.epilog or "").partition("Exit codes: ")
+    return " ".join(codes.split()) if found else None
+
+
+def page() -> str:
+    """docs/cli.md."""
+    parts = [_HEAD, "\n| verb | answers |\n| --- | --- |\n"]
+    parts += [f"| [`numaudit {name}`](#numaudit-{name}) | {what} |\n" for name, what in VERBS.items()]
+    parts += [_section(path, command) for path, command in COMMANDS.items() if path]
+    return "".join(parts)
+
+
+def _section(path: tuple[str, ...], command: click.Command) -> str:
+    name = " ".join(("numaudit", *path))
+    context = click.Context(command, info_name=name)
+    usage = " ".join((name, *command.collect_usage_pieces(context)))
+    text = [f"\n{'#' * (1 + len(path))} {name}\n", *_paragraphs(command.help or ""), f"```\n{usage}\n```\n"]
+    options = (one for one in command.params if isinstance(one, click.Option))
+    rows = [record for one in options if (record := one.get_help_record(context)) is not None]
+    if rows:
+        cells = (f"| `{_cell(flags)}` | {_cell(what)} |\n" for flags, what in rows)
+        text.append("| option | what |\n| --- | --- |\n" + "".join(cells))
+    shown = "\n".join(examples(command))
+    text += [f"Examples:\n\n```\n{shown}\n```\n"] if shown else []
+    codes = exit_codes(command)
+    text += [textwrap.fill(f"Exit codes: {codes}", _WIDTH) + "\n"] if codes else []
+    more = _MORE.get(path[0]) if len(path) == 1 else None
+    text += [f"More: [{more}]({more}).\n"] if more else []
+    return "\n".join(text)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        yield textwrap.fill(" ".join(paragraph.split()), _WIDTH, break_on_hyphens=False, break_long_words=False) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def test_the_generated_page_of_commands_is_what_can_be_typed(matches_golden: MatchesGolden) -> None:
+    matches_golden("docs/cli.md", page())
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, one in COMMANDS.items() if not isinstance(one, click.Group)], ids=" ".join
+)
+def test_every_command_shows_an_example_of_its_own_and_says_its_exit_codes(path: tuple[str, ...]) -> None:
+    own = " ".join(("numaudit", *path))
+    assert any(own in line for line in examples(COMMANDS[path]))
+    assert re.match(r"(?:0 |the command's own)", exit_codes(COMMANDS[path]) or "")
+
+
+def test_every_page_that_says_more_is_of_a_verb() -> None:
+    assert _MORE.keys() <= VERBS.keys()
