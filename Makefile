@@ -29,7 +29,7 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 	$(PYTHON) -m pytest tests/unit
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
-	@deploy/setup.sh test
+	@deploy/setup.sh lab
 	$(PYTHON) tests/vm/lab.py
 
 truth: ## boot the guest and hold the sampled shares of remote accesses against the truth (ROUNDS=...): 12 minutes

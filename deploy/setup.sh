@@ -1,18 +1,19 @@
 #!/bin/bash
-# Sets up this machine to run numaudit from a checkout (`run`), or to run all its tests (`test`).
+# Sets up this machine to run numaudit from a checkout (`run`), to show it in a guest (`lab`), or to run all its tests (`test`).
 # Idempotent; says what it installs; fails with the missing command named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv)
-test_packages=(python3-bpfcc gcc libc6-dev numactl qemu-system-x86 qemu-system-common busybox-static runc kmod cpio openssl buildah mmdebstrap systemd)
+guest_packages=(qemu-system-x86 qemu-system-common busybox-static kmod cpio)
+test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl buildah mmdebstrap systemd)
 
 say() { echo "setup: $*" >&2; }
 
 what=${1-run}
 case "$# $what" in
-"0 run" | "1 run" | "1 test") ;;
-*) say "usage: deploy/setup.sh [run|test]"; exit 2 ;;
+"0 run" | "1 run" | "1 lab" | "1 test") ;;
+*) say "usage: deploy/setup.sh [run|lab|test]"; exit 2 ;;
 esac
 
 install_packages() {
@@ -37,7 +38,8 @@ need() { command -v "$1" >/dev/null || { say "the command $1 is missing: $2"; ex
 need apt-get "this set-up knows Debian and its relatives only; see README.md for what is needed elsewhere"
 case $what in
 run) install_packages "${run_packages[@]}" ;;
-test) install_packages "${run_packages[@]}" "${test_packages[@]}" ;;
+lab) install_packages "${run_packages[@]}" "${guest_packages[@]}" ;;
+test) install_packages "${run_packages[@]}" "${guest_packages[@]}" "${test_packages[@]}" ;;
 esac
 
 # The distribution's own interpreter: only that one can have the binding of the eBPF compiler, which tests need.
@@ -46,12 +48,16 @@ if [ ! -x .venv/bin/python ]; then
 	say "making a virtual environment in .venv"
 	/usr/bin/python3 -m venv --system-site-packages .venv
 fi
-extra=$([ "$what" = test ] && echo '[dev]' || true)
-stamp=.venv/.numaudit-$what
+extra= stamp=.venv/.numaudit-run
+[ "$what" = test ] && extra='[dev]' stamp=.venv/.numaudit-test
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
 	say "installing numaudit and its Python packages into .venv"
 	.venv/bin/python -m pip install -q --disable-pip-version-check --editable ".$extra" 2> >(grep -v '^WARNING' >&2)
 	touch "$stamp"
+fi
+if [ "$what" = lab ]; then
+	[ -d .cache/vm/kernels/6.12 ] || say "fetching a kernel for the guest, some 40 MB, into .cache"
+	.venv/bin/python tests/vm/kernels.py 6.12
 fi
 if [ "$what" = test ]; then
 	.venv/bin/python tests/vm/kernels.py 6.1 6.12

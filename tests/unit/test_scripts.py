@@ -37,11 +37,13 @@ def _run(checkout: Path, *command: str) -> tuple[subprocess.CompletedProcess[str
     return done, called.read_text() if called.exists() else ""
 
 
-@pytest.mark.parametrize("arguments", [["frobnicate"], ["run", "extra"], ["test", "--force"], ["--help"], [""]])
+@pytest.mark.parametrize(
+    "arguments", [["frobnicate"], ["run", "extra"], ["test", "--force"], ["lab", "6.1"], ["--help"], [""]]
+)
 def test_the_set_up_refuses_what_it_does_not_know_before_it_does_anything(checkout: Path, arguments: list[str]) -> None:
     done, called = _run(checkout, "deploy/setup.sh", *arguments)
     assert (done.returncode, done.stdout, called) == (2, "", "")
-    assert done.stderr == "setup: usage: deploy/setup.sh [run|test]\n"
+    assert done.stderr == "setup: usage: deploy/setup.sh [run|lab|test]\n"
     assert not (checkout / ".venv").exists()
 
 

@@ -109,5 +109,5 @@ def tool(name: str) -> str:
     """The path of a program, also where only root's PATH leads. Raises Unavailable naming it."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path is None:
-        raise Unavailable(f"the guest needs {name}, which is not installed; run deploy/setup.sh test")
+        raise Unavailable(f"the guest needs {name}, which is not installed; run deploy/setup.sh lab")
     return path

@@ -32,6 +32,37 @@ Three workloads run on CPU 0, which is on node 0:
     split        interleaves its pages over nodes 0 and 1: half of it is remote, at distance 12
 
 The guest is emulated: placement is real, speed is not. All nodes are equally fast.
+It boots in about a minute, and longer on a busy machine. Ctrl-C ends it.
+"""
+
+REPORT = """\
+numaudit=$1
+"$numaudit" report --duration 5s
+code=$?
+[ "$code" -eq 3 ] || exit "$code"
+echo "Nothing could be measured (why is said at the end). Where the memory is needs no measurement:"
+echo
+exec "$numaudit" report
+"""
+"""A busy machine may be too slow to compile BPF programs in the guest. The diagnosis does not need them."""
+
+SHELL = """\
+A shell follows: `exit` powers the guest off, Ctrl-A X pulls its plug. Try:
+
+    {numaudit} report
+    cd /sys/fs/cgroup/numaudit-lab/misaligned
+    echo 0 > cpuset.mems; {numaudit} report     # its memory moves home
+"""
+
+READING = """
+How to read it: MEMS = the nodes that its memory may be on, CPUS ON = the node of its CPUs, N0 to N3 = where it is.
+
+    misaligned   runs on node 0 and has its memory on node 2, so all of it is REMOTE. Its cpuset allows no other node:
+                 that is the cause below the table. cpuset.mems 0 would put it right.
+    split        runs on node 0 and has half of its memory on node 1. Its own memory policy spreads it.
+    aligned      runs on node 0 and has its memory there: nothing to do.
+
+Try it yourself: .venv/bin/python tests/vm/lab.py --shell
 """
 
 
@@ -53,8 +84,8 @@ def _lab(series: str, keep: float, shell: bool) -> int:
     kernel = fetch(series)
     print(INTRODUCTION.format(release=kernel.release), flush=True)
     if shell:
-        print("A shell follows: `exit` powers the guest off, Ctrl-A X pulls its plug.\n", flush=True)
-    report = [str(CHECKOUT / ".venv/bin/numaudit"), "report", "--duration", "5s"]
+        print(SHELL.format(numaudit=CHECKOUT / ".venv/bin/numaudit"), flush=True)
+    report = ["/bin/sh", "-c", REPORT, "report", str(CHECKOUT / ".venv/bin/numaudit")]
     beside = ["/bin/bash"] if shell else report
     program = str(Path(__file__).parent / "inside/three_workloads.py")
     with tempfile.TemporaryDirectory(prefix="numaudit-lab-") as folder:
@@ -67,6 +98,8 @@ def _lab(series: str, keep: float, shell: bool) -> int:
         )
         done = run(Guest(kernel), job, show=sys.stdout)
     sys.stderr.write(done.stderr)
+    if not shell and not done.exit_code:
+        print(READING)
     return done.exit_code
 
 

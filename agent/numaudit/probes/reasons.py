@@ -82,7 +82,7 @@ _HINTS = {
     Reason.BUSY: "another tool uses it exclusively: end that tool, or wait until it has ended",
     Reason.REFUSED_BY_VERIFIER: "the kernel's verifier refuses the program: please report it with this text",
     Reason.UNSUPPORTED: "this kernel is too old or restricted for the program; Linux 5.14 or newer has all of it",
-    Reason.LOADER_TIMEOUT: "the host is overloaded, or bcc hangs; try again with a longer deadline",
+    Reason.LOADER_TIMEOUT: "the host is overloaded or bcc hangs: try again when it is less busy",
     Reason.LOADER_DIED: "look for the out-of-memory killer in dmesg; loading takes about 20 MiB, compiling about 150",
     Reason.LOADER_FAILED: "please report it with this text",
     Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
