@@ -1,40 +1,22 @@
-"""Every command, flag, setting, metric, make target, file and link that the documents name is there."""
+"""Every command, option, value of an option and target of make that the documents name is there."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
-import yaml
 
 from numaudit.cli.main import main
-from numaudit.config.settings import KEYS
-from numaudit.exporters.catalogue import METRICS
-from numaudit.exporters.metric import PREFIX
+from numaudit.errors import InputError
+from numaudit.report.fail_on import read_verdicts
+from pages import TOP, code_of, each_page
 
-TOP = Path(__file__).parents[3]
-PAGES = sorted(
-    page for where in ("*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/README.md") for page in TOP.glob(where)
-)
 FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--system-site-packages"}
 """Of the kubelet, of Prometheus, and of Python's venv."""
-MADE_BY_RUNNING = (".venv", ".cache")
-
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
-
-
-def _code(page: Path) -> Iterator[str]:
-    """Each line of code blocks and each code span. Output that a command printed is no code."""
-    text = page.read_text(encoding="utf-8")
-    text = re.sub(r"<!-- (?:example|lab).*?<!-- end -->", "", text, flags=re.DOTALL)
-    for block in re.findall(r"^```(?:\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        yield from block.splitlines()
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    yield from (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose))
 
 
 def _command(words: list[str]) -> tuple[click.Command, list[str]]:
@@ -63,7 +45,9 @@ def _wrong(line: str) -> list[str]:
     """What is wrong with a line that calls numaudit."""
     if line.startswith("kubectl "):
         line = line.partition(" -- ")[2]
-    called = re.search(r"(?:^|[ /])numaudit(?P<words> [^|;#]*)$", line.split(" #", maxsplit=1)[0].rstrip())
+    called = re.search(
+        r"(?:^|[ /])numaudit(?P<words> [^|;#>&]*)$", re.split(r" [#|;>]|&&", line, maxsplit=1)[0].rstrip()
+    )
     if called is None:
         return []
     words = shlex.split(called["words"].partition(" -- ")[0].replace("…", ""))  # after that comes somebody's command
@@ -71,14 +55,29 @@ def _wrong(line: str) -> list[str]:
     if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
         return [f"no verb {rest[0]!r}"]
     flags = _flags(command)
-    return [
-        f"no flag {word}" for word in rest if word.startswith("-") and word != "-" and word.split("=")[0] not in flags
-    ]
+    given = [word for word in rest if word.startswith("-") and word != "-"]
+    unknown = [f"no flag {word}" for word in given if word.split("=")[0] not in flags]
+    return unknown or [*_wrong_values(command, rest)]
 
 
-@pages
+def _wrong_values(command: click.Command, words: list[str]) -> Iterator[str]:
+    """Values that an option does not take. PLACEHOLDERS in capitals are left out, and so are files."""
+    options = {flag: one for one in command.params for flag in one.opts if isinstance(one, click.Option)}
+    for flag, value in itertools.pairwise(words):
+        option = options.get(flag)
+        if option is None or option.is_flag or isinstance(option.type, click.Path) or re.fullmatch(r"[A-Z]+", value):
+            continue
+        try:
+            option.type.convert(value, option, click.Context(command))
+            if flag == "--fail-on":
+                read_verdicts(value)
+        except (click.UsageError, InputError) as error:
+            yield f"{flag} {value}: {error}"
+
+
+@each_page
 def test_every_command_that_a_page_names_can_be_typed(page: Path) -> None:
-    assert {line: wrong for line in _code(page) if (wrong := _wrong(line))} == {}
+    assert {line: wrong for line in code_of(page) if (wrong := _wrong(line))} == {}
 
 
 def test_a_command_that_is_not_there_would_be_noticed() -> None:
@@ -88,48 +87,21 @@ def test_a_command_that_is_not_there_would_be_noticed() -> None:
     assert _wrong("numaudit state verify [FILE] -o json") == []
     assert _wrong("kubectl -n numaudit exec daemonset/numaudit -- numaudit doktor") == ["no verb 'doktor'"]
     assert _wrong("kubectl -n numaudit rollout restart daemonset/numaudit") == []
+    assert _wrong("numaudit report -o yaml > file") != []
+    assert _wrong("numaudit report --fail-on drifted,misplaced") != []
+    assert _wrong("numaudit assert --max-remote 5 -- ./benchmark") != []
+    assert _wrong("numaudit assert --max-remote SHARE --max-spilled 64Mi prod/db | tee log") == []
 
 
-@pages
+@each_page
 def test_every_flag_that_a_page_names_alone_is_one_of_ours_or_known_to_be_anothers(page: Path) -> None:
-    named = {re.split(r"[ =]", span)[0] for span in _code(page) if span.startswith("-")}
+    named = {re.split(r"[ =]", span)[0] for span in code_of(page) if span.startswith("-")}
     flags = {one for one in named if re.fullmatch(r"--?[a-z][a-z-]*", one)}
     assert flags <= _flags(main) | FOREIGN_FLAGS
 
 
-@pages
+@each_page
 def test_every_target_of_make_that_a_page_names_is_in_the_makefile(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {match[1] for line in _code(page) if (match := re.match(r"make ([a-z]+)", line))}
+    targets = set(re.findall(r"^([a-z0-9-]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {match[1] for line in code_of(page) if (match := re.match(r"make ([a-z0-9-]+)", line))}
     assert named <= targets
-
-
-@pages
-def test_every_metric_that_a_page_names_is_exported(page: Path) -> None:
-    named = {name for span in _code(page) for name in re.findall(rf"\b{PREFIX}[a-z_]+\b", span)}
-    families = {metric.full_name for metric in METRICS}
-    assert {name for name in named if name not in families and name.removesuffix("_total") not in families} == set()
-
-
-@pages
-def test_every_setting_that_a_page_names_is_one(page: Path) -> None:
-    sections = {path.partition(".")[0] for path in KEYS if "." in path}
-    dotted = {span for span in _code(page) if re.fullmatch(r"[a-z]+\.[a-z_]+", span)}
-    named = {span for span in dotted if span.partition(".")[0] in sections and not (TOP / span).exists()}
-    assert named - set(KEYS) == set()
-
-
-@pages
-def test_every_file_that_a_page_names_is_there(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)}
-    assert {link for link in links if link and not (page.parent / link).exists()} == set()
-    named = {span for span in _code(page) if re.fullmatch(r"(?:agent|bpf|deploy|docs|tests)/[\w./-]+", span)}
-    assert {name for name in named if not (TOP / name).exists() and "/x." not in name} == set()
-
-
-def test_the_pod_monitor_keeps_the_labels_of_the_measured_containers() -> None:
-    monitor = yaml.safe_load((TOP / "deploy/components/monitoring/podmonitor.yaml").read_text(encoding="utf-8"))
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    assert endpoint["honorLabels"] is True
-    assert endpoint["path"] == "/metrics"

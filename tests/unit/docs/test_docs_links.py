@@ -1,0 +1,50 @@
+"""Every file that the documents name or link to is there, and every heading that they link to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from pages import TOP, code_of, each_page
+
+
+@each_page
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)}
+    assert {link for link in links if link and not (page.parent / link).exists()} == set()
+    named = {span for span in code_of(page) if re.fullmatch(r"(?:agent|bpf|deploy|docs|tests)/[\w./-]+", span)}
+    assert {name for name in named if not (TOP / name).exists() and "/x." not in name} == set()
+
+
+@cache
+def _anchors(page: Path) -> frozenset[str]:
+    """What a link may end with: the headings of a page, as GitHub names them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return frozenset(found)
+
+
+def _lost_anchors(page: Path, text: str) -> set[str]:
+    """Links of our own pages to headings that are not there."""
+    links = {link for link in re.findall(r"\]\(([^)\s]*#[^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)}
+    targets = {link: (page.parent / link.partition("#")[0] if link[0] != "#" else page) for link in links}
+    return {link for link, target in targets.items() if link.partition("#")[2] not in _anchors(target.resolve())}
+
+
+@each_page
+def test_every_heading_that_a_page_links_to_is_there(page: Path) -> None:
+    assert _lost_anchors(page, page.read_text(encoding="utf-8")) == set()
+
+
+def test_a_heading_that_is_not_there_would_be_noticed() -> None:
+    page = TOP / "docs/verdicts.md"
+    assert _lost_anchors(page, "[a](#limits) [b](#limit) [c](state.md#will-the-kubelet-start)") == {"#limit"}
