@@ -32,7 +32,7 @@ Three workloads run on CPU 0, which is on node 0:
     split        interleaves its pages over nodes 0 and 1: half of it is remote, at distance 12
 
 The guest is emulated: placement is real, speed is not. All nodes are equally fast.
-It boots in about a minute, and longer on a busy machine. Ctrl-C ends it.
+The report comes in a minute or two, and later on a busy machine. Ctrl-C ends it.
 """
 
 REPORT = """\
@@ -93,7 +93,7 @@ def _lab(series: str, keep: float, shell: bool) -> int:
             [sys.executable, program, "--keep", str(keep), *beside],
             Path(folder),
             {"COLUMNS": str(shutil.get_terminal_size().columns)},
-            timeout=86400 if shell else 300 + keep,
+            timeout=86400 if shell else 900 + keep,
             on_terminal=shell,
         )
         done = run(Guest(kernel), job, show=sys.stdout)
