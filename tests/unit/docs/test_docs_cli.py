@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -33,6 +37,14 @@ Results go to standard output, messages to standard error. `-o json` prints one 
 | 4 | internal error: a bug in numaudit |
 | 5 | inconclusive: too little evidence, or a machine that is too busy |
 | 130 | interrupted |
+
+The shell completes verbs and options after one line in its start-up file:
+
+```
+eval "$(_NUMAUDIT_COMPLETE=bash_source numaudit)"      # ~/.bashrc
+eval "$(_NUMAUDIT_COMPLETE=zsh_source numaudit)"       # ~/.zshrc
+_NUMAUDIT_COMPLETE=fish_source numaudit | source       # ~/.config/fish/config.fish
+```
 """
 _MORE = {
     "report": "verdicts.md",
@@ -113,3 +125,18 @@ def test_every_command_shows_an_example_of_its_own_and_says_its_exit_codes(path:
 
 def test_every_page_that_says_more_is_of_a_verb() -> None:
     assert _MORE.keys() <= VERBS.keys()
+
+
+def test_the_shell_completes_as_the_page_says() -> None:
+    (line,) = re.findall(r"^eval .*bash_source.*(?= #)", page(), re.MULTILINE)
+    script = (
+        f"{line}\n"
+        "COMP_WORDS=(numaudit state ver) COMP_CWORD=2\n"
+        "_numaudit_completion numaudit\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euc", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("verify\n", 0), done.stderr
