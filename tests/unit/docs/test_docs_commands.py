@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from command_tree import commands
 from numaudit.cli.main import main
 from numaudit.errors import InputError
 from numaudit.report.fail_on import read_verdicts
@@ -31,14 +32,8 @@ def _command(words: list[str]) -> tuple[click.Command, list[str]]:
 
 
 def _flags(command: click.Command) -> set[str]:
-    own = {flag for one in command.params for flag in one.opts} | {"--help", "-h"}
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            own |= _flags(found)
-    return own
+    """Its own and those of the commands below it."""
+    return {flag for _, one in commands((), command) for param in one.params for flag in param.opts} | {"--help", "-h"}
 
 
 def _wrong(line: str) -> list[str]:
