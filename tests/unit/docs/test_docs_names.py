@@ -16,7 +16,7 @@ from numaudit.config.settings import KEYS
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.verdicts import VerdictName
-from numaudit.exporters.catalogue import METRICS, labels_of
+from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.exporters.metric import PREFIX
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from pages import TOP, code_of, each_page
@@ -51,10 +51,14 @@ def test_every_metric_that_a_page_names_is_exported(page: Path) -> None:
 
 def _wrong_selectors(query: str) -> list[str]:
     """Labels that a metric of ours does not carry, and values that a label never has."""
-    found = []
+    grouped = {
+        label
+        for labels in re.findall(r"\b(?:by|on|without|ignoring) \(([^)]*)\)", query)
+        for label in labels.split(", ")
+    }
+    found = [f"there is no label {label}" for label in sorted(grouped - {*LABELS, *FOREIGN_LABELS})]
     for name, matchers in re.findall(rf"\b({PREFIX}[a-z_]+)\{{([^}}]*)\}}", query):
-        (metric,) = (one for one in METRICS if one.full_name == name)
-        own = {*labels_of(metric), *FOREIGN_LABELS}
+        own = {*FOREIGN_LABELS, *(label for one in METRICS if one.full_name == name for label in labels_of(one))}
         for label, operator, value in re.findall(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"', matchers):
             if label not in own:
                 found.append(f"{name} has no label {label}")
@@ -72,6 +76,7 @@ def test_a_selector_that_finds_nothing_would_be_noticed() -> None:
     assert _wrong_selectors('numaudit_container_verdict{verdict="misplaced"}') == ["verdict is never 'misplaced'"]
     assert _wrong_selectors('numaudit_container_verdict{verdict=~"drifted|lost"}') == ["verdict is never 'lost'"]
     assert _wrong_selectors('numaudit_node_distance{pod="a"}') == ["numaudit_node_distance has no label pod"]
+    assert _wrong_selectors("sum by (pods, numa_node) (numaudit_node_memory_bytes)") == ["there is no label pods"]
     assert _wrong_selectors('numaudit_container_verdict{verdict="drifted", node="a", pod=~"web-.*"}') == []
     assert queries_of("```promql\n# one\nup\n  > 0\n\nup\n```\n") == ["up > 0", "up"]
 
