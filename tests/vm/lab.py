@@ -99,7 +99,7 @@ def _lab(series: str, keep: float, shell: bool) -> int:
         done = run(Guest(kernel), job, show=sys.stdout)
     sys.stderr.write(done.stderr)
     if not shell and not done.exit_code:
-        print(READING)
+        print(READING, end="")
     return done.exit_code
 
 
