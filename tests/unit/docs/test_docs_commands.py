@@ -37,12 +37,15 @@ def _flags(command: click.Command) -> set[str]:
 
 
 def _wrong(line: str) -> list[str]:
-    """What is wrong with a line that calls numaudit."""
-    if line.startswith("kubectl "):
-        line = line.partition(" -- ")[2]
-    called = re.search(
-        r"(?:^|[ /])numaudit(?P<words> [^|;#>&]*)$", re.split(r" [#|;>]|&&", line, maxsplit=1)[0].rstrip()
-    )
+    """What is wrong with a line that calls numaudit, maybe in a pipe or after another command."""
+    parts = re.split(r"\s(?:&&|[|;])\s", line.split(" #", maxsplit=1)[0])
+    return [wrong for part in parts for wrong in _wrong_call(part.partition(" >")[0].rstrip())]
+
+
+def _wrong_call(part: str) -> list[str]:
+    if part.startswith("kubectl "):
+        part = part.partition(" -- ")[2]
+    called = re.search(r"(?:^|[ /])numaudit(?P<words> [^|;#>&]*)$", part)
     if called is None:
         return []
     words = shlex.split(called["words"].partition(" -- ")[0].replace("…", ""))  # after that comes somebody's command
@@ -84,6 +87,8 @@ def test_a_command_that_is_not_there_would_be_noticed() -> None:
     assert _wrong("kubectl -n numaudit rollout restart daemonset/numaudit") == []
     assert _wrong("numaudit report -o yaml > file") != []
     assert _wrong("numaudit report --fail-on drifted,misplaced") != []
+    assert _wrong("cat file | numaudit state check -") == ["no verb 'check'"]
+    assert _wrong("numaudit state verify && numaudit state predict") == ["no verb 'predict'"]
     assert _wrong("numaudit assert --max-remote 5 -- ./benchmark") != []
     assert _wrong("numaudit assert --max-remote SHARE --max-spilled 64Mi prod/db | tee log") == []
 
