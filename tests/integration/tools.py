@@ -51,6 +51,7 @@ TOOLS = {
         Tool("prometheus-forky", "prometheus", "forky", "usr/bin/prometheus"),
         Tool("victoria-metrics", "victoria-metrics", "forky", "usr/bin/victoria-metrics"),
         Tool("kustomize", "kustomize", "forky", "usr/bin/kustomize"),
+        Tool("promtool-forky", "promtool", "forky", "usr/bin/promtool"),
     )
 }
 

@@ -1,0 +1,109 @@
+"""The cases of alert_cases.yaml, as files for promtool and for vmalert-tool."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TOP = Path(__file__).resolve().parents[2]
+RULES = TOP / "deploy/rules/numaudit.rules.yaml"
+TARGET = {"job": "numaudit", "instance": "node-a:9746"}
+ALWAYS = {
+    "up": "1x400",
+    'numaudit_build_info{version="0.1.0", python="3.11.2"}': "1x400",
+    "numaudit_snapshot_age_seconds": "5x400",
+    "numaudit_ticks_total": "0+1x400",
+}
+"""What every agent exports, on whose account nothing fires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    name: str
+    labels: Mapping[str, str]
+    values: str
+
+    @classmethod
+    def of(cls, text: str, values: str) -> Series:
+        name, _, labels = text.partition("{")
+        return cls(name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), values)
+
+    def scraped(self) -> str:
+        """As Prometheus stores it: with the labels of its target, and without empty ones."""
+        labels = {name: value for name, value in {**TARGET, **self.labels}.items() if value}
+        return f"{self.name}{{{','.join(f'{name}={json.dumps(value)}' for name, value in labels.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    about: str
+    series: tuple[Series, ...]
+    at: str
+    every: str
+    fires: Mapping[str, Any] | None
+
+    def input(self) -> list[dict[str, str]]:
+        return [{"series": one.scraped(), "values": one.values} for one in self.series]
+
+    def expected(self, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if self.fires is None or alert["alert"] != self.about:
+            return []
+        labels = {**TARGET, **alert["labels"], **self.fires["labels"]}
+        annotations = {**alert["annotations"], "description": self.fires["description"]}
+        return [
+            {
+                "exp_labels": {name: value for name, value in labels.items() if value is not None},
+                "exp_annotations": annotations,
+            }
+        ]
+
+
+def cases() -> list[Case]:
+    return [_case(one) for one in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))]
+
+
+def _case(one: Mapping[str, Any]) -> Case:
+    without = one.get("without", ())
+    given = [(text, values) for text, values in ALWAYS.items() if text.partition("{")[0] not in without]
+    series = tuple(Series.of(text, str(values)) for text, values in (*given, *one["series"].items()))
+    return Case(one["about"], series, one["at"], one.get("every", "15s"), one.get("fires"))
+
+
+def rules() -> list[tuple[str, Mapping[str, Any]]]:
+    """Group and rule of each."""
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [(group["name"], rule) for group in groups for rule in group["rules"]]
+
+
+def alerts() -> list[tuple[str, Mapping[str, Any]]]:
+    return [(group, rule) for group, rule in rules() if "alert" in rule]
+
+
+def tests(*, with_groups: bool) -> dict[str, Any]:
+    """A test file in which each case expects its alert and no other. vmalert-tool wants an alert's group, too."""
+    return {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": case.every,
+                "input_series": case.input(),
+                "alert_rule_test": [
+                    {
+                        "eval_time": case.at,
+                        **({"groupname": group} if with_groups else {}),
+                        "alertname": alert["alert"],
+                        "exp_alerts": case.expected(alert),
+                    }
+                    for group, alert in alerts()
+                ],
+            }
+            for case in cases()
+        ],
+    }

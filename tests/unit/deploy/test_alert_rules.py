@@ -1,0 +1,130 @@
+"""The rules in deploy/rules: what they ask for is in the catalogue, and every alert has its page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import _jsonnet
+import promql_parser as promql
+import pytest
+
+import alert_cases
+import generate_rules
+from numaudit.evaluation.findings import RULES as FINDINGS
+from numaudit.evaluation.verdicts import VerdictName
+from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
+from numaudit.memorymanager.outcome import AdmissionOutcome
+
+MatchesGolden = Callable[[str, str], None]
+TOP = Path(__file__).parents[3]
+GROUPS = generate_rules.groups()
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+CATALOGUE = {metric.full_name: metric for metric in METRICS}
+OF_THE_TARGET = {"job", "instance", "nodename", "cluster"}
+RANGES = {"rate", "increase"}
+KNOWN_VALUES = {
+    "verdict": set(get_args(VerdictName)),
+    "finding": {rule.name for rule in FINDINGS},
+    "outcome": {one.value for one in AdmissionOutcome} | {"delivered", "failed"},
+}
+
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+each_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+
+
+@pytest.mark.parametrize("name", generate_rules.files())
+def test_the_generated_rules_are_those_of_the_source(name: str, matches_golden: MatchesGolden) -> None:
+    matches_golden(f"deploy/rules/{name}", generate_rules.files()[name])
+
+
+def test_every_setting_is_used() -> None:
+    source = (TOP / "deploy/rules/source.yaml").read_text(encoding="utf-8")
+    unused = {name for name in generate_rules.settings() if f"%({name})s" not in source}
+    assert unused == {"runbooks"}
+
+
+@each_alert
+def test_an_alert_says_what_is_wrong_how_bad_it_is_and_where_to_read_on(alert: dict[str, Any]) -> None:
+    assert re.fullmatch(r"Numaudit([A-Z][a-z]+)+", alert["alert"])
+    assert alert["labels"]["severity"] in ("critical", "warning", "info")
+    assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
+    assert re.fullmatch(r"[A-Z][^{}]*\.", alert["annotations"]["summary"])
+    assert re.fullmatch(r"([A-Z]|\{\{).*\.", alert["annotations"]["description"])
+    assert alert["annotations"]["runbook_url"].endswith(f"runbooks/{alert['alert']}.md")
+
+
+@each_rule
+def test_a_rule_asks_for_series_that_are_exported(rule: dict[str, Any]) -> None:
+    for one in _selectors(rule):
+        if one.name in RECORDED:
+            continue
+        known = set() if one.name == "up" else set(labels_of(CATALOGUE[str(one.name)]))
+        for matcher in one.matchers.matchers:
+            assert matcher.name in known | OF_THE_TARGET
+            values = KNOWN_VALUES.get(matcher.name)
+            assert values is None or set(matcher.value.split("|")) <= values
+
+
+@each_rule
+def test_a_rule_names_labels_that_there_are(rule: dict[str, Any]) -> None:
+    named = {label for node in _nodes(rule) for label in _labels(node)}
+    assert named <= set(LABELS) | OF_THE_TARGET
+
+
+@each_rule
+def test_a_counter_is_seen_by_its_rate_and_a_gauge_as_it_is(rule: dict[str, Any]) -> None:
+    in_ranges = [
+        argument.vector_selector.name
+        for call in _nodes(rule)
+        if isinstance(call, promql.Call) and call.func.name in RANGES
+        for argument in call.args
+        if isinstance(argument, promql.MatrixSelector)
+    ]
+    all_of_them = [one.name for one in _selectors(rule) if one.name in CATALOGUE]
+    assert sorted(map(str, in_ranges)) == sorted(str(name) for name in all_of_them if CATALOGUE[str(name)].is_counter)
+
+
+def test_the_mixin_has_every_rule_once() -> None:
+    mixin = f"import '{TOP}/deploy/rules/mixin.libsonnet'"
+    kinds = [json.loads(_jsonnet.evaluate_snippet("", f"({mixin}).prometheus{kind}")) for kind in ("Rules", "Alerts")]
+    assert [group for kind in kinds for group in kind["groups"]] == GROUPS
+
+
+def test_a_recorded_series_is_named_by_level_metric_and_operation() -> None:
+    assert all(re.fullmatch(r"(container|node|cluster):numa_\w+:\w+", name) for name in RECORDED)
+
+
+@pytest.mark.parametrize("alert", [alert["alert"] for alert in ALERTS])
+def test_every_alert_is_tried_where_it_fires_and_where_it_is_quiet(alert: str) -> None:
+    assert {one.fires is None for one in alert_cases.cases() if one.about == alert} == {True, False}
+
+
+def test_the_series_of_the_cases_are_those_that_an_agent_exports() -> None:
+    for one in (series for case in alert_cases.cases() for series in case.series):
+        assert one.name == "up" or set(one.labels) == set(labels_of(CATALOGUE[one.name])), one
+
+
+def _selectors(rule: dict[str, Any]) -> Iterator[promql.VectorSelector]:
+    return (node for node in _nodes(rule) if isinstance(node, promql.VectorSelector))
+
+
+def _nodes(rule: dict[str, Any]) -> list[promql.Expr]:
+    """All parts of a rule's query."""
+    nodes: list[promql.Expr] = []
+    promql.walk(promql.parse(rule["expr"]), nodes.append)
+    return nodes
+
+
+def _labels(node: promql.Expr) -> list[str]:
+    """Those by which it groups or matches."""
+    if isinstance(node, promql.AggregateExpr) and node.modifier is not None:
+        return node.modifier.labels
+    if isinstance(node, promql.BinaryExpr) and node.modifier is not None and node.modifier.matching is not None:
+        return node.modifier.matching.labels
+    return []
