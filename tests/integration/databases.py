@@ -44,12 +44,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(binary: Path, folder: Path, target: int, interval: str = "1s") -> Iterator[Database]:
-    """Scrapes 127.0.0.1:target."""
+def prometheus(
+    binary: Path, folder: Path, *targets: int, interval: str = "1s", rules: Path | None = None
+) -> Iterator[Database]:
+    """Scrapes 127.0.0.1 at these ports."""
     port = free_port()
     config = {
-        "global": {"scrape_interval": interval, "scrape_timeout": interval},
-        "scrape_configs": [{"job_name": "numaudit", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}],
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": [] if rules is None else [str(rules)],
+        "scrape_configs": [
+            {"job_name": "numaudit", "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in targets]}]}
+        ],
     }
     (folder / "prometheus.json").write_text(json.dumps(config))
     command = [str(binary), f"--config.file={folder}/prometheus.json", f"--storage.tsdb.path={folder}/data"]

@@ -14,6 +14,7 @@ import pytest
 
 import alert_cases
 import generate_rules
+from marked_places import fill
 from numaudit.evaluation.findings import RULES as FINDINGS
 from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
@@ -21,6 +22,7 @@ from numaudit.memorymanager.outcome import AdmissionOutcome
 
 MatchesGolden = Callable[[str, str], None]
 TOP = Path(__file__).parents[3]
+PAGE = "docs/alerts.md"
 GROUPS = generate_rules.groups()
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
@@ -43,6 +45,17 @@ def test_the_generated_rules_are_those_of_the_source(name: str, matches_golden: 
     matches_golden(f"deploy/rules/{name}", generate_rules.files()[name])
 
 
+def test_the_generated_table_has_every_alert(matches_golden: MatchesGolden) -> None:
+    lines = ["| alert | severity | fires when | for |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| [{one['alert']}](runbooks/{one['alert']}.md) | {one['labels']['severity']} "
+        f"| {one['annotations']['summary']} | {one.get('for', '')} |"
+        for one in ALERTS
+    ]
+    page = (TOP / PAGE).read_text(encoding="utf-8")
+    matches_golden(PAGE, fill(page, "alerts", "\n".join(lines) + "\n"))
+
+
 def test_every_setting_is_used() -> None:
     source = (TOP / "deploy/rules/source.yaml").read_text(encoding="utf-8")
     unused = {name for name in generate_rules.settings() if f"%({name})s" not in source}
@@ -57,6 +70,20 @@ def test_an_alert_says_what_is_wrong_how_bad_it_is_and_where_to_read_on(alert: d
     assert re.fullmatch(r"[A-Z][^{}]*\.", alert["annotations"]["summary"])
     assert re.fullmatch(r"([A-Z]|\{\{).*\.", alert["annotations"]["description"])
     assert alert["annotations"]["runbook_url"].endswith(f"runbooks/{alert['alert']}.md")
+
+
+def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
+    pages = {page.stem for page in (TOP / "docs/runbooks").glob("*")}
+    assert pages == {alert["alert"] for alert in ALERTS}
+
+
+@each_alert
+def test_a_page_says_what_it_means_and_what_to_do(alert: dict[str, Any]) -> None:
+    page = (TOP / f"docs/runbooks/{alert['alert']}.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^#.*", page, re.MULTILINE)
+    assert headings == [f"# {alert['alert']}", "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"]
+    assert "" not in [text.strip() for text in re.split(r"^#.*", page, flags=re.MULTILINE)[2:]]
+    assert "numaudit" in page.partition("## Diagnosis")[2].partition("## Mitigation")[0]
 
 
 @each_rule
@@ -96,7 +123,9 @@ def test_the_mixin_has_every_rule_once() -> None:
     assert [group for kind in kinds for group in kind["groups"]] == GROUPS
 
 
-def test_a_recorded_series_is_named_by_level_metric_and_operation() -> None:
+def test_a_recorded_series_is_named_by_level_metric_and_operation_and_explained() -> None:
+    page = (TOP / PAGE).read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+:\w+:\w+)` \| .", page, re.MULTILINE)) == RECORDED
     assert all(re.fullmatch(r"(container|node|cluster):numa_\w+:\w+", name) for name in RECORDED)
 
 
