@@ -51,7 +51,12 @@ def _filled(node: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 (YAML)
         return {key: _filled(value, values) for key, value in node.items()}
     if isinstance(node, list):
         return [_filled(value, values) for value in node]
-    return (node % values).strip() if isinstance(node, str) else node
+    if not isinstance(node, str):
+        return node
+    try:
+        return (node % values).strip()
+    except (KeyError, TypeError, ValueError) as error:
+        raise SystemExit(f"source.yaml: {node!r}: {error!r}; %(NAME)s is a setting, a percent sign is %%") from None
 
 
 class _Dumper(yaml.SafeDumper):

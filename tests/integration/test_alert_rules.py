@@ -35,14 +35,14 @@ def test_promtool_finds_nothing_to_complain_about(promtool: str) -> None:
 @promtools
 def test_in_prometheus_each_case_has_its_alert_and_no_other(promtool: str, tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
-    file.write_text(json.dumps(alert_cases.tests(with_groups=False)))
+    file.write_text(json.dumps(alert_cases.test_file(for_vmalert=False)))
     done = _run(PROMTOOLS[promtool](), "test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_in_victoria_metrics_each_case_has_its_alert_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
-    file.write_text(json.dumps(alert_cases.tests(with_groups=True)))
+    file.write_text(json.dumps(alert_cases.test_file(for_vmalert=True)))
     done = _run(tool("victoria-metrics").with_name("vmalert-tool"), "unittest", "--files", file)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -47,6 +47,8 @@ class Case:
     at: str
     every: str
     fires: Mapping[str, Any] | None
+    records: Mapping[str, float]
+    """Query of recorded series -> the sum of what it gives."""
 
     def input(self) -> list[dict[str, str]]:
         return [{"series": one.scraped(), "values": one.values} for one in self.series]
@@ -72,7 +74,7 @@ def _case(one: Mapping[str, Any]) -> Case:
     without = one.get("without", ())
     given = [(text, values) for text, values in ALWAYS.items() if text.partition("{")[0] not in without]
     series = tuple(Series.of(text, str(values)) for text, values in (*given, *one["series"].items()))
-    return Case(one["about"], series, one["at"], one.get("every", "15s"), one.get("fires"))
+    return Case(one["about"], series, one["at"], one.get("every", "15s"), one.get("fires"), one.get("records", {}))
 
 
 def rules() -> list[tuple[str, Mapping[str, Any]]]:
@@ -85,8 +87,9 @@ def alerts() -> list[tuple[str, Mapping[str, Any]]]:
     return [(group, rule) for group, rule in rules() if "alert" in rule]
 
 
-def tests(*, with_groups: bool) -> dict[str, Any]:
+def test_file(*, for_vmalert: bool) -> dict[str, Any]:
     """A test file in which each case expects its alert and no other. vmalert-tool wants an alert's group, too."""
+    queries = "metricsql_expr_test" if for_vmalert else "promql_expr_test"
     return {
         "rule_files": [str(RULES)],
         "evaluation_interval": "1m",
@@ -97,11 +100,19 @@ def tests(*, with_groups: bool) -> dict[str, Any]:
                 "alert_rule_test": [
                     {
                         "eval_time": case.at,
-                        **({"groupname": group} if with_groups else {}),
+                        **({"groupname": group} if for_vmalert else {}),
                         "alertname": alert["alert"],
                         "exp_alerts": case.expected(alert),
                     }
                     for group, alert in alerts()
+                ],
+                queries: [
+                    {
+                        "expr": f"round(sum({query}), 0.001)",
+                        "eval_time": case.at,
+                        "exp_samples": [{"labels": "{}", "value": value}],
+                    }
+                    for query, value in case.records.items()
                 ],
             }
             for case in cases()

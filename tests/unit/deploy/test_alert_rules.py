@@ -134,6 +134,20 @@ def test_every_alert_is_tried_where_it_fires_and_where_it_is_quiet(alert: str) -
     assert {one.fires is None for one in alert_cases.cases() if one.about == alert} == {True, False}
 
 
+def test_every_recorded_series_is_tried() -> None:
+    assert {query.partition("{")[0] for case in alert_cases.cases() for query in case.records} == RECORDED
+
+
+def test_a_wrong_setting_is_an_error_that_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (generate_rules.HERE / "source.yaml").read_text(encoding="utf-8")
+    monkeypatch.setattr(generate_rules, "HERE", tmp_path)
+    for right, wrong in (("%(hint_faults)s", "%(hintfaults)s"), ("file is wrong.", "file is 9% wrong.")):
+        assert right in source
+        (tmp_path / "source.yaml").write_text(source.replace(right, wrong))
+        with pytest.raises(SystemExit, match=r"source\.yaml: .*a percent sign is %%"):
+            generate_rules.groups()
+
+
 def test_the_series_of_the_cases_are_those_that_an_agent_exports() -> None:
     for one in (series for case in alert_cases.cases() for series in case.series):
         assert one.name == "up" or set(one.labels) == set(labels_of(CATALOGUE[one.name])), one
