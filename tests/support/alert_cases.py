@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,13 @@ class Case:
     def input(self) -> list[dict[str, str]]:
         return [{"series": one.scraped(), "values": one.values} for one in self.series]
 
-    def expected(self, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def expectations(self, alert: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Time, and what fires then; nothing a minute before the alert has waited long enough."""
+        yield self.at, self._expected(alert)
+        if self.fires is not None and alert["alert"] == self.about and "for" in alert:
+            yield f"{_minutes(alert['for']) - 1}m", []
+
+    def _expected(self, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
         if self.fires is None or alert["alert"] != self.about:
             return []
         labels = {**TARGET, **alert["labels"], **self.fires["labels"]}
@@ -75,6 +81,10 @@ def _case(one: Mapping[str, Any]) -> Case:
     given = [(text, values) for text, values in ALWAYS.items() if text.partition("{")[0] not in without]
     series = tuple(Series.of(text, str(values)) for text, values in (*given, *one["series"].items()))
     return Case(one["about"], series, one["at"], one.get("every", "15s"), one.get("fires"), one.get("records", {}))
+
+
+def _minutes(duration: str) -> int:
+    return int(duration[:-1]) * {"m": 1, "h": 60}[duration[-1]]
 
 
 def rules() -> list[tuple[str, Mapping[str, Any]]]:
@@ -99,12 +109,13 @@ def test_file(*, for_vmalert: bool) -> dict[str, Any]:
                 "input_series": case.input(),
                 "alert_rule_test": [
                     {
-                        "eval_time": case.at,
+                        "eval_time": time,
                         **({"groupname": group} if for_vmalert else {}),
                         "alertname": alert["alert"],
-                        "exp_alerts": case.expected(alert),
+                        "exp_alerts": expected,
                     }
                     for group, alert in alerts()
+                    for time, expected in case.expectations(alert)
                 ],
                 queries: [
                     {
