@@ -22,8 +22,9 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from numaudit.errors import printable, without_password
+from numaudit.exporters.bounded_http import MOST_OF_AN_ANSWER, Answer, Connection, Target
 from numaudit.exporters.otel import Part
-from numaudit.exporters.otlp_http import MOST_OF_AN_ANSWER, Answer, Connection, Target, target
+from numaudit.exporters.otlp_http import target
 
 LONGEST_WAIT = 3600.0
 """Seconds that a receiver may ask to wait."""

@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from numaudit.errors import InputError
-from numaudit.exporters.otlp_http import Connection, Target, target
+from numaudit.exporters.bounded_http import Connection, Target
+from numaudit.exporters.otlp_http import target
 
 
 def _target(endpoint: str, **headers: str) -> Target:
