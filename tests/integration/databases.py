@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ from typing import Any
 from agent_process import PATIENCE
 
 Labels = frozenset[tuple[str, str]]
+Target = int | Mapping[str, int]
+"""A port of 127.0.0.1, or several by the name of their node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +45,63 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _write_configuration(
+    file: Path,
+    targets: Sequence[Target],
+    interval: str,
+    path: Callable[[str], str] | None = None,
+    rules: Path | None = None,
+) -> None:
+    """A name becomes the label `nodename`.
+
+    `path`: name -> where its metrics are, for nodes that share a port; then the name is the instance, too.
+    """
+    groups: list[dict[str, Any]] = []
+    for target in targets:
+        for name, port in target.items() if isinstance(target, Mapping) else [("", target)]:
+            labels = {"nodename": name} if name else {}
+            if path is not None:
+                labels |= {"__metrics_path__": path(name), "instance": name}
+            groups.append({"targets": [f"127.0.0.1:{port}"], "labels": labels})
+    config: dict[str, Any] = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval},
+        "scrape_configs": [{"job_name": "numaudit", "static_configs": groups}],
+    }
+    if rules is not None:
+        config["global"]["evaluation_interval"] = interval
+        config["rule_files"] = [str(rules)]
+    file.write_text(json.dumps(config))
+
+
 @contextmanager
 def prometheus(
-    binary: Path, folder: Path, *targets: int, interval: str = "1s", rules: Path | None = None
+    binary: Path,
+    folder: Path,
+    *targets: Target,
+    interval: str = "1s",
+    lookback: str = "5m",
+    path: Callable[[str], str] | None = None,
+    rules: Path | None = None,
 ) -> Iterator[Database]:
-    """Scrapes 127.0.0.1 at these ports."""
+    """Scrapes these. What is in `data` of the folder is there from the start."""
     port = free_port()
-    config = {
-        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
-        "rule_files": [] if rules is None else [str(rules)],
-        "scrape_configs": [
-            {"job_name": "numaudit", "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in targets]}]}
-        ],
-    }
-    (folder / "prometheus.json").write_text(json.dumps(config))
+    _write_configuration(folder / "prometheus.json", targets, interval, path, rules)
     command = [str(binary), f"--config.file={folder}/prometheus.json", f"--storage.tsdb.path={folder}/data"]
+    command += ["--storage.tsdb.retention.time=100y", f"--query.lookback-delta={lookback}"]
     with server([*command, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log"):
         yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/-/ready")
 
 
 @contextmanager
-def victoria_metrics(binary: Path, folder: Path) -> Iterator[Database]:
-    """Takes OTLP, with the names that Prometheus would have."""
+def victoria_metrics(binary: Path, folder: Path, *targets: Target) -> Iterator[Database]:
+    """Takes OTLP, with the names that Prometheus would have, and scrapes as `prometheus` does."""
     port = free_port()
     command = [str(binary), f"-storageDataPath={folder}/data", f"-httpListenAddr=127.0.0.1:{port}"]
     command += ["-opentelemetry.usePrometheusNaming", "-opentelemetry.promoteAllResourceAttributes=false"]
     command += ["-opentelemetry.promoteScopeMetadata=false", "-search.latencyOffset=0s", "-search.disableCache"]
+    if targets:
+        _write_configuration(folder / "scrape.json", targets, "1s")
+        command += [f"-promscrape.config={folder}/scrape.json"]
     with server(command, folder / "victoria.log"):
         yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/health")
 

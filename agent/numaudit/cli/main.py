@@ -31,6 +31,7 @@ VERBS = {
     "calibrate": "Latency and bandwidth of this machine's memory, for each pair of nodes.",
     "capture": "Copy what the readers read, for --root.",
     "agent": "Observe this host at every tick, for Prometheus and OpenTelemetry.",
+    "fleet": "The whole cluster, and where a pod would fit, by a Prometheus that scrapes the agents.",
     "metrics": "Every metric of the agent.",
     "config": "The agent's settings: those in force, and all there are.",
 }

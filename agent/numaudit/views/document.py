@@ -14,6 +14,7 @@ from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.views import explanation_document, simulation_document, state_document
+from numaudit.views.fleet_document import FleetForecast, FleetReport
 from numaudit.views.selftest_document import SelfTest
 
 API_VERSION = "numaudit/v1"
@@ -165,6 +166,8 @@ KINDS: dict[str, type] = {
     "RestartForecast": Forecast,
     "Explanation": explanation_document.Explanation,
     "Simulation": simulation_document.Simulation,
+    "FleetReport": FleetReport,
+    "FleetForecast": FleetForecast,
     "Metrics": Metrics,
     "Config": Config,
 }

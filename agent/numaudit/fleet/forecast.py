@@ -1,0 +1,222 @@
+"""On which nodes a pod would be admitted now: the library's own admission on each node's rebuilt memory map.
+
+CPUs, devices and the scheduler's own rules are not in what agents export. So a refusal holds whatever they are, and an
+admission is one as far as memory decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from numaudit.errors import Unavailable
+from numaudit.fleet import queries
+from numaudit.fleet.agents import Agent, Agents, Key, key_of
+from numaudit.fleet.answers import Sample
+from numaudit.fleet.memory_map import NodeThere, NotTold, is_static, node_there, prefers_closest
+from numaudit.fleet.report import Answers, ask_agents, count_of, notices_of, reporting_sentence
+from numaudit.fleet.scope import Scope
+from numaudit.memorymanager.api import Admission, Pod, admit, qos
+from numaudit.memorymanager.memory.headroom import headroom_of
+from numaudit.memorymanager.memory.static_policy import is_managed
+from numaudit.memorymanager.pod.spec import CPU
+from numaudit.memorymanager.scenario.explanation import sentence_of
+from numaudit.memorymanager.scenario.reading import unknown_devices
+from numaudit.memorymanager.scenario.ways_in import find_ways_in
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.fleet_document import FitState, FleetFit, FleetForecast
+
+MOST_PODS = 110
+"""On one node: the kubelet's own default (maxPods)."""
+_MOST_REASONS = 3
+_AS_FAR = "as far as memory decides"
+_STATES: tuple[FitState, ...] = ("fits", "near", "refused", "unmanaged", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was asked for one forecast."""
+
+    agents: Agents
+    maps: Mapping[Key, Sequence[Sample]]
+    """Of each agent."""
+    distances: Mapping[Key, Sequence[Sample]]
+    stale: Sequence[str]
+    """Nodes whose memory map still has what pods that are gone held."""
+
+
+def ask_maps(prometheus: Answers, scope: Scope) -> Found:
+    """Raises Unavailable."""
+    agents = ask_agents(prometheus, scope)
+    samples = prometheus.vector(queries.memory_maps(scope))
+    distances = prometheus.vector(queries.distances(scope)) if prefers_closest(samples) else ()
+    holding = (agents.of(one, scope) for one in prometheus.vector(queries.stale_entries(scope)))
+    stale = sorted(one.node for one in holding if one is not None)
+    return Found(agents, _by_agent(scope, samples), _by_agent(scope, distances), stale)
+
+
+def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top: int) -> FleetForecast:
+    """Where `count` such pods would go (None = as many as fit); ways in are sought on the `top` nearest nodes.
+
+    Raises Unavailable when nothing is known of any node, and InputError for a pod that makes a kubelet crash.
+    """
+    fits = _fits(found, pod, count, top)
+    if all(one.state == "unknown" for one in fits):
+        reasons = Counter(one.message for one in fits).most_common()
+        listed = "; ".join(f"{reason} ({_nodes(nodes)})" for reason, nodes in reasons[:_MOST_REASONS])
+        raise Unavailable(f"it is not known of any node what it would admit: {listed}")
+    counted = count_of(found.agents)
+    notices = notices_of(prometheus, found.agents, counted)
+    if counted.reporting < len(fits):
+        notices.insert(0, reporting_sentence(counted))
+    return FleetForecast(
+        prometheus=prometheus.where,
+        taken_at=prometheus.at,
+        pod=_name(pod),
+        count=count,
+        sentence=_sentence(pod, fits, count),
+        fits=sum(one.fits or 0 for one in fits),
+        nodes=fits,
+        not_considered=_not_considered(pod),
+        notices=[*notices, *map(_stale, found.stale)],
+    )
+
+
+def _by_agent(scope: Scope, samples: Iterable[Sample]) -> dict[Key, list[Sample]]:
+    found: defaultdict[Key, list[Sample]] = defaultdict(list)
+    for one in samples:
+        found[key_of(one, scope)].append(one)
+    return found
+
+
+def _fits(found: Found, pod: Pod, count: int | None, top: int) -> list[FleetFit]:
+    fits: list[FleetFit] = []
+    refused: list[_Refused] = []
+    for agent in found.agents.by_key.values():
+        try:
+            one = _try(agent, found, pod, count or MOST_PODS)
+        except NotTold as reason:
+            one = _fit(agent.node, "unknown", str(reason))
+        if isinstance(one, _Refused):
+            refused.append(one)
+        else:
+            fits.append(one)
+    refused.sort(key=lambda one: (-one.room, one.node))
+    fits += [_refusal(one, with_ways=rank < top) for rank, one in enumerate(refused)]
+    return sorted(fits, key=lambda one: (_STATES.index(one.state), -(one.fits or 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    node: str
+    there: NodeThere
+    admission: Admission
+    room: int
+    """The largest request for memory that would be admitted."""
+
+
+def _try(agent: Agent, found: Found, pod: Pod, most: int) -> FleetFit | _Refused:
+    """Have the node admit the pod again and again. Raises NotTold."""
+    if agent.state != "reporting":
+        raise NotTold(f"its agent is {agent.state}, so its memory map is not known")
+    samples = found.maps.get(agent.key, ())
+    is_managing = is_static(samples)
+    if is_managing is None:
+        raise NotTold("it exports no policy of a Memory Manager (numaudit_node_policy_info): is there a kubelet?")
+    if not is_managing:
+        return _fit(agent.node, "unmanaged", "the Memory Manager's policy is None")
+    there = node_there(samples, found.distances.get(agent.key, ()))
+    kubelet, state = there.setup.kubelet, there.state
+    if not is_managed(pod, kubelet.features):
+        why = f"the Memory Manager leaves a pod of quality of service {qos(pod, kubelet.features)} alone"
+        return _fit(agent.node, "unmanaged", why)
+    first: Admission | None = None
+    for number in range(most):
+        admission = admit(kubelet, state, replace(pod, uid=f"{pod.uid} {number}"))
+        first = first or admission
+        if not admission.admitted:
+            break
+        state = admission.state
+    else:
+        number = most
+    assert first is not None
+    if number == 0:
+        room = headroom_of(there.state.memory.state.machine, kubelet.topology.policy).admissible or {}
+        return _Refused(agent.node, there, first, max(room.values(), default=0))
+    placements = first.placements
+    nodes = NodeSet.from_ids(node for one in placements for node in one.memory_nodes or ())
+    outcomes = sorted({str(one.outcome) for one in placements})
+    return FleetFit(agent.node, "fits", number, number == most, ", ".join(outcomes), nodes or None, None, [])
+
+
+def _fit(node: str, state: FitState, message: str) -> FleetFit:
+    """Of a node where memory does not decide, or that is not known."""
+    return FleetFit(node, state, None, False, None, None, message, [])
+
+
+def _refusal(one: _Refused, *, with_ways: bool) -> FleetFit:
+    rejection = one.admission.rejection
+    assert rejection is not None
+    ways = find_ways_in(one.there.setup, one.there.state, one.admission) if with_ways else ()
+    return FleetFit(
+        one.node,
+        "near" if any(way.kind == "request" for way in ways) else "refused",
+        0,
+        False,
+        str(rejection.outcome),
+        None,
+        sentence_of(one.there.setup.kubelet, one.admission),
+        [way.change for way in ways],
+    )
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _sentence(pod: Pod, fits: Sequence[FleetFit], count: int | None) -> str:
+    states = Counter(one.state for one in fits)
+    total = sum(one.fits or 0 for one in fits)
+    more = "at least " if any(one.may_fit_more for one in fits) and count is None else ""
+    if states["unmanaged"] and not states["fits"]:
+        begin = f"{_name(pod)}: memory does not decide on {_nodes(states['unmanaged'])}"
+    elif not states["fits"]:
+        begin = f"no node would admit {_name(pod)}, whatever CPUs and devices it has left"
+    elif count is None:
+        begin = f"{_name(pod)} would be admitted {more}{_times(total)}, on {_nodes(states['fits'])}, {_AS_FAR}"
+    else:
+        all_of = f"all {count}" if total >= count else f"{total} of {count}"
+        begin = f"{all_of} {_name(pod)} would be admitted, on {_nodes(states['fits'])}, {_AS_FAR}"
+    refusing, near = states["refused"] + states["near"], states["near"]
+    rest = [
+        f"{_nodes(refusing)} refuse it{f' ({near} nearly fit)' if near else ''}" if refusing else "",
+        f"{_nodes(states['unmanaged'])} promise it nothing" if states["unmanaged"] and states["fits"] else "",
+        f"of {_nodes(states['unknown'])} it is not known" if states["unknown"] else "",
+    ]
+    return "; ".join([begin, *filter(None, rest)])
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _not_considered(pod: Pod) -> list[str]:
+    found = ["taints, selectors, affinity, quotas and the scheduler's own sums"]
+    if any(CPU in one.resources.requests for one in pod.all_containers):
+        found.append("CPUs: agents do not export which of them are taken")
+    devices = unknown_devices(pod, {})
+    if devices:
+        found.append(f"devices: agents do not export which of {', '.join(devices)} are taken, nor where they are")
+    return found
+
+
+def _stale(node: str) -> str:
+    return (
+        f"the memory map of {node} still has what pods that are gone held: its kubelet frees that at the next "
+        "admission, so more may fit"
+    )

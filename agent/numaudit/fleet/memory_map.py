@@ -1,0 +1,215 @@
+"""A node's kubelet and memory map, rebuilt from what its agent exports. Pure.
+
+What is built is what the library takes from files elsewhere: the same start checks it and the same admission uses it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaudit.errors import InputError, ParseError
+from numaudit.fleet.answers import Sample
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.memorymanager.memory.static_policy import MemoryPolicy
+from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.memorymanager.topologymanager.hints import MOST_NODES
+from numaudit.memorymanager.topologymanager.policy import POLICIES, PREFER_CLOSEST
+from numaudit.memorymanager.versions import LATEST
+from numaudit.topology.machine import HugePages, Machine, Node
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import Quantity
+
+_MANAGER = "numaudit_memory_manager_"
+_WHOLES = ("total", "system_reserved", "allocatable")
+_EXACT = 1 << 53
+"""A sample is a float64: larger numbers of bytes are not exact."""
+
+
+class NotTold(Exception):
+    """What the agent exports is too little to admit a pod; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeThere:
+    """A kubelet somewhere else, as far as its agent tells; without CPU Manager and devices."""
+
+    setup: Setup
+    state: NodeState
+    has_version: bool
+    """False: its version is not known, and it is taken for the newest."""
+
+
+def prefers_closest(samples: Iterable[Sample]) -> bool:
+    """Does one of these policies ask for the machine's distances?"""
+    return any(f"{PREFER_CLOSEST}=true" in one.label("topology_manager_options") for one in samples)
+
+
+def is_static(samples: Iterable[Sample]) -> bool | None:
+    """Does the Memory Manager of one agent promise anything? None = its policy is not known."""
+    policies = {one.label("memory_manager") for one in samples if one.label("__name__") == "numaudit_node_policy_info"}
+    known = policies - {""}
+    return "Static" in known if known else None
+
+
+def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> NodeThere:
+    """The kubelet of one agent's samples (`queries.MAP`), with the Memory Manager's policy Static.
+
+    Raises NotTold, also for numbers that make no memory map and for a configuration that no kubelet starts with.
+    """
+    machine_state = _machine_state(samples)
+    if not machine_state:
+        raise NotTold(
+            "it exports no numaudit_memory_manager_total_bytes: the kubelet's checkpoint cannot be read there"
+        )
+    machine = _machine(machine_state, distances)
+    version = _version(samples)
+    setup = Setup(machine, _configuration(samples, machine_state), version or ".".join(map(str, LATEST)))
+    try:
+        _ = setup.started
+    except InputError as error:
+        raise NotTold(f"no kubelet would start with what it exports: {error}") from None
+    return NodeThere(setup, NodeState(MemoryPolicy(MemoryState(machine_state))), version is not None)
+
+
+def _machine_state(samples: Iterable[Sample]) -> MachineState:
+    tables: defaultdict[int, defaultdict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    assignments: dict[int, int] = {}
+    groups: dict[int, tuple[int, ...]] = {}
+    for one in samples:
+        family = one.label("__name__").removeprefix(_MANAGER)
+        if family == "bytes":
+            tables[_node(one)][one.label("type")][one.label("state")] = _whole(one)
+        elif family == "assignments":
+            assignments[_node(one)] = _whole(one)
+        elif family == "group":
+            groups[_node(one)] = _group(one)
+        elif family.removesuffix("_bytes") in _WHOLES:
+            tables[_node(one)][one.label("type")][family.removesuffix("_bytes")] = _whole(one)
+    if len(tables) > MOST_NODES:
+        raise NotTold(f"it has {len(tables)} NUMA nodes, and at most {MOST_NODES} can be tried")
+    for node in tables:
+        if node not in assignments or (assignments[node] and node not in groups):
+            family = "assignments" if node not in assignments else "group"
+            raise NotTold(f"it exports no numaudit_memory_manager_{family} of node {node}; is the agent too old?")
+    return {
+        node: NUMANodeState(
+            assignments[node],
+            {name: _table(table, name, node) for name, table in sorted(tables[node].items())},
+            groups[node] if assignments[node] else (node,),
+        )
+        for node in sorted(tables)
+    }
+
+
+def _table(found: Mapping[str, int], name: str, node: int) -> MemoryTable:
+    for key in (*_WHOLES, "reserved", "free"):
+        if key not in found:
+            family = f'bytes{{state="{key}"}}' if key in ("reserved", "free") else f"{key}_bytes"
+            raise NotTold(f"it exports no numaudit_memory_manager_{family} of {name} on node {node}")
+    return MemoryTable(**{key: found[key] for key in (*_WHOLES, "reserved", "free")})
+
+
+def _machine(state: MachineState, distances: Iterable[Sample]) -> Machine:
+    rows: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for one in distances:
+        rows[_node(one, "from_numa_node")][_node(one, "to_numa_node")] = _whole(one)
+    nodes = [
+        Node(id_, memory=_of_memory(node, id_).total, huge_pages=_huge_pages(node), distances=rows.get(id_, {}))
+        for id_, node in state.items()
+    ]
+    return Machine(tuple(nodes), possible=NodeSet.from_ids(state))
+
+
+def _of_memory(node: NUMANodeState, id_: int) -> MemoryTable:
+    try:
+        return node.memory_map[MEMORY]
+    except KeyError:
+        raise NotTold(f"it exports no memory of node {id_}") from None
+
+
+def _huge_pages(node: NUMANodeState) -> tuple[HugePages, ...]:
+    found = []
+    for name, table in node.memory_map.items():
+        if name.startswith(HUGEPAGES_PREFIX):
+            size = _page_size(name)
+            found.append(HugePages(size, table.total // size))
+    return tuple(sorted(found, key=lambda one: one.page_size))
+
+
+def _page_size(name: str) -> int:
+    try:
+        size = Quantity.parse(name.removeprefix(HUGEPAGES_PREFIX)).value
+    except ParseError:
+        size = 0
+    if size <= 0:
+        raise NotTold(f"it exports a resource {name[:60]!r}, which is no size of pages")
+    return size
+
+
+def _configuration(samples: Iterable[Sample], state: MachineState) -> dict[str, object]:
+    """The KubeletConfiguration, but for the CPU Manager: which CPUs are taken is not exported."""
+    info = _policy_info(samples)
+    policy = info.label("topology_manager")
+    if policy not in POLICIES:
+        raise NotTold("its numaudit_node_policy_info does not name the Topology Manager's policy")
+    reserved = [
+        {
+            "numaNode": id_,
+            "limits": {
+                name: str(Quantity.of(table.system_reserved))
+                for name, table in node.memory_map.items()
+                if table.system_reserved
+            },
+        }
+        for id_, node in state.items()
+    ]
+    return {
+        "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": policy,
+        "topologyManagerScope": info.label("scope") or "container",
+        "topologyManagerPolicyOptions": _settings(info.label("topology_manager_options")),
+        "featureGates": {name: value == "true" for name, value in _settings(info.label("feature_gates")).items()},
+        "reservedMemory": [one for one in reserved if one["limits"]],
+    }
+
+
+def _policy_info(samples: Iterable[Sample]) -> Sample:
+    found = [one for one in samples if one.label("__name__") == "numaudit_node_policy_info"]
+    if not found:
+        raise NotTold("it exports no numaudit_node_policy_info: the kubelet's settings are not known there")
+    return found[0]
+
+
+def _version(samples: Iterable[Sample]) -> str | None:
+    return _policy_info(samples).label("kubernetes_version") or None
+
+
+def _settings(text: str) -> dict[str, str]:
+    """`name=true,other=false`"""
+    pairs = (one.partition("=") for one in text.split(",") if one)
+    return {name: value for name, _, value in pairs}
+
+
+def _node(sample: Sample, label: str = "numa_node") -> int:
+    text = sample.label(label)
+    if not (text.isascii() and text.isdecimal()) or len(text) > 4 or int(text) >= NodeSet.limit:
+        raise NotTold(f"its {sample.label('__name__')} has {label}={text[:20]!r}, which is no node")
+    return int(text)
+
+
+def _group(sample: Sample) -> tuple[int, ...]:
+    try:
+        return tuple(NodeSet.parse(sample.label("group")))
+    except (ParseError, ValueError):
+        raise NotTold(f"its {sample.label('__name__')} has group={sample.label('group')[:20]!r}") from None
+
+
+def _whole(sample: Sample) -> int:
+    value = sample.value
+    if not 0 <= value <= _EXACT or value != int(value):
+        raise NotTold(f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is no exact number of bytes")
+    return int(value)

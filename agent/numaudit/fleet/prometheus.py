@@ -1,0 +1,160 @@
+"""The HTTP API of Prometheus and of those that speak it too: Thanos, Mimir, VictoriaMetrics.
+
+Nothing but the URL and the HTTP settings decides where a query goes and whom it trusts: no proxy, no redirect.
+"""
+
+from __future__ import annotations
+
+import http.client
+import math
+import ssl
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from numaudit import __version__
+from numaudit.errors import InputError, Unavailable, without_password
+from numaudit.exporters.bounded_http import Answer, Connection, target_of
+from numaudit.fleet.answers import Reply, Sample, error_in, read_scalar, read_vector
+from numaudit.fleet.http_config import HttpConfig
+
+LARGEST_ANSWER = 64 << 20
+"""Bytes, unpacked."""
+_PATH = "/api/v1/query"
+_SCHEMES = ("http", "https")
+
+
+@dataclass(slots=True)
+class Prometheus:
+    """A server, asked for one moment of its own clock."""
+
+    where: str
+    """Its URL without secrets."""
+    at: float
+    """Seconds since the epoch by the server's clock."""
+    warnings: dict[str, None] = field(default_factory=dict)
+    """What it said of its answers, each once."""
+    queries: int = 0
+    _connection: Connection | None = None
+    _timeout: float = 0.0
+
+    def vector(self, promql: str) -> tuple[Sample, ...]:
+        """An instant query. Raises Unavailable."""
+        found: Reply = read_vector(self._ask(promql, time=repr(self.at)))
+        self.warnings |= dict.fromkeys(found.warnings)
+        return found.samples
+
+    def _ask(self, promql: str, **parameters: str) -> bytes:
+        assert self._connection is not None
+        self.queries += 1
+        left = max(1, math.ceil(self._connection.left()))
+        body = urlencode({"query": promql, "timeout": f"{left}s", **parameters}).encode()
+        try:
+            answer = self._connection.post(body)
+        except TimeoutError:
+            raise Unavailable(
+                f"no answer within {self._timeout:g} s; --time-out gives it longer, --selector asks for less"
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(_reason(error)) from None
+        return _checked(answer)
+
+
+@contextmanager
+def connected(url: str, config: HttpConfig, timeout: float) -> Iterator[Prometheus]:
+    """Ask for the server's time, and then whatever the block asks.
+
+    All together within `timeout` seconds. Errors name the server: InputError for a wrong URL, else Unavailable.
+    """
+    target = target_of(
+        parts := _parse(url),
+        f"{parts.path.rstrip('/')}{_PATH}",
+        {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"numaudit/{__version__}",
+            **config.headers,
+        },
+        None if parts.scheme == "http" else config.tls or ssl.create_default_context(),
+    )
+    target = replace(target, server_name=config.server_name)
+    where = str(target).removesuffix(_PATH)
+    connection = Connection(target, timeout, LARGEST_ANSWER)
+    try:
+        found = Prometheus(where, math.nan, _connection=connection, _timeout=timeout)
+        found.at = read_scalar(found._ask("time()"))
+        yield found
+    except Unavailable as error:
+        raise Unavailable(f"{where}: {without_password(str(error))}") from None
+    finally:
+        connection.end()
+
+
+def _parse(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        parts, port_is_good = SplitResult("", "", "", "", ""), False
+    if parts.scheme not in _SCHEMES or not parts.hostname or not port_is_good or not parts.hostname.isprintable():
+        raise InputError(
+            f"--prometheus: {without_password(url)!r} is no URL of a server; give one such as "
+            "http://prometheus.monitoring:9090"
+        )
+    return parts
+
+
+def _checked(answer: Answer) -> bytes:
+    """The body of a query that went well, unpacked."""
+    if not answer.complete:
+        raise _too_large()
+    body = _unpacked(answer)
+    if answer.status == http.client.OK:
+        return body
+    said = error_in(body)
+    raise Unavailable(f"{_refusal(answer.status)}{'' if said is None else f'; it says {said}'}")
+
+
+def _unpacked(answer: Answer) -> bytes:
+    if answer.headers.get("Content-Encoding", "identity").lower() != "gzip":
+        return answer.body
+    unpack = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        body = unpack.decompress(answer.body, LARGEST_ANSWER)
+    except zlib.error as error:
+        raise Unavailable(f"the answer cannot be unpacked: {error}") from None
+    if unpack.unconsumed_tail:
+        raise _too_large()
+    return body
+
+
+def _too_large() -> Unavailable:
+    return Unavailable(f"the answer is larger than {LARGEST_ANSWER >> 20} MiB; --selector or --namespace asks for less")
+
+
+def _refusal(status: int) -> str:
+    match status:
+        case 401:
+            return "401: it wants to know who asks; give --http.config.file with basic_auth or authorization"
+        case 403:
+            return "403: whoever asks may not query; check the credentials in --http.config.file"
+        case 404:
+            return f"404: there is no {_PATH}; is a path prefix missing in the URL (/prometheus, /select/0/prometheus)?"
+        case _ if 300 <= status < 400:
+            return f"{status}: it redirects, to a login page maybe; give the URL of the API itself"
+        case 400 | 422:
+            return f"{status}: the query was refused"
+    return f"the server answered with status {status}"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}; see tls_config in --http.config.file"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}; is it a server of plain HTTP, or does it want a certificate?"
+    if isinstance(error, OSError):
+        return f"cannot be reached: {error.strerror or error}"
+    return f"it does not speak HTTP: {type(error).__name__} {error}"

@@ -1,0 +1,165 @@
+"""A cluster's containers and nodes, and where a pod would be admitted, as documents."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from numaudit.topology.nodeset import NodeSet
+
+
+class FleetAgents(Struct, frozen=True):
+    """How many nodes report, and why others do not."""
+
+    reporting: int
+    stale: int
+    """They answer, but measure nothing any more."""
+    down: int
+    """They do not answer."""
+    gone: int
+    """They were scraped within the last hour, and are not now."""
+    versions: dict[str, int]
+    """numaudit's version -> nodes."""
+
+
+class FleetContainer(Struct, frozen=True):
+    """One of the worst containers; null = not known."""
+
+    node: str
+    namespace: str
+    """Empty, as is the pod, for a plain cgroup."""
+    pod: str
+    container: str
+    verdict: str
+    misplaced_bytes: int
+    judged_bytes: int | None
+    aligned_bytes: int | None
+    remote_ratio: float | None
+    remote_source: str | None
+    """What measured it: pmu, hint_faults or expected."""
+    intended_memory_nodes: NodeSet | None
+    findings: list[str]
+
+
+class FleetNode(Struct, frozen=True):
+    """One Kubernetes node; null = not known."""
+
+    node: str
+    instance: str
+    """Where its agent is scraped."""
+    state: Literal["reporting", "stale", "down", "gone"]
+    version: str | None
+    age_seconds: float | None
+    """Since what it reports was measured."""
+    verdicts: dict[str, int]
+    """Verdict -> containers."""
+    misplaced_bytes: int
+    allocatable_bytes: int | None
+    """The Memory Manager's memory, without huge pages; null = it has no memory map."""
+    free_bytes: int | None
+    stranded_bytes: int | None
+    admissible_bytes: dict[int, int]
+    """Number of NUMA nodes -> the largest request for memory that would be admitted on as many now."""
+    refused_pods: int
+    """Within the last hour."""
+    problems: list[str]
+
+
+class FleetRefusal(Struct, frozen=True):
+    """Pods that kubelets refused within the last hour."""
+
+    reason: str
+    outcome: str
+    pods: int
+
+
+class FleetWorkload(Struct, frozen=True):
+    """A workload whose pods were refused within the last hour."""
+
+    namespace: str
+    workload: str
+    pods: int
+
+
+class FleetRoom(Struct, frozen=True):
+    """Where the largest request for memory would be admitted now on this number of NUMA nodes."""
+
+    numa_nodes: int
+    bytes: int
+    node: str
+
+
+class FleetReport(Struct, frozen=True):
+    """The cluster, by what a Prometheus has of its agents."""
+
+    prometheus: str
+    """Its URL, without secrets."""
+    taken_at: float
+    """Seconds since the epoch, by its clock."""
+    namespace: str | None
+    """Whose containers are counted; null = all."""
+    summary: str
+    agents: FleetAgents
+    verdicts: dict[str, int]
+    """Verdict -> containers, the worst first."""
+    misplaced_bytes: int
+    worst: list[FleetContainer]
+    nodes: list[FleetNode]
+    """Those that do not report first, then the worst."""
+    refusals: list[FleetRefusal]
+    refused_workloads: list[FleetWorkload]
+    allocatable_bytes: int
+    """The sums of the nodes' memory maps, without huge pages."""
+    free_bytes: int
+    stranded_bytes: int
+    """Free, but for no container of one NUMA node."""
+    largest_rooms: list[FleetRoom]
+    notices: list[str]
+
+
+FitState = Literal["fits", "near", "refused", "unmanaged", "unknown"]
+
+
+class FleetFit(Struct, frozen=True):
+    """What one node would do with the pod."""
+
+    node: str
+    state: FitState
+    """near: refused, but not if it asked for something else; unmanaged: the Memory Manager promises it nothing, so
+    memory does not decide; unknown: too little is known of the node."""
+    fits: int | None
+    """How many of it would be admitted, one after the other; null = not known."""
+    may_fit_more: bool
+    """It was not tried any further."""
+    outcome: str | None
+    """How the first one's hints turn out, or why it is refused."""
+    memory_nodes: NodeSet | None
+    """The NUMA nodes of the first one's memory; null = of none of its own."""
+    message: str | None
+    """Why it is refused, or what is not known."""
+    ways_in: list[str]
+    """What would let it in, of the nodes that have most room."""
+
+
+class FleetForecast(Struct, frozen=True):
+    """On which nodes a pod would be admitted now, as far as memory decides."""
+
+    prometheus: str
+    taken_at: float
+    pod: str
+    count: int | None
+    """How many are wanted; null = as many as fit."""
+    sentence: str
+    fits: int
+    """How many would be admitted on all nodes together."""
+    nodes: list[FleetFit]
+    """By state, those on which most fit first, and then those with most room."""
+    not_considered: list[str]
+    """What may keep the pod out nevertheless."""
+    notices: list[str]
+
+    @property
+    def is_enough(self) -> bool:
+        """Would as many be admitted as are wanted? Where memory does not decide, it keeps none out."""
+        return self.fits >= (self.count or 1) or any(one.state == "unmanaged" for one in self.nodes)
