@@ -51,7 +51,7 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 )
 @click.option("--fits", "pod", type=_FILE, help="On which nodes would this v1 Pod be admitted now?")
 @click.option("--count", type=click.IntRange(1, 100_000), help="With --fits: so many of it; else as many as fit.")
-@click.option("--fail-on", metavar="VERDICT,...", help="Exit with 1 when a container has one of these verdicts.")
+@click.option("--fail-on", metavar="VERDICT[,VERDICT]", help="Exit with 1 when a container has one of these verdicts.")
 @click.option("--fail-on-reject", is_flag=True, help="With --fits: exit with 1 when not all of them are admitted.")
 def command(
     url: str,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, get_args
 
 from numaudit.errors import ParseError
+from numaudit.evaluation.access import Source
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet import queries
 from numaudit.fleet.agents import STATES, Agent, Agents, find_agents
@@ -25,7 +26,7 @@ from numaudit.views.fleet_document import (
 )
 
 _SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
-_SOURCES = ("pmu", "hint_faults", "expected")
+_SOURCES: tuple[str, ...] = get_args(Source)
 """Of remote shares, the best first."""
 _ALLOCATABLE, _FREE, _STRANDED, _ADMISSIBLE = (
     f"numaudit_memory_manager_{name}_bytes" for name in ("allocatable", "free", "stranded", "admissible")

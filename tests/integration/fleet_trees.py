@@ -1,0 +1,81 @@
+"""Captured hosts that differ in what their kubelets would admit, and what the library itself says of each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from numaudit.kernel.host import Host
+from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.starting import Asked
+from numaudit.memorymanager.api import DeviceState, Kubelet, NodeState, admit, fresh_state, read_pod
+from numaudit.memorymanager.pod.spec import Pod, Resources
+from numaudit.memorymanager.scenario.files import written
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a tree's kubelet does with a pod, as far as memory decides."""
+
+    fits: int
+    outcome: str
+    memory_nodes: str | None
+
+
+def copied(source: Path, target: Path, kubelet: Mapping[str, Any], times: int) -> Path:
+    """A copy whose kubelet has other settings, no CPU Manager, and has given its pods `times` their memory."""
+    shutil.copytree(source, target, symlinks=True)
+    file = target / "etc/kubernetes/kubelet.yaml"
+    configuration = {**yaml.safe_load(file.read_text()), "cpuManagerPolicy": "none", **kubelet}
+    file.write_text(yaml.safe_dump(configuration))
+    here = node_here(Host.under(source), Asked(None, None))
+    setup = Setup(here.setup.machine, configuration, here.setup.version)
+    state = fresh_state(setup.kubelet)
+    for pod in state_of(here.setup, here.files, here.names).pods.values():
+        state = admit(setup.kubelet, state, _larger(pod, times)).state
+    files = written(setup.kubelet, state)
+    for name, data in (("memory_manager_state", files.memory), ("cpu_manager_state", files.cpu)):
+        assert data is not None
+        (target / "var/lib/kubelet" / name).write_bytes(data)
+    return target
+
+
+def _larger(pod: Pod, times: int) -> Pod:
+    def larger(resources: Resources) -> Resources:
+        sizes = {
+            name: Quantity.of(quantity.value * times) if name == "memory" else quantity
+            for name, quantity in resources.limits.items()
+        }
+        return Resources(sizes, sizes)
+
+    containers = tuple(replace(one, resources=larger(one.resources)) for one in pod.containers)
+    return replace(pod, containers=containers)
+
+
+def truth(root: Path, manifest: object, most: int = 110) -> Truth:
+    """By the files of the tree and the library alone."""
+    here = node_here(Host.under(root), Asked(None, None))
+    kubelet: Kubelet = replace(here.setup.kubelet, cpu=None)
+    state: NodeState = state_of(here.setup, here.files, here.names)
+    state = replace(state, cpu=None, devices=DeviceState())
+    pod = read_pod(manifest)
+    outcome, nodes = "", NodeSet()
+    for number in range(most + 1):
+        admission = admit(kubelet, state, replace(pod, uid=f"new-{number}"))
+        if number == 0 and admission.rejection is not None:
+            outcome = str(admission.rejection.outcome)
+        elif number == 0:
+            outcome = ", ".join(sorted({str(one.outcome) for one in admission.placements}))
+            nodes = NodeSet.from_ids(id_ for one in admission.placements for id_ in one.memory_nodes or ())
+        if not admission.admitted or number == most:
+            return Truth(number, outcome, str(nodes) if nodes else None)
+        state = admission.state
+    raise AssertionError
