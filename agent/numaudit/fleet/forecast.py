@@ -178,21 +178,21 @@ def _name(pod: Pod) -> str:
 def _sentence(pod: Pod, fits: Sequence[FleetFit], count: int | None) -> str:
     states = Counter(one.state for one in fits)
     total = sum(one.fits or 0 for one in fits)
+    refusing, near = states["refused"] + states["near"], states["near"]
     more = "at least " if any(one.may_fit_more for one in fits) and count is None else ""
     if states["unmanaged"] and not states["fits"]:
         begin = f"{_name(pod)}: memory does not decide on {_nodes(states['unmanaged'])}"
     elif not states["fits"]:
-        begin = f"no node would admit {_name(pod)}, whatever CPUs and devices it has left"
+        begin = f"{_name(pod)} is refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}"
     elif count is None:
         begin = f"{_name(pod)} would be admitted {more}{_times(total)}, on {_nodes(states['fits'])}, {_AS_FAR}"
     else:
         all_of = f"all {count}" if total >= count else f"{total} of {count}"
         begin = f"{all_of} {_name(pod)} would be admitted, on {_nodes(states['fits'])}, {_AS_FAR}"
-    refusing, near = states["refused"] + states["near"], states["near"]
     rest = [
-        f"{_nodes(refusing)} refuse it{f' ({near} nearly fit)' if near else ''}" if refusing else "",
-        f"{_nodes(states['unmanaged'])} promise it nothing" if states["unmanaged"] and states["fits"] else "",
-        f"of {_nodes(states['unknown'])} it is not known" if states["unknown"] else "",
+        f"refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}" if refusing and states["fits"] else "",
+        f"promised nothing on {_nodes(states['unmanaged'])}" if states["unmanaged"] and states["fits"] else "",
+        f"not known of {_nodes(states['unknown'])}" if states["unknown"] else "",
     ]
     return "; ".join([begin, *filter(None, rest)])
 

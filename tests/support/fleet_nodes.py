@@ -1,0 +1,144 @@
+"""What a Prometheus would have of agents, without either: pages by the real exporter, answers that were recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from numaudit.exporters.exposition import evaluate_containers, evaluate_live, evaluate_tick
+from numaudit.exporters.prometheus import render
+from numaudit.exporters.series import Ledger
+from numaudit.fleet import queries
+from numaudit.fleet.answers import Sample, read_vector
+from numaudit.fleet.scope import Scope
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.memorymanager.memory.headroom import headroom_of
+from numaudit.memorymanager.memory.state import MachineState
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.report.build import build
+from numaudit.snapshot import Allowed, Container, NodeMemory, Resident, Snapshot
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from reports import LIVE, NOW, STARTED, container, tick
+
+
+def page(setup: Setup, machine_state: MachineState, containers: int = 0, away: Iterable[int] = ()) -> str:
+    """What an agent on such a node serves. Of its containers those `away` have their memory on the wrong node."""
+    listed = [container(1000 + number, pod=f"pod-{number}") for number in range(containers)]
+    wrong = set(away)
+    ids = [node.id for node in setup.machine.nodes]
+    held = {
+        one.id: Resident(anon={ids[-1] if number in wrong else ids[0]: 64 << 20}, file={ids[0]: 4096})
+        for number, one in enumerate(listed)
+    }
+    snapshot = Snapshot(
+        taken_at=NOW,
+        machine=setup.machine,
+        cgroup_mode="v2",
+        containers=tuple(listed),
+        allowed={one.id: Allowed(NodeSet.of(ids[0]), CpuSet.parse("0-1")) for one in listed},
+        residency=held,
+        nodes=tuple(NodeMemory(node.id, node.memory, 1 << 30, Resident(anon={})) for node in setup.machine.nodes),
+        unattributed=Resident(anon={}),
+        cpu_time={},
+        page_alloc={},
+        outcomes=(),
+        intent=_intent(setup, machine_state, listed),
+    )
+    of = build(snapshot)
+    series = Ledger().update(of.containers, of.taken_at, tuple(ids))
+    whole = evaluate_tick(tick(of), evaluate_containers(series)), evaluate_live(LIVE, STARTED)
+    return "".join(render(one, "text").decode() for one in whole)
+
+
+def _intent(setup: Setup, machine_state: MachineState, listed: Sequence[Container]) -> Intent:
+    kubelet = setup.kubelet
+    gates = setup.configuration.get("featureGates")
+    config = KubeletConfig(
+        f"v{setup.version}.0",
+        kubelet.memory_policy,
+        "none",
+        kubelet.topology.policy,
+        kubelet.topology.scope,
+        gates if isinstance(gates, Mapping) else None,
+        setup.configuration,
+    )
+    first = NodeSet.of(setup.machine.nodes[0].id)
+    promised = tuple(
+        ContainerIntent(
+            one.pod_uid or "", one.name or "", one.namespace, one.pod, "app", (one.id,),
+            Promise((PromisedMemory("memory", 1 << 30, first),)), is_stale=False, has_ended=False,
+        )
+        for one in listed
+    )  # fmt: skip
+    return Intent(
+        containers=promised,
+        machine=machine_state,
+        headroom=headroom_of(machine_state, kubelet.topology.policy) if machine_state else None,
+        config=config,
+    )
+
+
+def samples(text: str, node: str, **labels: str) -> tuple[Sample, ...]:
+    """A scraped page as a server answers for all of it."""
+    target = {"nodename": node, "instance": f"{node}:9746", "job": "numaudit", **labels}
+    result = [
+        {"metric": {"__name__": str(one.name), **dict[str, str](one.labels), **target}, "value": [NOW, repr(one.value)]}
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    ]
+    return read_vector(vector(result)).samples
+
+
+def vector(result: object, **more: object) -> bytes:
+    """The body of an instant vector."""
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}, **more}).encode()
+
+
+@dataclass(slots=True)
+class Answering:
+    """Answers some queries, and others with nothing."""
+
+    known: Mapping[str, tuple[Sample, ...]]
+    where: str = "http://prometheus"
+    at: float = NOW
+    warnings: dict[str, None] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def vector(self, promql: str) -> tuple[Sample, ...]:
+        self.asked.append(promql)
+        return self.known.get(promql, ())
+
+
+def answering(scraped: Iterable[Sample]) -> Answering:
+    """Answers what needs no engine: whose pages these are, and their memory maps."""
+    scope = Scope()
+    by_name: dict[str, list[Sample]] = {}
+    for one in scraped:
+        by_name.setdefault(one.label("__name__"), []).append(one)
+    builds = tuple(by_name.get("numaudit_build_info", ()))
+    maps = tuple(one for name in queries.MAP.split("|") for one in by_name.get(f"numaudit_{name}", ()))
+    return Answering(
+        {
+            queries.agents(scope): builds,
+            queries.known_agents(scope): builds,
+            queries.memory_maps(scope): maps,
+            queries.distances(scope): tuple(by_name.get("numaudit_node_distance", ())),
+        }
+    )
+
+
+def recorded(file: Path, scope: Scope, top: int) -> Answering:
+    """A server's own answers to each question of a report, by the name of its function in `queries`."""
+    bodies: dict[str, str] = json.loads(file.read_text())
+    of_scope = ("agents", "known_agents", "targets", "ages", "verdicts", "misplaced", "refusals", "room", "problems")
+    texts = {getattr(queries, name)(scope): name for name in (*of_scope, "memory_maps", "distances", "stale_entries")}
+    texts |= {getattr(queries, name)(scope, top): name for name in ("worst", "refused_workloads")}
+    known = {promql: read_vector(bodies[name].encode()) for promql, name in texts.items()}
+    worst = known[queries.worst(scope, top)]
+    names = [(one.label("namespace"), one.label("pod"), one.label("container")) for one in worst]
+    known[queries.details(scope, names)] = read_vector(bodies["details"].encode())
+    return Answering({promql: reply.samples for promql, reply in known.items()})

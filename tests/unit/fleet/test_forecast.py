@@ -1,0 +1,223 @@
+"""Where a pod fits: the library says the same of a node and of that node rebuilt from its exported series."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_nodes import Answering, answering, page, samples
+from numaudit.errors import Unavailable
+from numaudit.fleet.answers import Sample
+from numaudit.fleet.forecast import ask_maps, forecast
+from numaudit.fleet.memory_map import node_there
+from numaudit.fleet.scope import Scope
+from numaudit.memorymanager.api import NodeState, admit, read_pod
+from numaudit.memorymanager.scenario.simulation import Simulation
+from numaudit.views.fleet_document import FleetForecast
+from scenarios import Plain, play, pod, scenario
+
+GIB = 1 << 30
+_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+
+
+def _machine(*memory: int, pages: int = 0, distances: bool = True) -> Plain:
+    size = len(memory)
+    return {
+        "nodes": [
+            {
+                "id": number,
+                "memory": f"{gib}Gi",
+                "hugepages": {"2Mi": pages},
+                "distances": [10 if number == other else 12 + abs(number - other) for other in range(size)],
+            }
+            for number, gib in enumerate(memory)
+        ]
+    }
+
+
+def _scraped(played: Simulation, node: str = "node-a") -> tuple[Sample, ...]:
+    setup = played.steps[-1].setup if played.steps else played.scenario.setup
+    return samples(page(setup, played.state.memory.state.machine), node)
+
+
+def _ask(prometheus: Answering, manifest: Plain, count: int | None = None, top: int = 10) -> FleetForecast:
+    return forecast(prometheus, ask_maps(prometheus, Scope()), read_pod(manifest), count, top)
+
+
+def _fits(played: Simulation, manifest: Plain) -> int:
+    state: NodeState = replace(played.state, pods={})
+    entries = replace(state.memory, state=replace(state.memory.state, entries={}))
+    state = replace(state, memory=entries)
+    one = read_pod(manifest)
+    for number in range(111):
+        admission = admit(played.kubelet, state, replace(one, uid=str(number)))
+        if not admission.admitted:
+            return number
+        state = admission.state
+    return 110
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> Simulation:
+    sizes = draw(st.lists(st.integers(2, 12), min_size=1, max_size=4))
+    pods = draw(st.lists(st.tuples(st.integers(1, 14), st.integers(0, 3)), max_size=5))
+    kubelet = {
+        "topologyManagerPolicy": draw(st.sampled_from(_POLICIES)),
+        "topologyManagerScope": draw(st.sampled_from(("container", "pod"))),
+    }
+    steps = [
+        {"admit": pod(f"p{number}", f"{gib}Gi", **({"hugepages-2Mi": f"{2 * pages}Mi"} if pages else {}))}
+        for number, (gib, pages) in enumerate(pods)
+    ]
+    return play(scenario(_machine(*sizes, pages=8), steps, kubelet))
+
+
+@given(_nodes(), st.integers(1, 20), st.integers(0, 4))
+def test_any_node_admits_as_often_when_it_is_rebuilt_from_its_series(played: Simulation, gib: int, pages: int) -> None:
+    scraped = _scraped(played)
+    rebuilt = node_there(scraped)
+    assert rebuilt.state.memory.state.machine == played.state.memory.state.machine
+    assert rebuilt.setup.kubelet.topology == played.kubelet.topology
+    more = {"hugepages-2Mi": f"{2 * pages}Mi"} if pages else {}
+    manifest = pod("new", f"{gib}Gi", **more)
+    (found,) = _ask(answering(scraped), manifest).nodes
+    assert found.fits == _fits(played, manifest)
+
+
+def test_distances_decide_where_the_policy_asks_for_them() -> None:
+    options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
+    steps = [{"admit": pod("a", "3Gi")}, {"admit": pod("b", "3Gi")}]
+    played = play(scenario(_machine(4, 4, 4), steps, options))
+    prometheus = answering(_scraped(played))
+    (found,) = _ask(prometheus, pod("new", "6Gi")).nodes
+    assert found.fits == _fits(played, pod("new", "6Gi"))
+    assert any("numaudit_node_distance" in one for one in prometheus.asked)
+    (plain,) = _ask(without := answering(_scraped(play(scenario(_machine(4, 4, 4), steps)))), pod("new", "6Gi")).nodes
+    assert plain.state in ("fits", "near", "refused")
+    assert not any("numaudit_node_distance" in one for one in without.asked)
+
+
+def test_nodes_come_by_how_many_fit_and_near_ones_say_what_would_let_the_pod_in() -> None:
+    full = scenario(_machine(8, 8), [{"admit": pod("a", "6Gi")}, {"admit": pod("b", "7Gi")}])
+    scraped = [
+        *_scraped(play(full), "full"),
+        *_scraped(play(scenario(_machine(8, 8), [])), "empty"),
+        *_scraped(play(scenario(_machine(8, 8), [{"admit": pod("a", "4Gi")}])), "half"),
+    ]
+    found = _ask(answering(scraped), pod("new", "3Gi"))
+    assert [(one.node, one.state, one.fits) for one in found.nodes] == [
+        ("empty", "fits", 4),
+        ("half", "fits", 3),
+        ("full", "near", 0),
+    ]
+    assert found.fits == 7
+    assert found.sentence == (
+        "default/new would be admitted 7 times, on 2 nodes, as far as memory decides; refused on 1 node (1 near)"
+    )
+    assert found.nodes[2].ways_in[0] == "container app asks for 1Gi of memory instead of 3Gi"
+
+
+def test_as_many_are_tried_as_are_wanted() -> None:
+    scraped = _scraped(play(scenario(_machine(8, 8), [])))
+    found = _ask(answering(scraped), pod("new", "3Gi"), count=2)
+    assert (found.nodes[0].fits, found.nodes[0].may_fit_more, found.is_enough) == (2, True, True)
+    assert found.sentence == "all 2 default/new would be admitted, on 1 node, as far as memory decides"
+    short = _ask(answering(scraped), pod("new", "3Gi"), count=6)
+    assert (short.nodes[0].fits, short.nodes[0].may_fit_more, short.is_enough) == (4, False, False)
+    assert short.sentence.startswith("4 of 6 default/new would be admitted, on 1 node")
+
+
+def test_ways_in_are_sought_on_as_many_nodes_as_were_asked_for() -> None:
+    scraped = [
+        one for number in range(4) for one in _scraped(play(scenario(_machine(8 + number, 8), [])), f"node-{number}")
+    ]
+    found = _ask(answering(scraped), pod("new", "40Gi"), top=2)
+    assert sum(bool(one.ways_in) for one in found.nodes) == 2
+    assert [one.state for one in found.nodes] == ["near", "near", "refused", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "kubelet", "why"),
+    [
+        (
+            {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "app"}]}},
+            {},
+            "leaves a pod of quality of service BestEffort alone",
+        ),
+        (
+            pod("new", "1Gi"),
+            {"memoryManagerPolicy": "None", "reservedMemory": []},
+            "the Memory Manager's policy is None",
+        ),
+    ],
+)
+def test_memory_does_not_decide_where_nothing_is_promised(manifest: Plain, kubelet: Plain, why: str) -> None:
+    found = _ask(answering(_scraped(play(scenario(_machine(8, 8), [], kubelet)))), manifest)
+    assert (found.nodes[0].state, found.nodes[0].fits) == ("unmanaged", None)
+    assert why in (found.nodes[0].message or "")
+    assert "memory does not decide on 1 node" in found.sentence
+    assert found.is_enough
+
+
+@pytest.mark.parametrize(
+    ("dropped", "reason"),
+    [
+        ("numaudit_node_policy_info", "no policy of a Memory Manager"),
+        ("numaudit_memory_manager_total_bytes", "numaudit_memory_manager_total_bytes of hugepages-2Mi on node 0"),
+        ("numaudit_memory_manager_bytes", 'numaudit_memory_manager_bytes{state="reserved"}'),
+        ("numaudit_memory_manager_assignments", "numaudit_memory_manager_assignments of node 0; is the agent too old?"),
+        ("numaudit_memory_manager_group", "numaudit_memory_manager_group of node 0; is the agent too old?"),
+    ],
+)
+def test_a_series_that_an_old_agent_lacks_is_named(dropped: str, reason: str) -> None:
+    full = _scraped(play(scenario(_machine(8, 8), [{"admit": pod("a", "4Gi")}])), "new")
+    old = [replace_label(one, "nodename", "old") for one in full if one.label("__name__") != dropped]
+    found = _ask(answering([*full, *old]), pod("b", "1Gi"))
+    assert [(one.node, one.state) for one in found.nodes] == [("new", "fits"), ("old", "unknown")]
+    assert reason in (found.nodes[1].message or "")
+    with pytest.raises(Unavailable, match="it is not known of any node what it would admit") as raised:
+        _ask(answering(old), pod("b", "1Gi"))
+    assert reason in str(raised.value)
+
+
+def replace_label(one: Sample, name: str, value: str) -> Sample:
+    return Sample({**one.labels, name: value, "instance": value}, one.stamped)
+
+
+@pytest.mark.parametrize(
+    ("family", "labels", "value"),
+    [
+        ("memory_manager_bytes", {}, "1e300"),
+        ("memory_manager_bytes", {}, "-1"),
+        ("memory_manager_bytes", {"numa_node": "x"}, "1"),
+        ("memory_manager_bytes", {"numa_node": "99999999999"}, "1"),
+        ("memory_manager_total_bytes", {"type": "hugepages-\x1b[2J"}, "1"),
+        ("memory_manager_total_bytes", {"type": "hugepages-0"}, "1"),
+        ("memory_manager_group", {"group": "0-99999999"}, "1"),
+        ("memory_manager_system_reserved_bytes", {}, "9007199254740992"),
+        ("node_policy_info", {"topology_manager": "of-my-own"}, "1"),
+        ("node_policy_info", {"topology_manager_options": "bogus=1"}, "1"),
+        ("node_policy_info", {"kubernetes_version": "newest"}, "1"),
+    ],
+)
+def test_numbers_and_names_that_make_no_node_are_not_believed(family: str, labels: dict[str, str], value: str) -> None:
+    scraped = _scraped(play(scenario(_machine(8, 8), [{"admit": pod("a", "4Gi")}])))
+    wrong = [
+        Sample({**one.labels, **labels}, (one.stamped[0], value))
+        if one.label("__name__") == f"numaudit_{family}"
+        else one
+        for one in scraped
+    ]
+    with pytest.raises(Unavailable, match="not known of any node"):
+        _ask(answering(wrong), pod("b", "1Gi"))
+
+
+def test_what_is_not_considered_is_said() -> None:
+    manifest: dict[str, Any] = pod("new", "1Gi", **{"vendor.com/nic": "1"})
+    found = _ask(answering(_scraped(play(scenario(_machine(8, 8), [])))), manifest)
+    assert any("CPUs" in one for one in found.not_considered)
+    assert any("vendor.com/nic" in one for one in found.not_considered)
