@@ -51,6 +51,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "the hash takes",
     ),
     "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "allowed: .* takes", "join:"),
+    "fleet": ("report", "fits", "refused"),
     "intent": (
         "first tick, .*it",
         "later ticks, nothing changed",

@@ -85,11 +85,11 @@ def _intent(setup: Setup, machine_state: MachineState, listed: Sequence[Containe
 def samples(text: str, node: str, **labels: str) -> tuple[Sample, ...]:
     """A scraped page as a server answers for all of it."""
     target = {"nodename": node, "instance": f"{node}:9746", "job": "numaudit", **labels}
-    result = [
-        {"metric": {"__name__": str(one.name), **dict[str, str](one.labels), **target}, "value": [NOW, repr(one.value)]}
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    ]
+    result = []
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            metric = {"__name__": one.name} | dict(one.labels) | target
+            result.append({"metric": metric, "value": [NOW, repr(one.value)]})
     return read_vector(vector(result)).samples
 
 
@@ -137,8 +137,8 @@ def recorded(file: Path, scope: Scope, top: int) -> Answering:
     of_scope = ("agents", "known_agents", "targets", "ages", "verdicts", "misplaced", "refusals", "room", "problems")
     texts = {getattr(queries, name)(scope): name for name in (*of_scope, "memory_maps", "distances", "stale_entries")}
     texts |= {getattr(queries, name)(scope, top): name for name in ("worst", "refused_workloads")}
-    known = {promql: read_vector(bodies[name].encode()) for promql, name in texts.items()}
+    known = {promql: read_vector(bodies[name].encode()).samples for promql, name in texts.items()}
     worst = known[queries.worst(scope, top)]
     names = [(one.label("namespace"), one.label("pod"), one.label("container")) for one in worst]
-    known[queries.details(scope, names)] = read_vector(bodies["details"].encode())
-    return Answering({promql: reply.samples for promql, reply in known.items()})
+    known[queries.details(scope, names)] = read_vector(bodies["details"].encode()).samples
+    return Answering(known)
