@@ -1,4 +1,4 @@
-"""An HTTP server in the kubelet's place."""
+"""An HTTP server in the place of a kubelet, or of a Prometheus."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 @contextmanager
-def serving(answer: Answer, port: int = 0, certificate: Path | None = None) -> Iterator[str]:
+def serving(
+    answer: Answer, port: int = 0, certificate: Path | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """`certificate`: a folder with the kubelet's; `tls`: any other."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer(self)
+
+        do_POST = do_GET  # noqa: N815 (its own name)
 
         def log_message(self, format: str, *args: object) -> None:
             """Silent."""
@@ -25,10 +31,11 @@ def serving(answer: Answer, port: int = 0, certificate: Path | None = None) -> I
     server.daemon_threads = True
     scheme = "http"
     if certificate is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate / "kubelet.crt", certificate / "kubelet.key")
+    if tls is not None:
         scheme = "https"
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate / "kubelet.crt", certificate / "kubelet.key")
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -80,7 +80,9 @@ def _authorization(document: Document, path: Path) -> dict[str, str]:
 def _headers(part: Document, path: Path) -> dict[str, str]:
     """One value each: a query has no use for more, and whoever gives several means something else."""
     found: dict[str, str] = {}
-    for name in part.value if isinstance(part.value, Mapping) else ():
+    if part.value is not None and not isinstance(part.value, Mapping):
+        raise part.error("must hold keys and values")
+    for name in part.value or ():
         header = part.part(str(name))
         header.fields(_HEADER)
         values = [_needed(one) for key in ("values", "secrets") for one in header.part(key).elements()]

@@ -68,18 +68,18 @@ def connected(url: str, config: HttpConfig, timeout: float) -> Iterator[Promethe
 
     All together within `timeout` seconds. Errors name the server: InputError for a wrong URL, else Unavailable.
     """
-    target = target_of(
-        parts := _parse(url),
-        f"{parts.path.rstrip('/')}{_PATH}",
-        {
-            "Content-Type": "application/x-www-form-urlencoded",
-            "Accept": "application/json",
-            "Accept-Encoding": "gzip",
-            "User-Agent": f"numaudit/{__version__}",
-            **config.headers,
-        },
-        None if parts.scheme == "http" else config.tls or ssl.create_default_context(),
-    )
+    parts = _parse(url)
+    if parts.username is not None and "Authorization" in config.headers:
+        raise InputError("--prometheus and --http.config.file both name who asks: take user and password off the URL")
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Accept": "application/json",
+        "Accept-Encoding": "gzip",
+        "User-Agent": f"numaudit/{__version__}",
+        **config.headers,
+    }
+    tls = None if parts.scheme == "http" else config.tls or ssl.create_default_context()
+    target = target_of(parts, f"{parts.path.rstrip('/')}{_PATH}", headers, tls)
     target = replace(target, server_name=config.server_name)
     where = str(target).removesuffix(_PATH)
     connection = Connection(target, timeout, LARGEST_ANSWER)
