@@ -131,13 +131,20 @@ def answering(scraped: Iterable[Sample]) -> Answering:
     )
 
 
+def recordable(scope: Scope, top: int) -> dict[str, str]:
+    """Query -> the name of its function in `queries`, but for `details`, which depends on the answers."""
+    of_scope = (
+        "agents", "known_agents", "targets", "ages", "verdicts", "misplaced", "refusals", "room", "problems",
+        "memory_maps", "distances", "stale_entries",
+    )  # fmt: skip
+    texts = {getattr(queries, name)(scope): name for name in of_scope}
+    return texts | {getattr(queries, name)(scope, top): name for name in ("worst", "refused_workloads")}
+
+
 def recorded(file: Path, scope: Scope, top: int) -> Answering:
-    """A server's own answers to each question of a report, by the name of its function in `queries`."""
+    """A server's own answers to each question of a report, recorded with the same `top`."""
     bodies: dict[str, str] = json.loads(file.read_text())
-    of_scope = ("agents", "known_agents", "targets", "ages", "verdicts", "misplaced", "refusals", "room", "problems")
-    texts = {getattr(queries, name)(scope): name for name in (*of_scope, "memory_maps", "distances", "stale_entries")}
-    texts |= {getattr(queries, name)(scope, top): name for name in ("worst", "refused_workloads")}
-    known = {promql: read_vector(bodies[name].encode()).samples for promql, name in texts.items()}
+    known = {promql: read_vector(bodies[name].encode()).samples for promql, name in recordable(scope, top).items()}
     worst = known[queries.worst(scope, top)]
     names = [(one.label("namespace"), one.label("pod"), one.label("container")) for one in worst]
     known[queries.details(scope, names)] = read_vector(bodies["details"].encode()).samples

@@ -133,8 +133,8 @@ def _refuse_twins(scope: Scope, builds: Sequence[Sample]) -> None:
 def _several(nodes: Sequence[str]) -> str:
     listed = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
     return (
-        f"{len(nodes)} nodes have several agents that report, and the freshest counts: {listed}; if they are nodes of "
-        "several clusters, choose one with --selector"
+        f"several agents report from one node, and the freshest counts: {listed} ({len(nodes)} in all); if they are "
+        "nodes of several clusters, choose one with --selector"
     )
 
 

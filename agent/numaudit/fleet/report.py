@@ -104,7 +104,7 @@ def notices_of(prometheus: Answers, agents: Agents, count: FleetAgents) -> list[
     found = [f"the server warns: {text}" for text in prometheus.warnings]
     found += agents.notices
     if len(count.versions) > 1:
-        listed = ", ".join(f"{version} on {nodes}" for version, nodes in count.versions.items())
+        listed = ", ".join(f"{version} on {_plural(nodes, 'node')}" for version, nodes in count.versions.items())
         found.append(f"the agents are of {len(count.versions)} versions: {listed}")
     return found
 
@@ -268,7 +268,7 @@ def _by_count(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
 
 def _largest_rooms(nodes: Iterable[FleetNode]) -> list[FleetRoom]:
     best: dict[int, FleetRoom] = {}
-    for node in nodes:
+    for node in sorted(nodes, key=lambda one: one.node):
         for width, size in node.admissible_bytes.items():
             if size and (width not in best or size > best[width].bytes):
                 best[width] = FleetRoom(width, size, node.node)

@@ -1,0 +1,145 @@
+"""The cluster's report, on answers that real servers gave."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from fleet_nodes import Answering, recorded
+from numaudit.errors import Unavailable
+from numaudit.fleet import queries
+from numaudit.fleet.answers import Sample
+from numaudit.fleet.report import ask_report
+from numaudit.fleet.scope import Scope
+from numaudit.views import fleet_tables, terminal
+from numaudit.views.document import encode, schema
+from numaudit.views.fleet_document import FleetReport
+
+TOP = 10
+_SCOPE = Scope()
+
+
+@pytest.fixture(params=["prometheus", "victoria-metrics"])
+def server(request: pytest.FixtureRequest, fixtures: Path) -> Answering:
+    return recorded(fixtures / "fleet" / f"{request.param}.json", _SCOPE, TOP)
+
+
+def with_answers(server: Answering, answers: Mapping[str, tuple[Sample, ...]]) -> Answering:
+    return replace(server, known={**server.known, **answers}, asked=[])
+
+
+def sample(value: float, labels: Mapping[str, str], like: Answering, node: str = "misaligned") -> Sample:
+    (target,) = [one.labels for one in like.known[queries.agents(_SCOPE)] if one.label("nodename") == node]
+    own = {name: target[name] for name in _SCOPE.by}
+    return Sample({**own, **labels}, (0.0, str(value)))
+
+
+def table(found: FleetReport) -> str:
+    out = io.StringIO()
+    fleet_tables.print_fleet(found, TOP, terminal.console(file=out))
+    return out.getvalue()
+
+
+def test_two_nodes_are_reported_on(server: Answering) -> None:
+    found = ask_report(server, _SCOPE, TOP)
+    assert found.summary == (
+        "all 2 nodes report: 2 of 22 containers misaligned (1 drifted, 1 cpu-remote; 0 misplaced); 0 pods refused in "
+        "the last hour; 750M of memory would still be admitted on one NUMA node of aligned"
+    )
+    assert [(one.pod, one.verdict, str(one.intended_memory_nodes)) for one in found.worst] == [
+        ("gu-init-numanode", "drifted", "2"),
+        ("gu-small-numanode", "cpu-remote", "0"),
+    ]
+    assert [(one.node, one.state, one.free_bytes) for one in found.nodes] == [
+        ("misaligned", "reporting", 2719510528),
+        ("aligned", "reporting", 2719510528),
+    ]
+    assert [(one.numa_nodes, one.bytes) for one in found.largest_rooms] == [(1, 785899520)]
+    assert found.notices == []
+    assert len(server.asked) <= 14
+    jsonschema.validate(json.loads(encode("FleetReport", found)), schema("FleetReport"))
+
+
+def test_refusals_and_problems_are_shown_by_node_and_workload(server: Answering) -> None:
+    refused = {"reason": "TopologyAffinityError", "outcome": "rejected-affinity"}
+    problems = [
+        ({"__name__": "numaudit_state_valid", "file": "memory_manager_state"}, 0),
+        ({"__name__": "numaudit_state_restart_safe", "file": "cpu_manager_state"}, 0),
+        ({"__name__": "numaudit_restart_refused_pods", "reboot": "true"}, 3),
+        ({"__name__": "numaudit_restart_refused_pods", "reboot": "false"}, 1),
+        ({"__name__": "numaudit_omitted_containers"}, 12),
+    ]
+    changed = with_answers(
+        server,
+        {
+            queries.refusals(_SCOPE): (sample(4, refused, server), sample(1, refused, server, "aligned")),
+            queries.refused_workloads(_SCOPE, TOP): (Sample({"namespace": "prod", "workload": "db"}, (0, "5")),),
+            queries.problems(_SCOPE): tuple(sample(value, labels, server) for labels, value in problems),
+        },
+    )
+    found = ask_report(changed, _SCOPE, TOP)
+    assert "5 pods refused in the last hour" in found.summary
+    assert [(one.reason, one.outcome, one.pods) for one in found.refusals] == [
+        ("TopologyAffinityError", "rejected-affinity", 5)
+    ]
+    assert {one.node: one.refused_pods for one in found.nodes} == {"misaligned": 4, "aligned": 1}
+    assert found.nodes[0].problems == [
+        "12 containers left out by metrics.max_series",
+        "a reboot would refuse 3 pods",
+        "a restart of the kubelet would refuse 1 pod",
+        "memory_manager_state is not valid",
+        "the kubelet may not start again with cpu_manager_state",
+    ]
+    text = table(found)
+    assert "prod/db" in text
+    assert "a reboot would refuse 3 pods" in text
+
+
+def test_names_of_the_server_cannot_write_to_the_terminal(server: Answering) -> None:
+    evil = "\x1b[2J\u202e\nnode"
+    changed = {
+        promql: tuple(
+            Sample(
+                {key: evil if key in ("nodename", "pod", "verdict") else text for key, text in one.labels.items()},
+                one.stamped,
+            )
+            for one in samples
+            if one.label("nodename") == "misaligned"
+        )
+        for promql, samples in server.known.items()
+    }
+    text = table(ask_report(replace(server, known=changed, warnings={evil: None}), _SCOPE, TOP))
+    assert "\\x1b[2J" in text
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "\x1b" not in text
+
+
+def test_what_the_server_warns_of_and_agents_of_several_versions_are_noticed(server: Answering) -> None:
+    builds = server.known[queries.agents(_SCOPE)]
+    older = Sample({**builds[0].labels, "version": "0.0.1"}, builds[0].stamped)
+    changed = with_answers(server, {queries.agents(_SCOPE): (older, *builds[1:])})
+    changed.warnings["store 10.0.0.7 is not available"] = None
+    found = ask_report(changed, _SCOPE, TOP)
+    assert found.notices[0] == "the server warns: store 10.0.0.7 is not available"
+    assert found.notices[1].startswith("the agents are of 2 versions: ")
+    assert "0.0.1 on 1 node" in found.notices[1]
+    assert "the server warns: store" in table(found)
+
+
+def test_without_any_verdict_the_family_that_is_missing_is_named(server: Answering) -> None:
+    without = with_answers(server, {queries.verdicts(_SCOPE): (), queries.worst(_SCOPE, TOP): ()})
+    found = ask_report(without, _SCOPE, TOP)
+    assert "0 of 0 containers" in found.summary
+    assert "numaudit_container_verdict" in found.notices[0]
+
+
+def test_without_agents_there_is_no_report(server: Answering) -> None:
+    nobody = replace(server, known={})
+    with pytest.raises(Unavailable, match="no numaudit agent has reported within an hour"):
+        ask_report(nobody, _SCOPE, TOP)
