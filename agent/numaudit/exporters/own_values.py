@@ -50,6 +50,11 @@ def stranded(tick: Tick) -> Values:
         yield (str(node.numa_node),), node.stranded_bytes
 
 
+def stale_entries(tick: Tick) -> Values:
+    if tick.report.memory_manager is not None:
+        yield (), sum(one.name == "stale" for one in tick.report.findings)
+
+
 def lost_events(tick: Tick) -> Values:
     for probe in tick.report.probes:
         for reason, count in probe.lost.items():

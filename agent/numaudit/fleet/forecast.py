@@ -43,7 +43,7 @@ class Found:
     """Of each agent."""
     distances: Mapping[Key, Sequence[Sample]]
     stale: Sequence[str]
-    """Nodes whose memory map still has what pods that are gone held."""
+    """Nodes in whose memory map containers hold something that are gone."""
 
 
 def ask_maps(prometheus: Answers, scope: Scope) -> Found:
@@ -217,6 +217,6 @@ def _not_considered(pod: Pod) -> list[str]:
 
 def _stale(node: str) -> str:
     return (
-        f"the memory map of {node} still has what pods that are gone held: its kubelet frees that at the next "
+        f"in the memory map of {node} containers hold memory that are gone; its kubelet frees that at the next "
         "admission, so more may fit"
     )

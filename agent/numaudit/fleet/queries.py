@@ -111,9 +111,8 @@ def distances(scope: Scope) -> str:
 
 
 def stale_entries(scope: Scope) -> str:
-    """What pods that are gone still hold in the memory maps, in findings by agent."""
-    findings = scope.of("container_finding", 'finding="stale"')
-    return f"count by {labels(*scope.by)} ({findings})"
+    """Agents in whose memory maps containers hold something that are gone."""
+    return f"{scope.of('memory_manager_stale_entries')} > 0"
 
 
 def _lately(counter: str) -> str:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from numaudit.collectors.probe_accounts import accounts
+from numaudit.evaluation.findings import Finding
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Number
@@ -42,9 +43,17 @@ def test_the_memory_map_of_the_checkpoint_is_exported(captured: CapturedHost) ->
     assert _values("memory_manager_stranded_bytes", of) == {(node,): 0 for node in "0123"}
 
 
+def test_containers_that_are_gone_and_still_hold_memory_are_counted(captured: CapturedHost) -> None:
+    found = build(Observer.of(captured("kubernetes-four-nodes")).observe())
+    gone = Finding("stale", "warning", "its pod is gone", "start one", None, "uid", "db", None, None, None)
+    other = Finding("oom-risk", "warning", "too little is free", "free some", None, "uid", "db", None, None, None)
+    for findings, count in (((), 0), ((gone, other, gone), 2)):
+        assert _values("memory_manager_stale_entries", tick(replace(found, findings=findings))) == {(): count}
+
+
 def test_without_a_checkpoint_there_is_no_memory_map() -> None:
     of = tick(report(container()))
-    for name in ("bytes", "group", "admissible_bytes", "stranded_bytes"):
+    for name in ("bytes", "group", "admissible_bytes", "stranded_bytes", "stale_entries"):
         assert _values(f"memory_manager_{name}", of) == {}
 
 

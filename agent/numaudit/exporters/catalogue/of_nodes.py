@@ -216,4 +216,9 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         "restart_refused_pods", "", "Pods that a restart of the kubelet, or a reboot of the node, would refuse.",
         ("reboot",), values.refused_pods, item="pod",
     ),
+    Metric(
+        "memory_manager_stale_entries", "",
+        "Containers that are gone and still hold memory in the map; the kubelet frees it at its next admission.",
+        (), own_values.stale_entries, item="entry",
+    ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fleet_nodes import Answering, answering, page, samples
 from numaudit.errors import Unavailable
+from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.forecast import ask_maps, forecast
 from numaudit.fleet.memory_map import node_there
@@ -214,6 +215,14 @@ def test_numbers_and_names_that_make_no_node_are_not_believed(family: str, label
     ]
     with pytest.raises(Unavailable, match="not known of any node"):
         _ask(answering(wrong), pod("b", "1Gi"))
+
+
+def test_memory_that_comes_free_at_the_next_admission_is_noticed() -> None:
+    prometheus = answering(_scraped(play(scenario(_machine(8, 8), []))))
+    (build,) = prometheus.known[queries.agents(Scope())]
+    holding = {**prometheus.known, queries.stale_entries(Scope()): (Sample(build.labels, (0.0, "2")),)}
+    found = _ask(replace(prometheus, known=holding), pod("new", "1Gi"))
+    assert found.notices[-1].startswith("in the memory map of node-a containers hold memory that are gone")
 
 
 def test_what_is_not_considered_is_said() -> None:
