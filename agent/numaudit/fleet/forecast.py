@@ -15,8 +15,9 @@ from numaudit.fleet import queries
 from numaudit.fleet.agents import Agent, Agents, Key, key_of
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.memory_map import NodeThere, NotTold, is_static, node_there, prefers_closest
-from numaudit.fleet.report import Answers, ask_agents, count_of, notices_of, reporting_sentence
+from numaudit.fleet.report import Answers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
+from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
 from numaudit.memorymanager.api import Admission, Pod, admit, qos
 from numaudit.memorymanager.memory.headroom import headroom_of
 from numaudit.memorymanager.memory.static_policy import is_managed
@@ -67,7 +68,7 @@ def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top
         listed = "; ".join(f"{reason} ({_nodes(nodes)})" for reason, nodes in reasons[:_MOST_REASONS])
         raise Unavailable(f"it is not known of any node what it would admit: {listed}")
     counted = count_of(found.agents)
-    notices = notices_of(prometheus, found.agents, counted)
+    notices = notices_of(prometheus.warnings, found.agents, counted)
     if counted.reporting < len(fits):
         notices.insert(0, reporting_sentence(counted))
     return FleetForecast(
@@ -202,7 +203,7 @@ def _times(count: int) -> str:
 
 
 def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
+    return plural(count, "node")
 
 
 def _not_considered(pod: Pod) -> list[str]:

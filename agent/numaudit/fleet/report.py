@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, get_args
 
 from numaudit.errors import ParseError
 from numaudit.evaluation.access import Source
-from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet import queries
 from numaudit.fleet.agents import STATES, Agent, Agents, find_agents
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
+from numaudit.fleet.sentences import SEVERITY, misaligned, notices_of, problem, summary
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
 from numaudit.views.fleet_document import (
     FleetAgents,
     FleetContainer,
@@ -25,7 +24,6 @@ from numaudit.views.fleet_document import (
     FleetWorkload,
 )
 
-_SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
 _SOURCES: tuple[str, ...] = get_args(Source)
 """Of remote shares, the best first."""
 _ALLOCATABLE, _FREE, _STRANDED, _ADMISSIBLE = (
@@ -73,16 +71,16 @@ def ask_report(prometheus: Answers, scope: Scope, top: int) -> FleetReport:
     for one in nodes:
         counts.update(one.verdicts)
     rooms = _largest_rooms(nodes)
-    of_agents = _count(agents)
+    of_agents = count_of(agents)
     by_reason = _refusals(refused)
     misplaced = sum(one.misplaced_bytes for one in nodes)
     return FleetReport(
         prometheus=prometheus.where,
         taken_at=prometheus.at,
         namespace=scope.namespace,
-        summary=_summary(of_agents, counts, misplaced, sum(one.pods for one in by_reason), rooms),
+        summary=summary(of_agents, counts, misplaced, sum(one.pods for one in by_reason), rooms),
         agents=of_agents,
-        verdicts=dict(sorted(counts.items(), key=lambda item: _SEVERITY.get(item[0], len(_SEVERITY)))),
+        verdicts=dict(sorted(counts.items(), key=lambda item: SEVERITY.get(item[0], len(SEVERITY)))),
         misplaced_bytes=misplaced,
         worst=[_container(one, details) for one in worst],
         nodes=nodes,
@@ -95,23 +93,8 @@ def ask_report(prometheus: Answers, scope: Scope, top: int) -> FleetReport:
         free_bytes=sum(one.free_bytes or 0 for one in nodes),
         stranded_bytes=sum(one.stranded_bytes or 0 for one in nodes),
         largest_rooms=rooms,
-        notices=[*notices_of(prometheus, agents, of_agents), *_old_agents(agents, verdicts)],
+        notices=[*notices_of(prometheus.warnings, agents, of_agents), *_old_agents(agents, verdicts)],
     )
-
-
-def notices_of(prometheus: Answers, agents: Agents, count: FleetAgents) -> list[str]:
-    """What a user should know of the answers and of the agents."""
-    found = [f"the server warns: {text}" for text in prometheus.warnings]
-    found += agents.notices
-    if len(count.versions) > 1:
-        listed = ", ".join(f"{version} on {_plural(nodes, 'node')}" for version, nodes in count.versions.items())
-        found.append(f"the agents are of {len(count.versions)} versions: {listed}")
-    return found
-
-
-def count_of(agents: Agents) -> FleetAgents:
-    """Nodes by state and version."""
-    return _count(agents)
 
 
 class _Row(NamedTuple):
@@ -146,7 +129,7 @@ def _worst(rows: Iterable[_Row], top: int) -> list[_Row]:
 
     def rank(row: _Row) -> tuple[int, float, str, tuple[str, str, str]]:
         verdict = row.sample.label("verdict")
-        return _SEVERITY.get(verdict, len(_SEVERITY)), -row.sample.value, row.agent.node, _name(row.sample)
+        return SEVERITY.get(verdict, len(SEVERITY)), -row.sample.value, row.agent.node, _name(row.sample)
 
     return sorted(rows, key=rank)[:top]
 
@@ -198,7 +181,7 @@ def _nodes(agents: Agents, facts: _Facts) -> list[FleetNode]:
             room[agent.node][one.label("__name__")] = round(one.value)
     problems: defaultdict[str, list[str]] = defaultdict(list)
     for agent, one in facts.problems:
-        problems[agent.node].append(_problem(one))
+        problems[agent.node].append(problem(one))
     found = [
         FleetNode(
             node=one.node,
@@ -230,29 +213,11 @@ def _how_bad(node: FleetNode) -> tuple[int, int, int, int, str]:
     )
 
 
-def misaligned(verdicts: Mapping[str, int]) -> int:
-    """Containers that did not get what they were promised."""
-    return sum(verdicts.get(name, 0) for name in MISALIGNED)
-
-
 def _sums(rows: Iterable[_Row]) -> Counter[str]:
     found: Counter[str] = Counter()
     for agent, one in rows:
         found[agent.node] += round(one.value)
     return found
-
-
-def _problem(sample: Sample) -> str:
-    match sample.label("__name__").removeprefix("numaudit_"):
-        case "state_valid":
-            return f"{sample.label('file')} is not valid"
-        case "state_restart_safe":
-            return f"the kubelet may not start again with {sample.label('file')}"
-        case "restart_refused_pods":
-            what = "a reboot" if sample.label("reboot") == "true" else "a restart of the kubelet"
-            return f"{what} would refuse {_plural(round(sample.value), 'pod')}"
-        case _:
-            return f"{_plural(round(sample.value), 'container')} left out by metrics.max_series"
 
 
 def _refusals(rows: Iterable[_Row]) -> list[FleetRefusal]:
@@ -275,7 +240,8 @@ def _largest_rooms(nodes: Iterable[FleetNode]) -> list[FleetRoom]:
     return [best[width] for width in sorted(best)]
 
 
-def _count(agents: Agents) -> FleetAgents:
+def count_of(agents: Agents) -> FleetAgents:
+    """Nodes by state and version."""
     all_of = agents.by_key.values()
     states = Counter(str(one.state) for one in all_of)
     versions = Counter(one.version or "" for one in all_of if one.state == "reporting")
@@ -291,34 +257,3 @@ def _old_agents(agents: Agents, verdicts: Sequence[_Row]) -> list[str]:
         "no agent exports numaudit_container_verdict for these containers: there are none, their series are dropped "
         "at the scrape, or the agents are too old"
     ]
-
-
-def _summary(
-    agents: FleetAgents, verdicts: Mapping[str, int], misplaced: int, refused: int, rooms: Sequence[FleetRoom]
-) -> str:
-    bad = [f"{verdicts[name]} {name}" for name in _SEVERITY if name in MISALIGNED and verdicts.get(name)]
-    total = sum(verdicts.values())
-    parts = [
-        f"{misaligned(verdicts)} of {_plural(total, 'container')} misaligned"
-        + (f" ({', '.join(bad)}; {in_units(misplaced)} misplaced)" if bad else ""),
-        f"{_plural(refused, 'pod')} refused in the last hour",
-    ]
-    if rooms:
-        one = rooms[0]
-        where = "one NUMA node" if one.numa_nodes == 1 else f"{one.numa_nodes} NUMA nodes"
-        parts.append(f"{in_units(one.bytes)} of memory would still be admitted on {where} of {one.node}")
-    return f"{reporting_sentence(agents)}: {'; '.join(parts)}"
-
-
-def reporting_sentence(agents: FleetAgents) -> str:
-    """`2 of 3 nodes report (1 down)`"""
-    missing = {"stale": agents.stale, "down": agents.down, "gone": agents.gone}
-    total = agents.reporting + sum(missing.values())
-    why = ", ".join(f"{count} {state}" for state, count in missing.items() if count)
-    if not why:
-        return f"all {total} nodes report" if total > 1 else "1 node reports"
-    return f"{agents.reporting} of {_plural(total, 'node')} report ({why})"
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,74 @@
+"""What a cluster's report says in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+from numaudit.fleet.agents import Agents
+from numaudit.fleet.answers import Sample
+from numaudit.topology.sizes import in_units
+from numaudit.views.fleet_document import FleetAgents, FleetRoom
+
+SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
+"""Verdict -> its place in their order, 0 for the worst."""
+
+
+def summary(
+    agents: FleetAgents, verdicts: Mapping[str, int], misplaced: int, refused: int, rooms: Sequence[FleetRoom]
+) -> str:
+    bad = [f"{verdicts[name]} {name}" for name in SEVERITY if name in MISALIGNED and verdicts.get(name)]
+    total = sum(verdicts.values())
+    parts = [
+        f"{misaligned(verdicts)} of {plural(total, 'container')} misaligned"
+        + (f" ({', '.join(bad)}; {in_units(misplaced)} misplaced)" if bad else ""),
+        f"{plural(refused, 'pod')} refused in the last hour",
+    ]
+    if rooms:
+        one = rooms[0]
+        where = "one NUMA node" if one.numa_nodes == 1 else f"{one.numa_nodes} NUMA nodes"
+        parts.append(f"{in_units(one.bytes)} of memory would still be admitted on {where} of {one.node}")
+    return f"{reporting_sentence(agents)}: {'; '.join(parts)}"
+
+
+def misaligned(verdicts: Mapping[str, int]) -> int:
+    """Containers that did not get what they were promised."""
+    return sum(verdicts.get(name, 0) for name in MISALIGNED)
+
+
+def reporting_sentence(agents: FleetAgents) -> str:
+    """`2 of 3 nodes report (1 down)`"""
+    missing = {"stale": agents.stale, "down": agents.down, "gone": agents.gone}
+    total = agents.reporting + sum(missing.values())
+    why = ", ".join(f"{count} {state}" for state, count in missing.items() if count)
+    if not why:
+        return f"all {total} nodes report" if total > 1 else "1 node reports"
+    return f"{agents.reporting} of {plural(total, 'node')} report ({why})"
+
+
+def notices_of(warnings: Iterable[str], agents: Agents, count: FleetAgents) -> list[str]:
+    """What a user should know of the answers and of the agents."""
+    found = [f"the server warns: {text}" for text in warnings]
+    found += agents.notices
+    if len(count.versions) > 1:
+        listed = ", ".join(f"{version} on {plural(nodes, 'node')}" for version, nodes in count.versions.items())
+        found.append(f"the agents are of {len(count.versions)} versions: {listed}")
+    return found
+
+
+def problem(sample: Sample) -> str:
+    """One of `queries.problems`."""
+    match sample.label("__name__").removeprefix("numaudit_"):
+        case "state_valid":
+            return f"{sample.label('file')} is not valid"
+        case "state_restart_safe":
+            return f"the kubelet may not start again with {sample.label('file')}"
+        case "restart_refused_pods":
+            what = "a reboot" if sample.label("reboot") == "true" else "a restart of the kubelet"
+            return f"{what} would refuse {plural(round(sample.value), 'pod')}"
+        case _:
+            return f"{plural(round(sample.value), 'container')} left out by metrics.max_series"
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,121 @@
+"""`numaudit fleet`: what is typed wrong, and what a server that is no Prometheus makes of it."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import jsonschema
+import pytest
+import yaml
+
+from fleet_nodes import page, samples, vector
+from kubelet_http import replies, serving
+from numaudit.cli.main import call
+from numaudit.fleet import queries
+from numaudit.fleet.answers import Sample
+from numaudit.fleet.scope import Scope
+from numaudit.views.document import schema
+from reports import NOW
+from scenarios import machine, play, pod, scenario
+
+Capture = pytest.CaptureFixture[str]
+NOWHERE = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump(pod("db", "3Gi")))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Missing option '--prometheus'"),
+        (("--prometheus", "prometheus"), "'prometheus' is no URL of a server"),
+        (("--prometheus", NOWHERE, "--count", "3"), "give it with --fits pod.yaml"),
+        (("--prometheus", NOWHERE, "--fail-on-reject"), "give it with --fits pod.yaml"),
+        (("--prometheus", NOWHERE, "--top", "0"), "--top"),
+        (("--prometheus", NOWHERE, "--time-out", "nan"), "is not a number"),
+        (("--prometheus", NOWHERE, "--fail-on", "spiled"), "no verdict is named 'spiled'; spilled is the nearest"),
+        (("--prometheus", NOWHERE, "--selector", "cluster=x"), "are no matchers"),
+        (("--prometheus", NOWHERE, "--node-label", "a b"), "is no name of a label"),
+        (("--prometheus", NOWHERE, "--http.config.file", "/absent.yaml"), "does not exist"),
+        (("--prometheus", NOWHERE, "--fits", "/absent.yaml"), "does not exist"),
+    ],
+)
+def test_what_is_typed_wrong_is_a_usage_error(capsys: Capture, arguments: tuple[str, ...], said: str) -> None:
+    assert call(["fleet", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+def test_containers_and_a_pod_are_different_questions(capsys: Capture, manifest: str) -> None:
+    for arguments in (("--fail-on", "spilled"), ("-n", "prod")):
+        assert call(["fleet", "--prometheus", NOWHERE, "--fits", manifest, *arguments]) == 2
+        assert "leave them out with --fits" in capsys.readouterr().err
+
+
+def test_a_pod_that_is_none_is_named_before_anything_is_asked(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "deployment.yaml").write_text("kind: Deployment\n")
+    assert call(["fleet", "--prometheus", NOWHERE, "--fits", str(tmp_path / "deployment.yaml")]) == 2
+    assert "deployment.yaml" in capsys.readouterr().err
+
+
+def test_a_server_that_cannot_answer_is_exit_code_3(capsys: Capture) -> None:
+    with serving(replies(b"<html>Sign in</html>")) as url:
+        assert call(["fleet", "--prometheus", url]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"numaudit: {url}: the answer is not that of Prometheus' HTTP API but a web page")
+
+
+class Nodes:
+    """A server that knows two nodes' memory maps and warns of each answer."""
+
+    def __init__(self) -> None:
+        full = scenario(machine("8Gi", "8Gi"), [{"admit": pod("a", "6Gi")}, {"admit": pod("b", "7Gi")}])
+        hostile = "full\x1b[2J"
+        scraped = [*_scraped(scenario(machine("8Gi", "8Gi"), []), "empty"), *_scraped(full, hostile)]
+        scope, names = Scope(), [f"numaudit_{name}" for name in queries.MAP.split("|")]
+        self._answers = {
+            queries.agents(scope): [one for one in scraped if one.label("__name__") == "numaudit_build_info"],
+            queries.memory_maps(scope): [one for one in scraped if one.label("__name__") in names],
+        }
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        (query,) = parse_qs(request.rfile.read(int(request.headers["Content-Length"])).decode())["query"]
+        if query == "time()":
+            body = vector([{"metric": {}, "value": [NOW, str(NOW)]}])
+        else:
+            rows = [{"metric": one.labels, "value": one.stamped} for one in self._answers.get(query, ())]
+            body = vector(rows, warnings=["store s3\x1b is not available"])
+        replies(body)(request)
+
+
+def _scraped(given: dict[str, Any], node: str) -> tuple[Sample, ...]:
+    played = play(given)
+    return samples(page(played.scenario.setup, played.state.memory.state.machine), node)
+
+
+def test_a_forecast_is_a_document_and_a_table_that_no_name_can_harm(capsys: Capture, manifest: str) -> None:
+    with serving(Nodes()) as url:
+        asked = ["fleet", "--prometheus", url, "--fits", manifest]
+        assert call([*asked, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert call([*asked, "--fail-on-reject"]) == 0
+        text = capsys.readouterr().out
+        assert call([*asked, "--fail-on-reject", "--count", "5"]) == 1
+    jsonschema.validate(found, schema("FleetForecast"))
+    assert [(one["state"], one["fits"]) for one in found["nodes"]] == [("fits", 4), ("near", 0)]
+    assert found["notices"] == ["the server warns: store s3\x1b is not available"]
+    lines = text.splitlines()
+    assert lines[0].startswith("default/db would be admitted 4 times, on 1 node, as far as memory decides; refused on")
+    assert "full\\x1b[2J would admit it: container app asks for 1Gi of memory instead of 3Gi" in lines
+    assert all(line.isprintable() for line in lines)
