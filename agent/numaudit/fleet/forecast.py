@@ -7,10 +7,10 @@ admission is one as far as memory decides.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from numaudit.errors import Unavailable
+from numaudit.errors import InputError, Unavailable
 from numaudit.fleet import queries
 from numaudit.fleet.agents import Agent, Agents, Key, key_of
 from numaudit.fleet.answers import Sample
@@ -18,7 +18,7 @@ from numaudit.fleet.memory_map import NodeThere, NotTold, is_static, node_there,
 from numaudit.fleet.report import Answers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
-from numaudit.memorymanager.api import Admission, Pod, admit, qos
+from numaudit.memorymanager.api import Admission, KubeletHangs, Pod, admit, qos
 from numaudit.memorymanager.memory.headroom import headroom_of
 from numaudit.memorymanager.memory.static_policy import is_managed
 from numaudit.memorymanager.pod.spec import CPU
@@ -60,9 +60,10 @@ def ask_maps(prometheus: Answers, scope: Scope) -> Found:
 def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top: int) -> FleetForecast:
     """Where `count` such pods would go (None = as many as fit); ways in are sought on the `top` nearest nodes.
 
-    Raises Unavailable when nothing is known of any node, and InputError for a pod that makes a kubelet crash.
+    Raises Unavailable when nothing is known of any node.
     """
-    fits = _fits(found, pod, count, top)
+    of_kubelets: Counter[str] = Counter()
+    fits = _fits(found, pod, count, top, of_kubelets)
     if all(one.state == "unknown" for one in fits):
         reasons = Counter(one.message for one in fits).most_common()
         listed = "; ".join(f"{reason} ({_nodes(nodes)})" for reason, nodes in reasons[:_MOST_REASONS])
@@ -80,7 +81,11 @@ def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top
         fits=sum(one.fits or 0 for one in fits),
         nodes=fits,
         not_considered=_not_considered(pod),
-        notices=[*notices, *map(_stale, found.stale)],
+        notices=[
+            *notices,
+            *(f"{text} ({_nodes(nodes)})" for text, nodes in of_kubelets.most_common()),
+            *map(_stale, found.stale),
+        ],
     )
 
 
@@ -91,14 +96,16 @@ def _by_agent(scope: Scope, samples: Iterable[Sample]) -> dict[Key, list[Sample]
     return found
 
 
-def _fits(found: Found, pod: Pod, count: int | None, top: int) -> list[FleetFit]:
+def _fits(found: Found, pod: Pod, count: int | None, top: int, notices: Counter[str]) -> list[FleetFit]:
     fits: list[FleetFit] = []
     refused: list[_Refused] = []
     for agent in found.agents.by_key.values():
         try:
-            one = _try(agent, found, pod, count or MOST_PODS)
+            one = _try(agent, found, pod, count or MOST_PODS, notices)
         except NotTold as reason:
             one = _fit(agent.node, "unknown", str(reason))
+        except (InputError, KubeletHangs) as error:  # as for pages of a size that this node does not have
+            one = _fit(agent.node, "refused", str(error), fits=0)
         if isinstance(one, _Refused):
             refused.append(one)
         else:
@@ -117,8 +124,8 @@ class _Refused:
     """The largest request for memory that would be admitted."""
 
 
-def _try(agent: Agent, found: Found, pod: Pod, most: int) -> FleetFit | _Refused:
-    """Have the node admit the pod again and again. Raises NotTold."""
+def _try(agent: Agent, found: Found, pod: Pod, most: int, notices: Counter[str]) -> FleetFit | _Refused:
+    """Have the node admit the pod again and again. Raises NotTold, and as `admit` does."""
     if agent.state != "reporting":
         raise NotTold(f"its agent is {agent.state}, so its memory map is not known")
     samples = found.maps.get(agent.key, ())
@@ -128,32 +135,35 @@ def _try(agent: Agent, found: Found, pod: Pod, most: int) -> FleetFit | _Refused
     if not is_managing:
         return _fit(agent.node, "unmanaged", "the Memory Manager's policy is None")
     there = node_there(samples, found.distances.get(agent.key, ()))
-    kubelet, state = there.setup.kubelet, there.state
+    notices.update(there.notices)
+    kubelet = there.setup.kubelet
     if not is_managed(pod, kubelet.features):
         why = f"the Memory Manager leaves a pod of quality of service {qos(pod, kubelet.features)} alone"
         return _fit(agent.node, "unmanaged", why)
-    first: Admission | None = None
-    for number in range(most):
-        admission = admit(kubelet, state, replace(pod, uid=f"{pod.uid} {number}"))
-        first = first or admission
-        if not admission.admitted:
-            break
-        state = admission.state
-    else:
-        number = most
-    assert first is not None
-    if number == 0:
+    admissions = list(_admissions(there, pod, most))
+    first, fits = admissions[0], sum(one.admitted for one in admissions)
+    if not fits:
         room = headroom_of(there.state.memory.state.machine, kubelet.topology.policy).admissible or {}
         return _Refused(agent.node, there, first, max(room.values(), default=0))
-    placements = first.placements
-    nodes = NodeSet.from_ids(node for one in placements for node in one.memory_nodes or ())
-    outcomes = sorted({str(one.outcome) for one in placements})
-    return FleetFit(agent.node, "fits", number, number == most, ", ".join(outcomes), nodes or None, None, [])
+    nodes = NodeSet.from_ids(node for one in first.placements for node in one.memory_nodes or ())
+    outcomes = ", ".join(sorted({str(one.outcome) for one in first.placements}))
+    return FleetFit(agent.node, "fits", fits, fits == most, outcomes, nodes or None, None, [])
 
 
-def _fit(node: str, state: FitState, message: str) -> FleetFit:
-    """Of a node where memory does not decide, or that is not known."""
-    return FleetFit(node, state, None, False, None, None, message, [])
+def _admissions(there: NodeThere, pod: Pod, most: int) -> Iterator[Admission]:
+    """One after the other, until one is refused."""
+    state = there.state
+    for number in range(most):
+        admission = admit(there.setup.kubelet, state, replace(pod, uid=f"{pod.uid} {number}"))
+        yield admission
+        if not admission.admitted:
+            return
+        state = admission.state
+
+
+def _fit(node: str, state: FitState, message: str, fits: int | None = None) -> FleetFit:
+    """Of a node where nothing can be tried."""
+    return FleetFit(node, state, fits, False, None, None, message, [])
 
 
 def _refusal(one: _Refused, *, with_ways: bool) -> FleetFit:

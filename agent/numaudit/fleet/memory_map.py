@@ -39,8 +39,8 @@ class NodeThere:
 
     setup: Setup
     state: NodeState
-    has_version: bool
-    """False: its version is not known, and it is taken for the newest."""
+    notices: tuple[str, ...]
+    """What a user should know of its version and gates."""
 
 
 def prefers_closest(samples: Iterable[Sample]) -> bool:
@@ -66,13 +66,16 @@ def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> N
             "it exports no numaudit_memory_manager_total_bytes: the kubelet's checkpoint cannot be read there"
         )
     machine = _machine(machine_state, distances)
-    version = _version(samples)
-    setup = Setup(machine, _configuration(samples, machine_state), version or ".".join(map(str, LATEST)))
+    version = _policy_info(samples).label("kubernetes_version")
+    newest = ".".join(map(str, LATEST))
+    setup = Setup(machine, _configuration(samples, machine_state), version or newest)
     try:
-        _ = setup.started
+        _, notices = setup.started
     except InputError as error:
         raise NotTold(f"no kubelet would start with what it exports: {error}") from None
-    return NodeThere(setup, NodeState(MemoryPolicy(MemoryState(machine_state))), version is not None)
+    if not version:
+        notices += (f"the kubelet's version is not known, so it is taken for {newest}",)
+    return NodeThere(setup, NodeState(MemoryPolicy(MemoryState(machine_state))), notices)
 
 
 def _machine_state(samples: Iterable[Sample]) -> MachineState:
@@ -182,10 +185,6 @@ def _policy_info(samples: Iterable[Sample]) -> Sample:
     if not found:
         raise NotTold("it exports no numaudit_node_policy_info: the kubelet's settings are not known there")
     return found[0]
-
-
-def _version(samples: Iterable[Sample]) -> str | None:
-    return _policy_info(samples).label("kubernetes_version") or None
 
 
 def _settings(text: str) -> dict[str, str]:
