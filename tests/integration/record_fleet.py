@@ -46,7 +46,8 @@ def main() -> None:
             }
             worst = read_vector(bodies["worst"].encode()).samples
             names = [(one.label("namespace"), one.label("pod"), one.label("container")) for one in worst]
-            bodies["details"] = json.dumps(database.get("/api/v1/query", query=queries.details(Scope(), names)))
+            (details,) = queries.details(Scope(), names)
+            bodies["details"] = json.dumps(database.get("/api/v1/query", query=details))
             file = TESTS / "fixtures/fleet" / f"{server}.json"
             file.write_text(json.dumps(bodies, indent=1, sort_keys=True) + "\n")
 

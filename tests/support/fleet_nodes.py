@@ -147,5 +147,6 @@ def recorded(file: Path, scope: Scope, top: int) -> Answering:
     known = {promql: read_vector(bodies[name].encode()).samples for promql, name in recordable(scope, top).items()}
     worst = known[queries.worst(scope, top)]
     names = [(one.label("namespace"), one.label("pod"), one.label("container")) for one in worst]
-    known[queries.details(scope, names)] = read_vector(bodies["details"].encode()).samples
+    (details,) = queries.details(scope, names)
+    known[details] = read_vector(bodies["details"].encode()).samples
     return Answering(known)

@@ -37,7 +37,7 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 @options.output("table", "json")
 @click.option("--http.config.file", "settings", type=_FILE, help="Credentials and TLS, as promtool takes them.")
 @click.option("-n", "--namespace", metavar="NAME", help="Only containers of this namespace.")
-@click.option("--top", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many of the worst.")
+@click.option("--top", type=click.IntRange(1, 200), default=10, show_default=True, help="How many of the worst.")
 @click.option("--selector", default="", metavar="MATCHERS", help="""Only such series: 'cluster="east"'.""")
 @click.option(
     "--node-label",

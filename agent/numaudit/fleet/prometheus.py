@@ -36,7 +36,6 @@ class Prometheus:
     """Seconds since the epoch by the server's clock."""
     warnings: dict[str, None] = field(default_factory=dict)
     """What it said of its answers, each once."""
-    queries: int = 0
     _connection: Connection | None = None
     _timeout: float = 0.0
 
@@ -48,7 +47,6 @@ class Prometheus:
 
     def _ask(self, promql: str, **parameters: str) -> bytes:
         assert self._connection is not None
-        self.queries += 1
         left = max(1, math.ceil(self._connection.left()))
         body = urlencode({"query": promql, "timeout": f"{left}s", **parameters}).encode()
         try:

@@ -54,7 +54,8 @@ def ask_report(prometheus: Answers, scope: Scope, top: int) -> FleetReport:
     own = _Own(agents, scope)
     verdicts = own.rows(prometheus.vector(queries.verdicts(scope)))
     worst = _worst(own.rows(prometheus.vector(queries.worst(scope, top))), top)
-    details = own.rows(prometheus.vector(queries.details(scope, [_name(one.sample) for one in worst]))) if worst else []
+    names = [_name(one.sample) for one in worst]
+    details = [row for text in queries.details(scope, names) for row in own.rows(prometheus.vector(text))]
     refused = own.rows(prometheus.vector(queries.refusals(scope)))
     workloads = prometheus.vector(queries.refused_workloads(scope, top))
     nodes = _nodes(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from numaudit.errors import InputError
+from numaudit.exporters.catalogue.labels import LABELS
 from numaudit.memorymanager.go.strconv import quote
 
 DEFAULT_NODE_LABEL = "nodename"
@@ -34,6 +35,10 @@ class Scope:
         """Raises InputError for what PromQL would not take."""
         if not _LABEL.fullmatch(self.node_label):
             raise InputError(f"--node-label: {self.node_label[:60]!r} is no name of a label, such as nodename or node")
+        if self.node_label in LABELS:
+            raise InputError(
+                f"--node-label: {self.node_label} is a label of the agents' own, and says nothing of the node"
+            )
         if self.selector.strip() and not _MATCHERS.fullmatch(self.selector):
             raise InputError(
                 f"--selector: {self.selector[:100]!r} are no matchers; write them as in PromQL: "

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import InputError
+from numaudit.fleet.queries import details
 from numaudit.fleet.scope import Scope, matched
 
 
@@ -25,7 +26,7 @@ def test_what_is_no_matcher_is_refused(selector: str) -> None:
         Scope(selector=selector)
 
 
-@pytest.mark.parametrize("label", ["", "node name", "1st", 'a="b"', "nöde"])
+@pytest.mark.parametrize("label", ["", "node name", "1st", 'a="b"', "nöde", "numa_node", "pod"])
 def test_what_is_no_label_is_refused(label: str) -> None:
     with pytest.raises(InputError, match="--node-label"):
         Scope(node_label=label)
@@ -46,3 +47,12 @@ def test_any_names_are_matched_as_they_are(names: list[str], other: str) -> None
     pattern = re.compile(eval(quoted))  # a Go string of these letters is a Python string, too
     assert all(pattern.fullmatch(name) for name in names)
     assert bool(pattern.fullmatch(other)) == (other in names)
+
+
+def test_many_names_are_asked_for_in_several_queries_that_any_server_takes() -> None:
+    names = [("", "", f"/kubepods.slice/kubepods-pod{number:036}.slice/{'x' * 150}") for number in range(200)]
+    texts = details(Scope(), names)
+    assert len(texts) == 8
+    assert all(len(text) < 16384 for text in texts)
+    assert all(any(f"{number:036}" in text for text in texts) for number in range(200))
+    assert details(Scope(), []) == []
