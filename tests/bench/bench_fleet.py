@@ -41,7 +41,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         server = _serve(pages)
         targets = {f"node-{number:03}": server.server_port for number in range(NODES)}
-        with prometheus(binary, Path(folder), targets, pick("20s", short="1s"), path=_path) as database:
+        with prometheus(binary, Path(folder), targets, interval=pick("20s", short="1s"), path=_path) as database:
             assert eventually(lambda: len(database.query("numaudit_build_info")) == NODES)
             series = sum(database.query('count({__name__=~"numaudit_.*"})').values())
             taken = [_best(one) for one in _commands(database, Path(folder))]
