@@ -14,7 +14,7 @@ done
 python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3 /usr/lib/python3.*
 
 find /usr/share/doc -type f ! -name copyright -delete
-find /usr/share/doc -type l -delete
+find /usr/share/doc -xtype l -delete # links to those; others lead to licences
 rm -rf /usr/share/man /usr/share/info /usr/share/locale /usr/share/lintian /usr/share/bug
 rm -rf /var/lib/apt /var/cache/* /var/log/* /var/lib/dpkg/*-old /run/* /tmp/* /strip.sh /root/.??*
 rm -f /etc/machine-id /var/lib/dbus/machine-id # one for each host, not for each image

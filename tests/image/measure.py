@@ -21,34 +21,39 @@ _CAPABILITIES = ("CAP_BPF", "CAP_PERFMON")
 _KERNEL_FILES = ("/sys/fs/cgroup", "/sys/kernel/tracing")
 _PORT = 9746
 _PATIENCE = 300.0
-_AFTERWARDS = 20.0
-"""Seconds in which the loader ends: probes may come after the first tick."""
 
 
-def _measured() -> Iterator[tuple[str, str]]:
-    """How quickly an agent in the image serves, and the memory of its processes."""
-    mounts = {Path(path): path for path in _KERNEL_FILES if Path(path).is_dir()}
-    command = [*image.config()["config"]["Entrypoint"], "agent", "--listen", f"127.0.0.1:{_PORT}"]
-    with image.bundle(command, mounts, _CAPABILITIES) as start:
+def _agent() -> Iterator[tuple[str, str]]:
+    """How quickly an agent in the image serves, and its memory then."""
+    with _started("agent", "--listen", f"127.0.0.1:{_PORT}") as process:
         begun = time.monotonic()
-        process = subprocess.Popen(start, stderr=subprocess.DEVNULL)
-        peaks: dict[int, int] = {}
+        while not _answers():
+            if process.poll() is not None or time.monotonic() > begun + _PATIENCE:
+                raise Unavailable("the agent in the image gives no metrics")
+            time.sleep(0.02)
+        yield "start", f"{time.monotonic() - begun:.1f} s from runc to the first answer with metrics"
+        agent, *_ = _descendants(process.pid)
+        yield "agent", f"{_kib(agent, 'VmRSS') >> 10} MiB resident"
+
+
+def _loader() -> Iterator[tuple[str, str]]:
+    """The memory of the process that loads BPF programs: doctor's, which tries them all on any host."""
+    peaks: dict[int, int] = {}
+    with _started("doctor") as process:
+        while process.poll() is None:
+            _, *others = _descendants(process.pid) or [0]
+            peaks |= {pid: _kib(pid, "VmHWM") for pid in others}
+            time.sleep(0.01)
+    yield "loader", f"{max(peaks.values(), default=0) >> 10} MiB resident at most"
+
+
+@contextlib.contextmanager
+def _started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    mounts = {Path(path): path for path in _KERNEL_FILES if Path(path).is_dir()}
+    with image.bundle([*image.config()["config"]["Entrypoint"], *arguments], mounts, _CAPABILITIES) as start:
+        process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            while not _answers():
-                if process.poll() is not None or time.monotonic() > begun + _PATIENCE:
-                    raise Unavailable("the agent in the image gives no metrics")
-                peaks |= {pid: _kib(pid, "VmHWM") for pid in _descendants(process.pid)}
-                time.sleep(0.02)
-            seconds = time.monotonic() - begun
-            agent, *_ = _descendants(process.pid)
-            settled = time.monotonic() + _AFTERWARDS
-            while time.monotonic() < settled:
-                peaks |= {pid: _kib(pid, "VmHWM") for pid in _descendants(process.pid)}
-                time.sleep(0.02)
-            yield "start", f"{seconds:.1f} s from runc to the first answer with metrics"
-            yield "agent", f"{_kib(agent, 'VmRSS') >> 10} MiB resident"
-            loader = max((peak for pid, peak in peaks.items() if pid != agent), default=0)
-            yield "loader", f"{loader >> 10} MiB resident at most, while it compiles the BPF programs"
+            yield process
         finally:
             process.terminate()
             process.wait()
@@ -63,7 +68,7 @@ def _answers() -> bool:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Children, their children, ... of a process: what runc started, the agent first."""
+    """Children, their children, ... of a process: what runc started, the container's first process first."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -99,7 +104,7 @@ def main() -> int:
     try:
         labels = image.config()["config"]["Labels"]
         print(f"image: numaudit {labels['org.opencontainers.image.version']} for {platform.machine()}")
-        for rows in (_sizes(), _measured()):
+        for rows in (_sizes(), _agent(), _loader()):
             for name, value in rows:
                 print(f"{name:8}{value}")
     except NumauditError as problem:
