@@ -294,7 +294,10 @@ def _reporting(duration: str, terminal: int) -> Iterator[subprocess.Popen[bytes]
 def _wait_for_words(terminal: IO[bytes], words: bytes) -> None:
     said = b""
     while words not in said:
-        said += terminal.read(100)
+        try:
+            said += terminal.read(100)
+        except OSError as error:  # the process has ended
+            raise AssertionError(f"it never said {words!r}, but {said!r}") from error
 
 
 def _clocks(workers: Sequence[Worker]) -> list[float]:
