@@ -66,6 +66,23 @@ def test_two_nodes_are_reported_on(server: Answering) -> None:
     jsonschema.validate(json.loads(encode("FleetReport", found)), schema("FleetReport"))
 
 
+def test_the_worst_verdict_comes_first_and_then_the_most_bytes_each_with_its_own_details(server: Answering) -> None:
+    unit = {"namespace": "", "pod": "", "container": "/system.slice/db.service"}
+    rows = [("spilled", 1 << 20, "misaligned"), ("cpu-remote", 5 << 20, "aligned"), ("spilled", 3 << 20, "aligned")]
+    worst = tuple(sample(size, {**unit, "verdict": verdict}, server, node) for verdict, size, node in rows)
+    judged = {**unit, "__name__": "numaudit_container_judged_bytes"}
+    own = tuple(sample(size, judged, server, node) for size, node in ((10, "misaligned"), (30, "aligned")))
+    (details,) = queries.details(_SCOPE, [("", "", unit["container"])])
+    found = ask_report(with_answers(server, {queries.worst(_SCOPE, TOP): worst, details: own}), _SCOPE, TOP)
+    assert [(one.verdict, one.misplaced_bytes, one.node, one.judged_bytes) for one in found.worst] == [
+        ("spilled", 3 << 20, "aligned", 30),
+        ("spilled", 1 << 20, "misaligned", 10),
+        ("cpu-remote", 5 << 20, "aligned", 30),
+    ]
+    few = with_answers(server, {queries.worst(_SCOPE, 2): worst})
+    assert [one.misplaced_bytes >> 20 for one in ask_report(few, _SCOPE, 2).worst] == [3, 1]
+
+
 def test_refusals_and_problems_are_shown_by_node_and_workload(server: Answering) -> None:
     refused = {"reason": "TopologyAffinityError", "outcome": "rejected-affinity"}
     problems = [
