@@ -10,11 +10,13 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confined import CHECKOUT, Manifest, Pod
+import manifests
+from confined import CHECKOUT, Pod
 from confined_node import NodeHere, node_here
 from tries import BARE, ROOT, USER
 
@@ -140,12 +142,9 @@ def _wanted(name: str) -> set[str]:
 
 def _with(pod: Pod, capabilities: Sequence[str]) -> Pod:
     """The same pod with other capabilities."""
-    (daemon_set,) = (one for one in pod.manifest.documents if one["kind"] == "DaemonSet")
-    changed = json.loads(json.dumps(daemon_set))
-    security = changed["spec"]["template"]["spec"]["containers"][0]["securityContext"]
-    security["capabilities"] = {"drop": ["ALL"], "add": list(capabilities)}
-    others = [one for one in pod.manifest.documents if one is not daemon_set]
-    return replace(pod, manifest=Manifest([*others, changed]))
+    changed = deepcopy(pod.manifests)
+    manifests.container(changed)["securityContext"]["capabilities"] = {"drop": ["ALL"], "add": list(capabilities)}
+    return replace(pod, manifests=changed)
 
 
 def _file(release: str) -> Path:

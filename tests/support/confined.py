@@ -20,18 +20,14 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-import tools
+import manifests
 from agent_process import PATIENCE, Agent, eventually
 from pod_bundle import Image, Json, Node, oci_config, volumes_of
 
 CHECKOUT = Path(__file__).parents[2]
-DEPLOY = CHECKOUT / "deploy"
 SECCOMP = CHECKOUT / "tests/fixtures/seccomp"
 SECCOMP_NOW, SECCOMP_BEFORE_CAP_BPF = "moby-26.1.5", "moby-20.10.24"
 CAPABILITIES = tuple(
@@ -50,39 +46,6 @@ _SCRATCH = "/run"
 """Not /tmp: in a guest that is an overlay, on which no other overlay can write."""
 _TRACEFS = "/sys/kernel/tracing"
 _CLONE_NEWNET = 0x40000000
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What `kustomize build` makes of the base and some components."""
-
-    documents: Sequence[Json]
-
-    @property
-    def template(self) -> Json:
-        (found,) = (one["spec"]["template"] for one in self.documents if one["kind"] == "DaemonSet")
-        return dict(found)
-
-    def settings(self, name: str) -> dict[str, str]:
-        """The files of a ConfigMap."""
-        (found,) = (one["data"] for one in self.documents if one["kind"] == "ConfigMap" and _name(one) == name)
-        return dict(found)
-
-
-@cache
-def build(*components: str) -> Manifest:
-    """deploy/base with these components of deploy/components. Raises Unavailable without kustomize."""
-    kustomize = tools.find("kustomize")
-    with tempfile.TemporaryDirectory() as folder:
-
-        def at(path: str) -> str:
-            return os.path.relpath(DEPLOY / path, Path(folder).resolve())
-
-        overlay = {"resources": [at("base")], "components": [at(f"components/{name}") for name in components]}
-        (Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-        built = subprocess.run([kustomize, "build", folder], capture_output=True, text=True, check=False)
-    assert not built.returncode, f"kustomize build with {components}: {built.stderr}"
-    return Manifest(list(yaml.safe_load_all(built.stdout)))
 
 
 def this_node(seccomp: str = SECCOMP_NOW) -> Node:
@@ -104,13 +67,23 @@ def _own_capabilities() -> list[str]:
 class Pod:
     """A template and what it runs on."""
 
-    manifest: Manifest
+    manifests: Sequence[Json]
+    """What kustomize made of the base and some components."""
     image: Image
     node: Node = field(default_factory=this_node)
     volumes: Mapping[str, Path] = field(default_factory=dict)
     """Volume -> the folder that stands for it; others are the host's own, or empty where it has none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Settings that the tests need and that change no right, such as a short interval."""
+
+    @property
+    def template(self) -> Json:
+        return dict(manifests.daemonset(self.manifests)["spec"]["template"])
+
+    def settings(self, name: str) -> dict[str, str]:
+        """The files of a ConfigMap."""
+        found = manifests.of_kind(self.manifests, "ConfigMap")
+        return next(dict(one["data"]) for one in found if one["metadata"]["name"] == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +244,7 @@ class _Bundle:
 
 @contextlib.contextmanager
 def _bundle(pod: Pod, command: Sequence[str] = ()) -> Iterator[_Bundle]:
-    template = pod.manifest.template
+    template = pod.template
     uid, container = str(uuid.uuid4()), os.urandom(32).hex()
     cgroup = f"/kubepods/burstable/pod{uid}/{container}"
     with tempfile.TemporaryDirectory(dir=_SCRATCH, prefix="numaudit-pod-") as name:
@@ -299,8 +272,8 @@ def _place_volumes(pod: Pod, folder: Path) -> tuple[dict[str, Path], dict[str, s
     """Volume -> folder, and folder -> size of those that are memory."""
     found: dict[str, Path] = {}
     memory: dict[str, str] = {}
-    unmounted = _unmounted_tracefs(pod.manifest.template)
-    for name, source in volumes_of(pod.manifest.template).items():
+    unmounted = _unmounted_tracefs(pod.template)
+    for name, source in volumes_of(pod.template).items():
         place = folder / name
         ((kind, details),) = source.items()
         if name in pod.volumes:
@@ -314,7 +287,7 @@ def _place_volumes(pod: Pod, folder: Path) -> tuple[dict[str, Path], dict[str, s
         if kind == "emptyDir":
             memory[str(place)] = str(details.get("sizeLimit", "1Mi")).removesuffix("i")
         elif kind == "configMap":
-            _write_as_kubelet(place, pod.manifest.settings(details["name"]))
+            _write_as_kubelet(place, pod.settings(details["name"]))
     return found, memory
 
 
@@ -340,7 +313,3 @@ def _runc(folder: Path, *arguments: str) -> None:
     command = ["runc", "--root", str(folder / "state"), *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert not done.returncode, f"{shlex.join(command)}: {done.stderr}"
-
-
-def _name(document: Mapping[str, Any]) -> str:
-    return str(document["metadata"]["name"])

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confined import CHECKOUT, SECCOMP_NOW, Pod, build, run_inside, this_node
+import manifests
+from confined import CHECKOUT, SECCOMP_NOW, Pod, run_inside, this_node
 from pod_bundle import Image
 
 CHECKPOINT = CHECKOUT / "tests/fixtures/memory-manager-state/stale-pod-entries/memory_manager_state"
@@ -41,7 +42,7 @@ class NodeHere:
     """Process ids: of another user, of root, of root without capabilities."""
 
     def pod(self, *components: str, seccomp: str = SECCOMP_NOW, **environment: str) -> Pod:
-        return Pod(build(*components), self.image, this_node(seccomp), self.volumes, environment)
+        return Pod(manifests.build(*components), self.image, this_node(seccomp), self.volumes, environment)
 
     def tried(self, pod: Pod) -> dict[str, str]:
         """What is tried -> `yes`, or the error's name."""

@@ -184,7 +184,7 @@ def _limit(agent: ConfinedAgent) -> int:
 
 
 def _grace(node: NodeHere, profile: str) -> int:
-    return int(node.pod(*PROFILES[profile]).manifest.template["spec"]["terminationGracePeriodSeconds"])
+    return int(node.pod(*PROFILES[profile]).template["spec"]["terminationGracePeriodSeconds"])
 
 
 def _mounts() -> list[str]:
