@@ -64,4 +64,6 @@ if [ "$what" = test ]; then
 	.venv/bin/python tests/vm/kernels.py arm64-6.12 || say "no arm64 guest: its tests will be skipped, and fail in CI"
 	.venv/bin/python tests/integration/tools.py
 	.venv/bin/python tests/support/checkov_venv.py
+	command -v node >/dev/null && command -v npm >/dev/null || install_packages nodejs npm
+	.venv/bin/python tests/integration/npm_packages.py
 fi

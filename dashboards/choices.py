@@ -1,0 +1,153 @@
+"""What the dashboards share: the choices at their top, the matchers of these choices, and the ways between pages.
+
+A Kubernetes node is known by the label `nodename`, which our PodMonitor sets, or by `instance`, which every scrape has.
+The choice `nodelabel` is the name of that label: it takes what the series have, and every query uses it as a label.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dashboards.model import Link, Value, Variable
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+
+FLEET = "numaudit-fleet"
+NODE = "numaudit-node"
+CONTAINER = "numaudit-container"
+AGENT = "numaudit-agent"
+
+DOCS = "https://github.com/numaudit/numaudit/blob/main/docs"
+
+
+def series(name: str, *matchers: str, **labels: str) -> str:
+    """A selector: series("up", 'job=~"a|b"', code="200") is up{job=~"a|b",code="200"}."""
+    exact = (f'{label}="{value}"' for label, value in labels.items())
+    return f"{name}{{{','.join((*matchers, *exact))}}}"
+
+
+# Matchers of what was chosen. `=~` takes several values, and `.*` (all) takes series without the label, too.
+CLUSTER = 'cluster=~"$cluster"'
+NODES = f'{CLUSTER},$nodelabel=~"$nodename"'
+NAMESPACES = f'{NODES},namespace=~"$namespace"'
+_IN_NAMESPACE = 'namespace="$namespace"'
+_IN_POD = 'pod="$pod"'
+ONE_CONTAINER = f'{NODES},{_IN_NAMESPACE},{_IN_POD},container="$container"'
+
+# Labels that name a node, and a container on it.
+BY_NODE = "cluster, $nodelabel"
+BY_CONTAINER = "cluster, $nodelabel, namespace, pod, container"
+
+EVERY_AGENT = "numaudit_build_info"
+
+_NAMED = 'nodename!=""'
+_CLUSTERS = Variable(
+    "cluster",
+    "Cluster",
+    f"label_values({EVERY_AGENT}, cluster)",
+    "The label cluster, where the Prometheus of several clusters has one. Names of nodes may be the same in two.",
+    all_only=True,
+)
+_NODE_LABEL = Variable(
+    "nodelabel",
+    "Node by",
+    "query_result("
+    f"count by (nodelabel) (label_replace({series(EVERY_AGENT, CLUSTER, _NAMED)}, "
+    '"nodelabel", "nodename", "", "")'
+    f' or label_replace({series(EVERY_AGENT, CLUSTER)}, "nodelabel", "instance", "", "")))',
+    "The label that names a node: nodename if the scrape sets it, else instance.",
+    regex='/nodelabel="([^"]+)"/',
+    sort=2,
+)
+
+
+def _nodes(several: bool) -> Variable:
+    query = f"label_values({series(EVERY_AGENT, CLUSTER)}, $nodelabel)"
+    return Variable("nodename", "Node", query, "The Kubernetes node, or the host.", several=several)
+
+
+_NAMESPACES = Variable(
+    "namespace",
+    "Namespace",
+    f"label_values({series('numaudit_container_info', NODES)}, namespace)",
+    "Namespaces of containers. All: plain cgroups, too, which have none.",
+    several=True,
+)
+SEVERAL_NODES = (_CLUSTERS, _NODE_LABEL, _nodes(several=True))
+SEVERAL_CONTAINERS = (*SEVERAL_NODES, _NAMESPACES)
+ONE_NODE = (_CLUSTERS, _NODE_LABEL, _nodes(several=False))
+CONTAINER_CHOICES = (
+    *ONE_NODE,
+    Variable(
+        "namespace",
+        "Namespace",
+        f"label_values({series('numaudit_container_info', NODES)}, namespace)",
+        "Its namespace; empty for a plain cgroup.",
+    ),
+    Variable(
+        "pod",
+        "Pod",
+        f"label_values({series('numaudit_container_info', NODES, _IN_NAMESPACE)}, pod)",
+        "Its pod; empty for a plain cgroup.",
+    ),
+    Variable(
+        "container",
+        "Container",
+        f"label_values({series('numaudit_container_info', NODES, _IN_NAMESPACE, _IN_POD)}, container)",
+        "Its name; the path of a plain cgroup.",
+    ),
+)
+
+_SAME = "${datasource:queryparam}&${cluster:queryparam}&${nodelabel:queryparam}&${__url_time_range}"
+
+
+def to_node(node: str) -> Link:
+    """To the page of a node; `node` is what Grafana writes there: ${__data.fields.Node} in tables."""
+    return Link("Node", f"/d/{NODE}?var-nodename={node}&{_SAME}")
+
+
+def to_agent(node: str) -> Link:
+    return Link("Agent", f"/d/{AGENT}?var-nodename={node}&{_SAME}")
+
+
+TO_CONTAINER = Link(
+    "Container",
+    f"/d/{CONTAINER}?var-nodename=${{__data.fields.Node}}&var-namespace=${{__data.fields.Namespace}}"
+    f"&var-pod=${{__data.fields.Pod}}&var-container=${{__data.fields.Container}}&{_SAME}",
+)
+"""From a row of a table with these columns."""
+TO_RUNBOOK = Link("Runbook", f"{DOCS}/runbooks/${{__data.fields.Alert}}.md", new_tab=True)
+
+
+def docs(page: str, title: str) -> Link:
+    return Link(title, f"{DOCS}/{page}", new_tab=True)
+
+
+NODE_FIELDS = ("nodename", "instance")
+"""The node's label in an answer: one of them is there."""
+
+VERDICTS = tuple(REMEDIES)
+"""The worst first."""
+MISALIGNED_VERDICTS = "|".join(MISALIGNED)
+COLORS = {
+    "drifted": "dark-red",
+    "spilled": "red",
+    "cpu-remote": "dark-orange",
+    "remote-access": "orange",
+    "unknown": "purple",
+    "split": "blue",
+    "aligned": "green",
+    "unmanaged": "gray",
+}
+"""Verdict -> colour, on every page the same."""
+RANKS = tuple(Value(len(VERDICTS) - index, name, COLORS[name]) for index, name in enumerate(VERDICTS))
+"""Verdicts as numbers, the worst the largest: only numbers have colours and an order in Grafana."""
+
+
+def verdict_rank(matchers: str, verdicts: str = ".*") -> str:
+    """The verdict of each container as its number in RANKS; of these verdicts only (a regular expression)."""
+    ranked = (
+        f"{value.number} * {series('numaudit_container_verdict', matchers, verdict=value.text)}"
+        for value in RANKS
+        if re.fullmatch(verdicts, value.text)
+    )
+    return f"max by ({BY_CONTAINER}) ({' or '.join(ranked)})"
