@@ -14,6 +14,7 @@ Json = dict[str, Any]
 WIDTH = 24
 """Columns of Grafana's grid."""
 _SCHEMA = 39
+_FIRST = "Value #A"
 _SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -301,6 +302,8 @@ class Table(Panel):
 
     def transformations(self) -> list[Json]:
         names = {name: column.title for column in self.columns for name in column.names}
+        if _FIRST in names:  # which Grafana calls Value where the other queries find nothing
+            names["Value"] = names[_FIRST]
         keep = {"id": "filterFieldsByName", "options": {"include": {"names": list(names)}}}
         order = {
             "id": "organize",

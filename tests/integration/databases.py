@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_process import PATIENCE
+from recorded_scrapes import Recording
+from required import tool
 
 Labels = frozenset[tuple[str, str]]
 Target = int | Mapping[str, int]
@@ -90,6 +92,16 @@ def prometheus(
     command += ["--storage.tsdb.retention.time=100y", f"--query.lookback-delta={lookback}"]
     with server([*command, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log"):
         yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/-/ready")
+
+
+def fill(folder: Path, recording: Recording) -> float:
+    """Recorded scrapes as the data of a Prometheus that is not started yet; when the last one was."""
+    text = folder / "scrapes.txt"
+    text.write_text("".join(recording.openmetrics()))
+    promtool = tool("prometheus").with_name("promtool")
+    command = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "data")]
+    subprocess.run(command, check=True, capture_output=True)
+    return recording.end
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from guest import Guest, Job, run
 from kernels import find
 
 HERE = Path(__file__).resolve().parent
-_MODULES = ":".join(map(str, (HERE, CHECKOUT / "agent", HERE.parent / "soak", HERE.parent / "support")))
+MODULES = ":".join(map(str, (HERE, CHECKOUT / "agent", HERE.parent / "soak", HERE.parent / "support")))
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
@@ -35,7 +35,7 @@ def run_command(
     kernel = find(series)
     print(f"Linux {kernel.release}, emulated", flush=True)
     with tempfile.TemporaryDirectory(prefix="numaudit-guest-") as folder:
-        job = Job(command, Path(folder), {"PYTHONPATH": _MODULES, **environment}, timeout)
+        job = Job(command, Path(folder), {"PYTHONPATH": MODULES, **environment}, timeout)
         done = run(Guest(kernel, fast_numa_balancing=fast_numa_balancing), job, sys.stdout)
     if done.exit_code:
         sys.stderr.write(done.stderr)

@@ -105,7 +105,9 @@ def test_a_panel_says_what_it_asks_and_in_which_unit(panel: Json) -> None:
 def test_lines_have_names_and_tables_show_columns_that_exist(panel: Json) -> None:
     if panel["type"] == "table":
         rename = panel["transformations"][-1]["options"]["renameByName"]
-        values = {"Value"} if len(panel["targets"]) == 1 else {f"Value #{query['refId']}" for query in panel["targets"]}
+        values = {"Value"}
+        if len(panel["targets"]) > 1:
+            values |= {f"Value #{query['refId']}" for query in panel["targets"]}
         assert {name for name in rename if name.startswith("Value")} <= values
         assert all(not query["legendFormat"] and query["instant"] for query in panel["targets"])
         titles = set(rename.values())

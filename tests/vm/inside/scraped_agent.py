@@ -1,0 +1,67 @@
+"""Runs in the guest: an agent with every probe, beside containers that are treated badly one after the other.
+
+    scraped_agent.py FOLDER SCRAPES SECONDS
+
+FOLDER gets so many scrapes, so many seconds apart, each in a file by its time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_process import Agent, running_agent
+from container import container
+from numaudit.kernel.host import Host
+from test_verdicts import Patient, patients, write_promises
+
+PROBES = "page_alloc, cpu_time, hint_faults, migrations, first_touch"
+WORK = """
+busybox dd if=/dev/zero of=/dev/shm/held bs=1M count=16 2>/dev/null
+while :; do busybox dd if=/dev/zero of=/dev/null bs=24M count=2 2>/dev/null; busybox sleep 1; done
+"""
+"""Holds 16 MiB that no process maps, and uses 24 MiB, again and again from new."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder, count, seconds = Path(arguments[0]), int(arguments[1]), float(arguments[2])
+    everyone = patients()
+    write_promises(Host(), everyone)
+    with contextlib.ExitStack() as stack:
+        log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
+        options = ("--interval", f"{seconds}s", "--set", f"probes={PROBES}", "--set", "web.timeout=300s")
+        agent = stack.enter_context(running_agent(*options, log=log, ready_within=300))
+        _until_loaded(agent)
+        for one in everyone.values():
+            Path(f"/var/log/pods/lab_{one.name}_{one.uid}").mkdir(parents=True)
+            mems = one.promised if one.name in {"drifted", "cpu-remote"} else one.starts
+            cpus = "0" if one.name == "cpu-remote" else one.cpus
+            one.running = stack.enter_context(container(one.uid, "app", ["sh", "-c", WORK], cpus, mems, qos=one.qos))
+        for number in range(count):
+            _treat(everyone, number / count)
+            (folder / f"{time.time():.3f}.txt").write_text(agent.get("/metrics")[1])
+            time.sleep(seconds)
+    return 0
+
+
+def _until_loaded(agent: Agent) -> None:
+    while 'reason="loading"' in agent.get("/metrics")[1]:
+        time.sleep(1)
+
+
+def _treat(everyone: dict[str, Patient], part: float) -> None:
+    """What befalls them at which part of the time."""
+    if part >= 0.2:
+        everyone["spilled"].write("cpuset.mems", "0")
+    if part >= 0.4:
+        everyone["drifted"].write("cpuset.mems", "1")
+    if part >= 0.6:
+        everyone["cpu-remote"].write("cpuset.cpus", "2")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
