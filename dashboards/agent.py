@@ -12,7 +12,7 @@ from dashboards.choices import (
     docs,
     series,
 )
-from dashboards.model import Column, Dashboard, Lines, Panel, Query, Section, Stat, Table, Value
+from dashboards.model import Bars, Column, Dashboard, Lines, Panel, Query, Section, Stat, Table, Value
 
 _OK = (Value(1, "yes", "green"), Value(0, "no", "red"))
 _NODE = Column(NODE_FIELDS, "Node")
@@ -70,7 +70,7 @@ _FIRST = Section(
             warn=1,
         ),
         Stat(
-            title="Within the probes' budget",
+            title="Over the budget",
             description="Agents that take steps to keep their probes within overhead.max_cpu_percent. What they pause "
             "is absent.",
             queries=[
@@ -185,12 +185,11 @@ _SEEN = Section(
             columns=(_NODE, Column("feature", "Feature"), Column("reason", "Why")),
             width=8,
         ),
-        Lines(
-            title="Agents by feature",
-            description="How many agents can measure each feature.",
-            queries=[Query(f"sum by (feature) ({_of('feature_enabled')})", "{{feature}}")],
+        Bars(
+            title="Agents without a feature",
+            description="On how many nodes a feature cannot be measured.",
+            queries=[Query(f"count by (feature) ({_of('feature_enabled')} == 0)", "{{feature}}", now=True)],
             width=8,
-            minimum=0,
         ),
         Table(
             title="Versions",

@@ -38,7 +38,7 @@ _VERDICT = Section(
             title="Verdict over time",
             description="Since when the verdict holds, and what it was before. A gap: it was not seen.",
             queries=[Query(verdict_rank(ONE_CONTAINER), "{{container}}")],
-            width=10,
+            width=8,
             values=RANKS,
         ),
         Table(
@@ -61,7 +61,7 @@ _VERDICT = Section(
                 Column("runtime", "Runtime"),
                 Column("pod_uid", "Pod UID"),
             ),
-            width=6,
+            width=8,
         ),
     ),
     height=5,

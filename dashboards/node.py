@@ -26,7 +26,7 @@ def _rate(name: str, **labels: str) -> str:
     return f"rate({_of(name, **labels)}[$__rate_interval])"
 
 
-_MEMORY = _of("node_memory_bytes")
+_TYPES = ("anon", "shmem", "file", "hugetlb", "kernel", "free")
 _FREE = _of("node_memory_bytes", type="free")
 _TOTAL = _of("node_memory_total_bytes")
 _POLICIES = ("memory_manager", "cpu_manager", "topology_manager", "scope", "topology_manager_options")
@@ -88,18 +88,26 @@ _MEMORY_BY_NODE = Section(
             minimum=0,
             maximum=1,
         ),
-        Bars(
+        Table(
             title="What fills each NUMA node",
-            description="Memory of each NUMA node by type, by the node's own count.",
-            queries=[Query(f"sum by (numa_node, type) ({_MEMORY})", "node {{numa_node}} {{type}}", now=True)],
-            width=8,
-            unit="bytes",
+            description="Memory of each NUMA node by type, by the node's own count. What is left of the total is not "
+            "accounted for by the kernel.",
+            queries=[
+                Query(f"sum by (numa_node) ({_TOTAL})", now=True),
+                *(Query(f"sum by (numa_node) ({_of('node_memory_bytes', type=kind)})", now=True) for kind in _TYPES),
+            ],
+            width=16,
+            columns=(
+                Column("numa_node", "NUMA node"),
+                Column("Value #A", "total", "bytes"),
+                *(Column(f"Value #{chr(ord('B') + at)}", kind, "bytes") for at, kind in enumerate(_TYPES)),
+            ),
         ),
         Lines(
             title="Not in any container",
             description="What the root cgroup itself holds, by NUMA node.",
             queries=[Query(f"sum by (numa_node) ({_of('node_unattributed_bytes')})", "node {{numa_node}}")],
-            width=4,
+            width=12,
             unit="bytes",
         ),
         Lines(
@@ -107,11 +115,10 @@ _MEMORY_BY_NODE = Section(
             description="The node's own count less containers and root cgroup; signed. The three are read at slightly "
             "different times, so a few MiB are normal.",
             queries=[Query(f"sum by (numa_node) ({_of('node_residual_bytes')})", "node {{numa_node}}")],
-            width=4,
+            width=12,
             unit="bytes",
         ),
     ),
-    height=9,
 )
 
 _TRAFFIC = Section(
@@ -257,18 +264,26 @@ _ROOM = Section(
             unit="bytes",
             minimum=0,
         ),
-        Bars(
-            title="Promised memory and what is left",
-            description="The Memory Manager's map by NUMA node and type: reserved for containers, and free.",
+        Table(
+            title="Memory Manager's map",
+            description="What the Memory Manager knows of each NUMA node, by type: all of it, what the kubelet's "
+            "settings reserve for the system, what is promised to containers, and what is free.",
             queries=[
-                Query(
-                    f"sum by (numa_node, type, state) ({_of('memory_manager_bytes')}) > 0",
-                    "node {{numa_node}} {{type}} {{state}}",
-                    now=True,
-                )
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_total_bytes')})", now=True),
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_system_reserved_bytes')})", now=True),
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_bytes', state='reserved')})", now=True),
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_bytes', state='free')})", now=True),
             ],
-            width=8,
-            unit="bytes",
+            width=12,
+            columns=(
+                Column("numa_node", "NUMA node"),
+                Column("type", "Type"),
+                Column("Value #A", "Total", "bytes"),
+                Column("Value #B", "System", "bytes"),
+                Column("Value #C", "Promised", "bytes"),
+                Column("Value #D", "Free", "bytes"),
+            ),
+            sort="Total",
         ),
         Table(
             title="Groups of NUMA nodes",
@@ -283,14 +298,14 @@ _ROOM = Section(
                 Column("group", "Group"),
                 Column("Value #B", "Assignments"),
             ),
-            width=8,
+            width=6,
         ),
         Bars(
             title="Hint outcomes",
             description="How the Topology Manager's hints turned out for the containers that run. docs/verdicts.md "
             "explains each.",
             queries=[Query(f"sum by (outcome) ({_of('container_hint_outcome')})", "{{outcome}}", now=True)],
-            width=8,
+            width=6,
         ),
     ),
 )

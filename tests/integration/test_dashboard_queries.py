@@ -4,14 +4,12 @@ one where it is not, and with what an agent with BPF programs exported in a gues
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -19,12 +17,17 @@ import recorded_scrapes
 import tools
 from agent_process import eventually, running_agent
 from databases import Database, fill, prometheus
-from grafana import Window, answers, choices, dashboards
+from grafana import Window, answers, choices, dashboards, panels
+from pictures import picture
+from refusals import REFUSED, hold_back, refuse
 from required import tool
 
 SERVERS = [name for name in tools.TOOLS if name.startswith("prometheus")]
 TREES = {"aligned": "kubernetes-four-nodes", "misaligned": "misaligned-node"}
 SCRAPES = 6
+TEXT = "{http://www.w3.org/2000/svg}text"
+LOOKBACK = "30s"
+"""Of recorded scrapes, which do not say where a series ends: as long as a scrape was late at most."""
 
 _BY_PROBES = {
     "numaudit-fleet": ["Worst containers C"],
@@ -75,8 +78,6 @@ EMPTY = {
     },
 }
 """Which queries find nothing where, and why: panel and letter of the query by dashboard."""
-REFUSED = ("gu-toobig-numanode", "gu-cross-numanode")
-"""Pods that the kubelet of both trees refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,41 +96,23 @@ def sources(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterato
         for name, tree in TREES.items():
             folder = tmp_path_factory.mktemp(name)
             trees[name] = Path(shutil.copytree(fixtures / tree, folder / tree, symlinks=True))
-            refusals = _hold_back_refusals(trees[name])
+            refusals = hold_back(trees[name])
             options = ("--root", str(trees[name]), "--interval", "1s")
             ports[name] = stack.enter_context(running_agent(*options, log=folder / "log")).port
         live = {}
         for server in SERVERS:
             live[server] = stack.enter_context(prometheus(tool(server), tmp_path_factory.mktemp(server), ports))
         _wait(live.values(), "numaudit_build_info", len(TREES))
-        _refuse(trees["misaligned"], refusals)
+        refuse(trees["misaligned"], refusals)
         _wait(live.values(), "numaudit_admission_workload_rejections_total", len(REFUSED))
         window = Window.now()
         found = {(server, name): Source(database, window) for server, database in live.items() for name in TREES}
         for server in SERVERS:
             folder = tmp_path_factory.mktemp(f"{server}-guest")
             end = fill(folder, recorded_scrapes.read())
-            database = stack.enter_context(prometheus(tool(server), folder, {}))
+            database = stack.enter_context(prometheus(tool(server), folder, {}, lookback=LOOKBACK))
             found[server, "guest"] = Source(database, Window(end, step=10, steps=44))
         yield found
-
-
-def _hold_back_refusals(tree: Path) -> list[str]:
-    """The lines of the kubelet's log from its first refusal on; tree and pods are as they were before."""
-    pods = json.loads((tree / "numaudit/pods.json").read_text())
-    pods["items"] = [pod for pod in pods["items"] if pod["metadata"]["name"] not in REFUSED]
-    (tree / "numaudit/pods.json").write_text(json.dumps(pods))
-    log = (tree / "numaudit/kubelet.log").read_text().splitlines(keepends=True)
-    first = next(number for number, line in enumerate(log) if any(name in line for name in REFUSED))
-    (tree / "numaudit/kubelet.log").write_text("".join(log[:first]))
-    return log[first:]
-
-
-def _refuse(tree: Path, lines: Iterable[str]) -> None:
-    """The lines are written now: what was refused before an agent began is no increase to it."""
-    now = datetime.now(UTC).strftime("%m%d %H:%M:%S.%f")
-    with (tree / "numaudit/kubelet.log").open("a") as log:
-        log.writelines(re.sub(r"^(\w)\d{4} [\d:.]+", rf"\g<1>{now}", line) for line in lines)
 
 
 def _wait(databases: Collection[Database], name: str, series: int) -> None:
@@ -173,3 +156,14 @@ def test_the_first_screen_says_whether_something_is_wrong(sources: dict[tuple[st
     nothing = {"Misaligned containers": 0, "Verdict unknown": 0, "Pods refused": 0, "Nodes unsafe to restart": 0}
     assert found["aligned"] == nothing
     assert found["misaligned"] == {**nothing, "Misaligned containers": 2, "Pods refused": len(REFUSED)}
+
+
+def test_pictures_show_every_panel(sources: dict[tuple[str, str], Source]) -> None:
+    source = sources["prometheus", "guest"]
+    for dashboard in dashboards().values():
+        chosen = next(choices(dashboard, source.database, source.window))
+        found = list(answers(dashboard, chosen, source.database, source.window))
+        texts = [one.text for one in ElementTree.fromstring(picture(dashboard, found, source.window)).iter(TEXT)]
+        assert {panel["title"] for panel in panels(dashboard)} <= set(texts)
+        nothing = {answer.panel for answer in found} - {answer.panel for answer in found if answer.series}
+        assert texts.count("No data") == len(nothing)

@@ -11,6 +11,7 @@ from typing import Any
 
 import promql_parser
 import pytest
+import yaml
 
 from dashboards.model import WIDTH, Dashboard
 from dashboards.pages import PAGES, file_name, written
@@ -44,6 +45,15 @@ def test_uids_and_titles_are_unique_and_no_file_is_left_over() -> None:
     assert all(re.fullmatch(r"[a-z0-9-]{1,40}", uid) for uid in ALL)
     assert len(ALL) == len(PAGES) == len({one["title"] for one in ALL.values()})
     assert {file.name for file in (TOP / "dashboards").glob("*.json")} == {file_name(page) for page in PAGES}
+
+
+def test_each_dashboard_is_a_config_map_that_the_sidecar_takes_and_kubectl_can_apply() -> None:
+    found = yaml.safe_load((TOP / "dashboards/kustomization.yaml").read_text())
+    files = [one["files"] for one in found["configMapGenerator"]]
+    assert files == [[file_name(page)] for page in PAGES]
+    assert found["generatorOptions"]["labels"]["grafana_dashboard"] == "1"
+    limit = 262_144  # of all annotations: `kubectl apply` keeps a copy in one
+    assert all(len(json.dumps(written(page))) < limit for page in PAGES)
 
 
 @each_dashboard
