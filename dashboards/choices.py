@@ -16,7 +16,8 @@ NODE = "numaudit-node"
 CONTAINER = "numaudit-container"
 AGENT = "numaudit-agent"
 
-DOCS = "https://github.com/numaudit/numaudit/blob/main/docs"
+DOCS = "${docs:raw}"
+"""Where the docs are: a choice of every dashboard. Not encoded, as Grafana does to other values in links."""
 
 
 def series(name: str, *matchers: str, **labels: str) -> str:
@@ -97,7 +98,7 @@ CONTAINER_CHOICES = (
     ),
 )
 
-_SAME = "${datasource:queryparam}&${cluster:queryparam}&${nodelabel:queryparam}&${__url_time_range}"
+_SAME = "${datasource:queryparam}&${cluster:queryparam}&${nodelabel:queryparam}&${docs:queryparam}&${__url_time_range}"
 
 
 def to_node(node: str) -> Link:

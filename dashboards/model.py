@@ -393,7 +393,7 @@ class Dashboard:
             "time": {"from": self.since, "to": "now"},
             "timezone": "browser",
             "annotations": {"list": []},
-            "templating": {"list": [_DATA_SOURCE, *(variable.to_json() for variable in self.variables)]},
+            "templating": {"list": [_DATA_SOURCE, *(variable.to_json() for variable in self.variables), _DOCS]},
             "links": [_OTHERS, *(_page(link) for link in self.links)],
             "panels": list(self._panels()),
         }
@@ -433,6 +433,18 @@ _DATA_SOURCE: Json = {
     "hide": 0,
     "multi": False,
     "includeAll": False,
+}
+
+_NOWHERE = "https://numaudit.example/docs"
+_DOCS: Json = {
+    "type": "textbox",
+    "name": "docs",
+    "label": "Docs at",
+    "description": "The address of your copy of numaudit's docs, for links to pages and runbooks.",
+    "query": _NOWHERE,
+    "current": {"text": _NOWHERE, "value": _NOWHERE},
+    "options": [{"text": _NOWHERE, "value": _NOWHERE, "selected": True}],
+    "hide": 0,
 }
 
 _OTHERS: Json = {

@@ -48,7 +48,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         end = fill(Path(folder), Recording(guest.at, series))
         window = Window(end, step=10, steps=44)
-        with prometheus(tool("prometheus"), Path(folder), {}, lookback="30s") as database:
+        with prometheus(tool("prometheus"), Path(folder), lookback="30s") as database:
             for uid, dashboard in dashboards().items():
                 found = answers(dashboard, CHOSEN[uid], database, window)
                 file = TESTS.parent / f"docs/images/{uid}.svg"

@@ -96,7 +96,7 @@ def test_every_variable_is_used_and_every_used_one_is_there(dashboard: Json) -> 
         for query in panel["targets"]
         for name in placeholders(query["legendFormat"])
     }
-    assert there == (used - {"__rate_interval", "__range"}) | {"datasource"}
+    assert there == (used - {"__rate_interval", "__range"}) | {"datasource", "docs"}
 
 
 @each_panel
@@ -143,11 +143,11 @@ def test_a_link_leads_to_a_dashboard_or_a_page_that_exists(dashboard: Json) -> N
             target = ALL[inside[1]]
             there = {one["name"] for one in target["templating"]["list"]}
             given = set(re.findall(r"var-(\w+)=", inside[2])) | set(re.findall(r"\$\{(\w+):queryparam\}", inside[2]))
-            assert given == there | (given & {"datasource"})
+            assert given == there
         else:
-            page = re.search(r"/blob/main/(.*)", url)
+            page = re.fullmatch(r"\$\{docs:raw\}/(.*)", url)
             assert page
-            assert (TOP / page[1]).exists() or page[1] == "docs/runbooks/${__data.fields.Alert}.md"
+            assert (TOP / "docs" / page[1]).exists() or page[1] == "runbooks/${__data.fields.Alert}.md"
 
 
 @each_dashboard
