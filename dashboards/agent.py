@@ -48,7 +48,7 @@ _FIRST = Section(
             queries=[Query(f"max({_of('snapshot_age_seconds')})", now=True)],
             width=4,
             unit="s",
-            warn=60,
+            warn=180,
             decimals=0,
         ),
         Stat(

@@ -61,9 +61,9 @@ _NODE_LABEL = Variable(
 )
 
 
-def _nodes(several: bool) -> Variable:
+def _nodes(several: bool = False, all_only: bool = False) -> Variable:
     query = f"label_values({series(EVERY_AGENT, CLUSTER)}, $nodelabel)"
-    return Variable("nodename", "Node", query, "The Kubernetes node, or the host.", several=several)
+    return Variable("nodename", "Node", query, "The Kubernetes node, or the host.", several, all_only)
 
 
 _NAMESPACES = Variable(
@@ -75,14 +75,16 @@ _NAMESPACES = Variable(
 )
 SEVERAL_NODES = (_CLUSTERS, _NODE_LABEL, _nodes(several=True))
 SEVERAL_CONTAINERS = (*SEVERAL_NODES, _NAMESPACES)
-ONE_NODE = (_CLUSTERS, _NODE_LABEL, _nodes(several=False))
+ONE_NODE = (_CLUSTERS, _NODE_LABEL, _nodes())
 CONTAINER_CHOICES = (
-    *ONE_NODE,
+    _CLUSTERS,
+    _NODE_LABEL,
+    _nodes(all_only=True),
     Variable(
         "namespace",
         "Namespace",
         f"label_values({series('numaudit_container_info', NODES)}, namespace)",
-        "Its namespace; empty for a plain cgroup.",
+        "Its namespace; empty for a plain cgroup, for which choose one node.",
     ),
     Variable(
         "pod",

@@ -37,7 +37,7 @@ _VERDICT = Section(
         States(
             title="Verdict over time",
             description="Since when the verdict holds, and what it was before. A gap: it was not seen.",
-            queries=[Query(verdict_rank(ONE_CONTAINER), "{{container}}")],
+            queries=[Query(verdict_rank(ONE_CONTAINER), "{{$nodelabel}} {{container}}")],
             width=8,
             values=RANKS,
         ),

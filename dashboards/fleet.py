@@ -101,11 +101,11 @@ _FIRST = Section(
         Stat(
             title="Agents gone or stale",
             description="Agents that were scraped in the last day and are not now, and those whose newest snapshot is "
-            "older than a minute. What they would say is missing on this page.",
+            "older than three minutes. What they would say is missing on this page.",
             queries=[
                 Query(
                     f"count(group by ({BY_NODE}) ({_SEEN}) unless group by ({BY_NODE}) "
-                    f"({_on_nodes('snapshot_age_seconds')} < 60)) or 0 * count({_SEEN})",
+                    f"({_on_nodes('snapshot_age_seconds')} < 180)) or 0 * count({_SEEN})",
                     now=True,
                 ),
             ],
@@ -159,28 +159,29 @@ _VERDICTS = Section(
     ),
 )
 
-_BAD_RANKS = verdict_rank(NAMESPACES, f"{MISALIGNED_VERDICTS}|unknown|split")
+_WORST_VERDICTS = f"{MISALIGNED_VERDICTS}|unknown|split"
+_WORST_RANKS = f"topk(30, {verdict_rank(NAMESPACES, _WORST_VERDICTS)})"
 
 _WORST = Section(
     "Where",
     (
         Table(
             title="Worst containers",
-            description="Containers that are not aligned, the worst verdict first; the name leads to the container. "
+            description="The 30 worst of the containers that are not aligned; the name leads to the container. "
             "Remote is the share of accesses to another node's memory, as the processor counts them; where it does "
             "not, the share if every byte were used equally.",
             queries=[
-                Query(f"topk(30, {_BAD_RANKS})", now=True),
+                Query(_WORST_RANKS, now=True),
                 Query(
                     f"sum by ({BY_CONTAINER}) ({_of('container_misplaced_bytes')}) > 0"
-                    f" and on ({BY_CONTAINER}) {_BAD_RANKS}",
+                    f" and on ({BY_CONTAINER}) {_WORST_RANKS}",
                     now=True,
                 ),
                 Query(
                     f"(max by ({BY_CONTAINER}) ({_of('container_remote_ratio', source='pmu')})"
                     f" or max by ({BY_CONTAINER}) "
                     f"({_of('container_remote_ratio', source='expected')}))"
-                    f" and on ({BY_CONTAINER}) {_BAD_RANKS}",
+                    f" and on ({BY_CONTAINER}) {_WORST_RANKS}",
                     now=True,
                 ),
             ],
