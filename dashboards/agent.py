@@ -9,13 +9,14 @@ from dashboards.choices import (
     NODE_FIELDS,
     NODES,
     SEVERAL_NODES,
+    TO_NODE,
     docs,
     series,
 )
 from dashboards.model import Bars, Column, Dashboard, Lines, Panel, Query, Section, Stat, Table, Value
 
 _OK = (Value(1, "yes", "green"), Value(0, "no", "red"))
-_NODE = Column(NODE_FIELDS, "Node")
+_NODE = Column(NODE_FIELDS, "Node", link=TO_NODE)
 _AGENTS = series(EVERY_AGENT, NODES)
 
 

@@ -103,15 +103,8 @@ CONTAINER_CHOICES = (
 _SAME = "${datasource:queryparam}&${cluster:queryparam}&${nodelabel:queryparam}&${docs:queryparam}&${__url_time_range}"
 
 
-def to_node(node: str) -> Link:
-    """To the page of a node; `node` is what Grafana writes there: ${__data.fields.Node} in tables."""
-    return Link("Node", f"/d/{NODE}?var-nodename={node}&{_SAME}")
-
-
-def to_agent(node: str) -> Link:
-    return Link("Agent", f"/d/{AGENT}?var-nodename={node}&{_SAME}")
-
-
+TO_NODE = Link("Node", f"/d/{NODE}?var-nodename=${{__data.fields.Node}}&{_SAME}")
+"""From a row of a table that has the column Node."""
 TO_CONTAINER = Link(
     "Container",
     f"/d/{CONTAINER}?var-nodename=${{__data.fields.Node}}&var-namespace=${{__data.fields.Namespace}}"

@@ -16,10 +16,10 @@ from dashboards.choices import (
     RANKS,
     SEVERAL_CONTAINERS,
     TO_CONTAINER,
+    TO_NODE,
     TO_RUNBOOK,
     docs,
     series,
-    to_node,
     verdict_rank,
 )
 from dashboards.model import Bars, Column, Dashboard, Lines, Query, Section, Stat, Table, Value
@@ -189,7 +189,7 @@ _WORST = Section(
             columns=(
                 Column("Value #A", "Verdict", values=RANKS, colored=True),
                 Column("cluster", "Cluster"),
-                Column(NODE_FIELDS, "Node", link=to_node("${__data.fields.Node}")),
+                Column(NODE_FIELDS, "Node", link=TO_NODE),
                 Column("namespace", "Namespace"),
                 Column("pod", "Pod"),
                 Column("container", "Container", link=TO_CONTAINER),
@@ -224,7 +224,7 @@ _WORST = Section(
             width=10,
             columns=(
                 Column("cluster", "Cluster"),
-                Column(NODE_FIELDS, "Node", link=to_node("${__data.fields.Node}")),
+                Column(NODE_FIELDS, "Node", link=TO_NODE),
                 Column("Value #B", "Misaligned"),
                 Column("Value #C", "Largest fit", "bytes"),
                 Column("Value #D", "Refused"),
@@ -284,7 +284,7 @@ _REFUSED = Section(
             columns=(
                 Column("severity", "Severity"),
                 Column("alertname", "Alert", link=TO_RUNBOOK),
-                Column(NODE_FIELDS, "Node"),
+                Column(NODE_FIELDS, "Node", link=TO_NODE),
                 Column("namespace", "Namespace"),
                 Column("pod", "Pod"),
                 Column("container", "Container"),

@@ -211,6 +211,7 @@ def test_every_series_and_label_is_in_the_catalogue(query: Json) -> None:
     expression = promql_parser.parse(_promql(query))
     selectors = list(_selectors(expression))
     assert selectors
+    assert {str(selector.name) for selector, _ in selectors} <= set(known)
     for selector, _ in selectors:
         assert {matcher.name for matcher in selector.matchers.matchers} <= known[str(selector.name)]
     possible = set.union(*(known[str(selector.name)] for selector, _ in selectors), {"nodelabel"})
