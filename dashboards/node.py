@@ -158,7 +158,7 @@ _TRAFFIC = Section(
         Lines(
             title="Migrated memory",
             description="Bytes per second that tasks of containers moved between NUMA nodes, by the kernel's reason: "
-            "numa_misplaced is NUMA balancing, syscall and mempolicy_mbind are programs.",
+            "numa_misplaced is NUMA balancing, syscall_or_cpuset and mempolicy_mbind are what somebody asked for.",
             queries=[Query(f"sum by (reason) ({_rate('container_migrated_bytes_total')})", "{{reason}}")],
             unit="Bps",
             minimum=0,

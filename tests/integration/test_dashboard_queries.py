@@ -143,6 +143,19 @@ def test_every_query_finds_series_with_names_of_their_own(
 
 
 @pytest.mark.parametrize("server", SERVERS)
+def test_a_node_is_known_by_its_name_or_else_by_its_address(
+    sources: dict[tuple[str, str], Source], server: str
+) -> None:
+    expected = {"aligned": ("nodename", [".*", ["aligned"], ["misaligned"]])}
+    expected["guest"] = ("instance", [".*", ["10.0.0.7:9746"]])
+    for name, (label, values) in expected.items():
+        source = sources[server, name]
+        found = list(choices(dashboards()["numaudit-agent"], source.database, source.window))
+        assert {one["nodelabel"] for one in found} == {label}
+        assert [one["nodename"] for one in found] == values
+
+
+@pytest.mark.parametrize("server", SERVERS)
 def test_the_first_screen_says_whether_something_is_wrong(sources: dict[tuple[str, str], Source], server: str) -> None:
     source = sources[server, "aligned"]
     fleet = dashboards()["numaudit-fleet"]
