@@ -101,7 +101,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterato
             ports[name] = stack.enter_context(running_agent(*options, log=folder / "log")).port
         live = {}
         for server in SERVERS:
-            live[server] = stack.enter_context(prometheus(tool(server), tmp_path_factory.mktemp(server), named=ports))
+            live[server] = stack.enter_context(prometheus(tool(server), tmp_path_factory.mktemp(server), ports))
         _wait(live.values(), "numaudit_build_info", len(TREES))
         refuse(trees["misaligned"], refusals)
         _wait(live.values(), "numaudit_admission_workload_rejections_total", len(REFUSED))
