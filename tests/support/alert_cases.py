@@ -98,7 +98,11 @@ def alerts() -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def test_file(*, for_vmalert: bool) -> dict[str, Any]:
-    """A test file in which each case expects its alert and no other. vmalert-tool wants an alert's group, too."""
+    """A test file in which each case expects its alert and no other.
+
+    vmalert-tool wants an alert's group, too. It makes a database for each case, so it gets only those with a result.
+    """
+    chosen = [case for case in cases() if not for_vmalert or case.fires is not None or case.records]
     queries = "metricsql_expr_test" if for_vmalert else "promql_expr_test"
     return {
         "rule_files": [str(RULES)],
@@ -126,6 +130,6 @@ def test_file(*, for_vmalert: bool) -> dict[str, Any]:
                     for query, value in case.records.items()
                 ],
             }
-            for case in cases()
+            for case in chosen
         ],
     }
