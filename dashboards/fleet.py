@@ -5,7 +5,6 @@ from __future__ import annotations
 from dashboards.choices import (
     BY_CONTAINER,
     BY_NODE,
-    CLUSTER,
     COLORS,
     EVERY_AGENT,
     FLEET,
@@ -276,7 +275,7 @@ _REFUSED = Section(
             queries=[
                 Query(
                     f"count by (alertname, severity, {BY_CONTAINER}) "
-                    f"({series('ALERTS', CLUSTER, _OURS, alertstate='firing')})",
+                    f"({series('ALERTS', NODES, _OURS, alertstate='firing')})",
                     now=True,
                 )
             ],

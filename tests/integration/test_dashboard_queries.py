@@ -4,6 +4,7 @@ one where it is not, and with what an agent with BPF programs exported in a gues
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
@@ -26,6 +27,11 @@ SERVERS = [name for name in tools.TOOLS if name.startswith("prometheus")]
 TREES = {"aligned": "kubernetes-four-nodes", "misaligned": "misaligned-node"}
 SCRAPES = 6
 TEXT = "{http://www.w3.org/2000/svg}text"
+RULE = {
+    "alert": "NumauditContainerDrifted",
+    "expr": 'numaudit_container_verdict{verdict="drifted"}',
+    "labels": {"severity": "warning"},
+}
 LOOKBACK = "30s"
 """Of recorded scrapes, which do not say where a series ends: as long as a scrape was late at most."""
 
@@ -48,9 +54,9 @@ _BYTES_ELSEWHERE = {
     "numaudit-node": ["Containers by bytes C"],
     "numaudit-container": ["Misplaced by NUMA node A"],
 }
+_ALERTS = {"numaudit-fleet": ["Alerts A"]}
 _REFUSALS = {"numaudit-fleet": ["Workloads refused most A"]}
 _NOWHERE = {
-    "no rules are loaded": {"numaudit-fleet": ["Alerts A"]},
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
     "too few samples for a share": {
         "numaudit-container": ["Lower end of the remote share A", "Samples of the share A"]
@@ -69,11 +75,13 @@ EMPTY = {
         **_CAPTURED,
         "all containers are aligned": {"numaudit-fleet": ["Verdicts over time A", "Worst containers A"]},
         "no pod is refused": _REFUSALS,
+        "no alert fires": _ALERTS,
     },
     "misaligned": _CAPTURED,
     "guest": {
         **_NOWHERE,
         "no pod is refused": _REFUSALS,
+        "no rules are loaded": _ALERTS,
         "no kubelet runs": {"numaudit-node": ["Pods a restart would refuse A", "Pods a restart would refuse B"]},
     },
 }
@@ -101,10 +109,14 @@ def sources(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterato
             ports[name] = stack.enter_context(running_agent(*options, log=folder / "log")).port
         live = {}
         for server in SERVERS:
-            live[server] = stack.enter_context(prometheus(tool(server), tmp_path_factory.mktemp(server), ports))
+            folder = tmp_path_factory.mktemp(server)
+            (folder / "rules.json").write_text(json.dumps({"groups": [{"name": "of the test", "rules": [RULE]}]}))
+            scraping = prometheus(tool(server), folder, ports, rules=folder / "rules.json")
+            live[server] = stack.enter_context(scraping)
         _wait(live.values(), "numaudit_build_info", len(TREES))
         refuse(trees["misaligned"], refusals)
         _wait(live.values(), "numaudit_admission_workload_rejections_total", len(REFUSED))
+        _wait(live.values(), 'ALERTS{alertstate="firing"}', 1)
         window = Window.now()
         found = {(server, name): Source(database, window) for server, database in live.items() for name in TREES}
         for server in SERVERS:
@@ -115,9 +127,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterato
         yield found
 
 
-def _wait(databases: Collection[Database], name: str, series: int) -> None:
-    """Until so many series of this name have been scraped some times."""
-    wanted = f"count_over_time({name}[10m]) >= {SCRAPES}"
+def _wait(databases: Collection[Database], selector: str, series: int) -> None:
+    """Until so many series of this selector have been scraped some times."""
+    wanted = f"count_over_time({selector}[10m]) >= {SCRAPES}"
     assert eventually(lambda: all(len(one.query(wanted)) == series for one in databases))
 
 
