@@ -13,7 +13,8 @@ from dashboards.choices import (
     docs,
     series,
 )
-from dashboards.model import Bars, Column, Dashboard, Lines, Panel, Query, Section, Stat, Table, Value
+from dashboards.model import Dashboard, Section
+from dashboards.panels import Bars, Column, Lines, Panel, Query, Stat, Table, Value
 
 _OK = (Value(1, "yes", "green"), Value(0, "no", "red"))
 _NODE = Column(NODE_FIELDS, "Node", link=TO_NODE)

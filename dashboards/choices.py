@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from dashboards.model import Link, Value, Variable
+from dashboards.model import Variable
+from dashboards.panels import Link, Value
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 
 FLEET = "numaudit-fleet"

@@ -11,7 +11,8 @@ from dashboards.choices import (
     series,
     verdict_rank,
 )
-from dashboards.model import Bars, Column, Dashboard, Lines, Query, Section, Stat, States, Table
+from dashboards.model import Dashboard, Section
+from dashboards.panels import Bars, Column, Lines, Query, Stat, States, Table
 
 
 def _of(name: str, *matchers: str, **labels: str) -> str:

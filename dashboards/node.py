@@ -15,7 +15,8 @@ from dashboards.choices import (
     series,
     verdict_rank,
 )
-from dashboards.model import Bars, Column, Dashboard, Lines, Query, Section, Stat, Table, Value
+from dashboards.model import Dashboard, Section
+from dashboards.panels import Bars, Column, Lines, Query, Stat, Table, Value
 
 
 def _of(name: str, *matchers: str, **labels: str) -> str:

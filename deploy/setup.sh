@@ -65,5 +65,5 @@ if [ "$what" = test ]; then
 	.venv/bin/python tests/integration/tools.py
 	.venv/bin/python tests/support/checkov_venv.py
 	command -v node >/dev/null && command -v npm >/dev/null || install_packages nodejs npm
-	.venv/bin/python tests/integration/npm_packages.py
+	.venv/bin/python tests/integration/npm_packages.py || say "no npm packages: the tests of the dashboards' types will be skipped, and fail in CI"
 fi
