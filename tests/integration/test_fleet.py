@@ -208,5 +208,6 @@ def test_an_agent_that_ends_is_down_and_its_node_unknown(
         found = fleet()
         assert found["summary"].startswith("1 of 2 nodes report (1 down): ")
         assert [(one["node"], one["state"]) for one in found["nodes"]] == [("ends", "down"), ("stays", "reporting")]
+        fleet("--fail-on", "spilled", code=3)
         fits = fleet("--fits", str(file))
         assert [(one["node"], one["state"]) for one in fits["nodes"]] == [("stays", "fits"), ("ends", "unknown")]

@@ -10,12 +10,13 @@ import click
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.config import yaml_document
-from numaudit.errors import InputError
+from numaudit.errors import InputError, Unavailable
 from numaudit.fleet.forecast import ask_maps, forecast
 from numaudit.fleet.http_config import HttpConfig, read_http_config
 from numaudit.fleet.prometheus import connected
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import DEFAULT_NODE_LABEL, Scope
+from numaudit.fleet.sentences import what_is_missing
 from numaudit.memorymanager.scenario.reading import read_manifest
 from numaudit.report.fail_on import read_verdicts
 from numaudit.views import document
@@ -51,7 +52,11 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 )
 @click.option("--fits", "pod", type=_FILE, help="On which nodes would this v1 Pod be admitted now?")
 @click.option("--count", type=click.IntRange(1, 100_000), help="With --fits: so many of it; else as many as fit.")
-@click.option("--fail-on", metavar="VERDICT[,VERDICT]", help="Exit with 1 when a container has one of these verdicts.")
+@click.option(
+    "--fail-on",
+    metavar="VERDICT[,VERDICT]",
+    help="Exit with 1 when a container has one of these verdicts, and with 3 when not all are known.",
+)
 @click.option("--fail-on-reject", is_flag=True, help="With --fits: exit with 1 when not all of them are admitted.")
 def command(
     url: str,
@@ -82,6 +87,8 @@ def command(
             found = ask_report(prometheus, scope, top)
         _print_report(found, output, top)
         _exit_if(any(found.verdicts.get(name) for name in verdicts))
+        if verdicts and (missing := what_is_missing(found, prometheus.warnings)):
+            raise Unavailable(f"--fail-on: no container has one of these verdicts, but not all are known: {missing}")
         return
     if fail_on is not None or namespace is not None:
         raise InputError("--fail-on and --namespace are about containers that run: leave them out with --fits")

@@ -8,7 +8,7 @@ from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet.agents import Agents
 from numaudit.fleet.answers import Sample
 from numaudit.topology.sizes import in_units
-from numaudit.views.fleet_document import FleetAgents, FleetRoom
+from numaudit.views.fleet_document import FleetAgents, FleetReport, FleetRoom
 
 SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
 """Verdict -> its place in their order, 0 for the worst."""
@@ -54,6 +54,15 @@ def notices_of(warnings: Iterable[str], agents: Agents, count: FleetAgents) -> l
         listed = ", ".join(f"{version} on {plural(nodes, 'node')}" for version, nodes in count.versions.items())
         found.append(f"the agents are of {len(count.versions)} versions: {listed}")
     return found
+
+
+def what_is_missing(found: FleetReport, warnings: Iterable[str]) -> str | None:
+    """Why there may be containers whose verdicts are not in the report; None = there are none."""
+    if found.agents.stale or found.agents.down:
+        return reporting_sentence(found.agents)
+    if not found.verdicts and found.namespace is None:
+        return "no agent gives any verdict"
+    return next((f"the server warns: {text}" for text in warnings), None)
 
 
 def problem(sample: Sample) -> str:

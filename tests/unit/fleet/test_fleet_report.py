@@ -17,6 +17,7 @@ from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
+from numaudit.fleet.sentences import what_is_missing
 from numaudit.views import fleet_tables, terminal
 from numaudit.views.document import encode, schema
 from numaudit.views.fleet_document import FleetReport
@@ -154,6 +155,18 @@ def test_without_any_verdict_the_family_that_is_missing_is_named(server: Answeri
     found = ask_report(without, _SCOPE, TOP)
     assert "0 of 0 containers" in found.summary
     assert "numaudit_container_verdict" in found.notices[0]
+
+
+def test_verdicts_that_may_be_missing_are_no_all_clear(server: Answering) -> None:
+    whole = ask_report(server, _SCOPE, TOP)
+    assert what_is_missing(whole, ()) is None
+    assert what_is_missing(whole, ("store a is gone",)) == "the server warns: store a is gone"
+    builds = server.known[queries.agents(_SCOPE)]
+    up = tuple(Sample(one.labels, (0.0, "0")) for one in builds)
+    one_down = with_answers(server, {queries.agents(_SCOPE): builds[:1], queries.targets(_SCOPE): up})
+    assert what_is_missing(ask_report(one_down, _SCOPE, TOP), ()) == "1 of 2 nodes report (1 down)"
+    without = with_answers(server, {queries.verdicts(_SCOPE): (), queries.worst(_SCOPE, TOP): ()})
+    assert what_is_missing(ask_report(without, _SCOPE, TOP), ()) == "no agent gives any verdict"
 
 
 def test_without_agents_there_is_no_report(server: Answering) -> None:
