@@ -85,7 +85,7 @@ def command(
         verdicts = frozenset() if fail_on is None else read_verdicts(fail_on)
         with connected(url, config, time_out) as prometheus:
             found = ask_report(prometheus, scope, top)
-        _print_report(found, output, top)
+        _print(found, output, top)
         _exit_if(any(found.verdicts.get(name) for name in verdicts))
         if verdicts and (missing := what_is_missing(found, prometheus.warnings)):
             raise Unavailable(f"--fail-on: no container has one of these verdicts, but not all are known: {missing}")
@@ -95,26 +95,21 @@ def command(
     manifest = read_manifest(yaml_document.read(pod, "the pod"))
     with connected(url, config, time_out) as prometheus:
         foreseen = forecast(prometheus, ask_maps(prometheus, scope), manifest, count, top)
-    _print_forecast(foreseen, output)
+    _print(foreseen, output, top)
     _exit_if(fail_on_reject and not foreseen.is_enough)
 
 
-def _print_report(found: FleetReport, output: str, top: int) -> None:
+def _print(found: FleetReport | FleetForecast, output: str, top: int) -> None:
     if output == "json":
-        sys.stdout.buffer.write(document.encode("FleetReport", found))
+        sys.stdout.buffer.write(document.encode(type(found).__name__, found))
         return
     from numaudit.views import fleet_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
-    fleet_tables.print_fleet(found, top, terminal.console())
-
-
-def _print_forecast(found: FleetForecast, output: str) -> None:
-    if output == "json":
-        sys.stdout.buffer.write(document.encode("FleetForecast", found))
-        return
-    from numaudit.views import fleet_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
-
-    fleet_tables.print_fits(found, terminal.console())
+    out = terminal.console()
+    if isinstance(found, FleetReport):
+        fleet_tables.print_fleet(found, top, out)
+    else:
+        fleet_tables.print_fits(found, out)
 
 
 def _exit_if(is_finding: bool) -> None:

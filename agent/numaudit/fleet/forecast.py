@@ -101,7 +101,7 @@ def _fits(found: Found, pod: Pod, count: int | None, top: int, notices: Counter[
     refused: list[_Refused] = []
     for agent in found.agents.by_key.values():
         try:
-            one = _try(agent, found, pod, count or MOST_PODS, notices)
+            one = _try(agent, found, pod, min(count or MOST_PODS, MOST_PODS), notices)
         except NotTold as reason:
             one = _fit(agent.node, "unknown", str(reason))
         except (InputError, KubeletHangs) as error:  # as for pages of a size that this node does not have

@@ -132,6 +132,15 @@ def test_as_many_are_tried_as_are_wanted() -> None:
     assert short.sentence.startswith("4 of 6 default/new would be admitted, on 1 node")
 
 
+def test_a_node_is_tried_with_as_many_pods_as_a_kubelet_takes() -> None:
+    scraped = _scraped(play(scenario(_machine(64), [])))
+    for count in (None, 100_000):
+        found = _ask(answering(scraped), pod("new", "1Mi"), count=count)
+        assert (found.nodes[0].fits, found.nodes[0].may_fit_more) == (110, True)
+    assert not found.is_enough
+    assert _ask(answering(scraped), pod("new", "1Mi")).sentence.startswith("default/new would be admitted at least 110")
+
+
 def test_ways_in_are_sought_on_as_many_nodes_as_were_asked_for() -> None:
     scraped = [
         one for number in range(4) for one in _scraped(play(scenario(_machine(8 + number, 8), [])), f"node-{number}")
