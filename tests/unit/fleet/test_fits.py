@@ -89,6 +89,30 @@ def test_any_node_admits_as_often_when_it_is_rebuilt_from_its_series(played: Sim
     assert found.fits == _fits(played, manifest)
 
 
+@given(
+    st.lists(st.integers(2, 10), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 4)), max_size=5),
+    st.sampled_from(_POLICIES),
+    st.sampled_from(("container", "pod")),
+    st.sampled_from(("1.23", "1.28", "1.32", "1.36")),
+    st.tuples(st.integers(1, 14), st.integers(1, 5)),
+)
+def test_any_refusal_holds_with_a_cpu_manager_too(
+    sizes: list[int], pods: list[tuple[int, int]], policy: str, scope: str, version: str, wanted: tuple[int, int]
+) -> None:
+    machine = _machine(*sizes)
+    for node in machine["nodes"]:
+        node["cpus"] = f"{4 * node['id']}-{4 * node['id'] + 3}"
+    kubelet = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
+    kubelet |= {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    steps = [{"admit": pod(f"p{number}", f"{gib}Gi", cpu=str(cpus))} for number, (gib, cpus) in enumerate(pods)]
+    played = play({**scenario(machine, steps, kubelet), "kubernetesVersion": version})
+    manifest = pod("new", f"{wanted[0]}Gi", cpu=str(wanted[1]))
+    (found,) = _ask(answering(_scraped(played)), manifest, count=1).nodes
+    if admit(played.kubelet, played.state, read_pod(manifest)).admitted:
+        assert found.fits == 1
+
+
 def test_distances_decide_where_the_policy_asks_for_them() -> None:
     options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
     steps = [{"admit": pod("a", "3Gi")}, {"admit": pod("b", "3Gi")}]
