@@ -30,9 +30,8 @@ def test_a_runtime_whose_filter_knows_no_cap_bpf_keeps_the_programs_out_and_the_
         assert agent.get("/metrics")[0] == 200
     old = node.pod(seccomp=SECCOMP_BEFORE_CAP_BPF)
     assert node.tried(old)["BPF map"] == "EPERM"
-    found = node.doctor(old)["bpf cpu_time"]
-    assert (found["state"], found["reason"]) == ("missing", "forbidden")
-    assert node.doctor(node.pod("privileged", seccomp=SECCOMP_BEFORE_CAP_BPF))["bpf cpu_time"]["state"] == "ok"
+    assert node.probes(old)["cpu_time"] == "forbidden"
+    assert node.probes(node.pod("privileged", seccomp=SECCOMP_BEFORE_CAP_BPF))["cpu_time"] is None
 
 
 def test_keys_of_the_kubelet_are_hidden_by_a_component(node: NodeHere) -> None:

@@ -72,15 +72,10 @@ ADMITTED = frozenset(
 class Row:
     """One set of rights."""
 
-    features: Mapping[str, str]
-    """Check of `numaudit doctor` -> ok, reduced or missing."""
+    probes: Mapping[str, str]
+    """BPF probe -> yes or no: whether it runs."""
     may: Mapping[str, str]
     """What was tried -> yes or no."""
-
-    @property
-    def comparable(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Without what depends on the machine's hardware."""
-        return {name: state for name, state in self.features.items() if name.startswith("bpf ")}, dict(self.may)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +125,9 @@ def write(release: str, lines: Iterable[str]) -> None:
 
 def _measure(node: NodeHere, name: str) -> Row:
     pod = node.pod(PRIVILEGED) if name == PRIVILEGED else _with(node.pod(), sorted(_wanted(name)))
-    checks = node.doctor(pod)
-    features = {check: str(found["state"]) for check, found in checks.items() if check != "memory_manager_state"}
+    runs = {probe: "yes" if reason is None else "no" for probe, reason in node.probes(pod).items()}
     may = {tried: "yes" if answer == "yes" else "no" for tried, answer in node.tried(pod).items()}
-    return Row(features, may)
+    return Row(runs, may)
 
 
 def _wanted(name: str) -> set[str]:
@@ -152,7 +146,7 @@ def _file(release: str) -> Path:
 
 
 def _table(document: Mapping[str, Any]) -> Table:
-    rows = {name: Row(row["features"], row["may"]) for name, row in document["rows"].items()}
+    rows = {name: Row(row["probes"], row["may"]) for name, row in document["rows"].items()}
     return Table(document["kernel"], rows)
 
 
@@ -160,7 +154,7 @@ def main() -> int:
     with node_here(CHECKOUT / ".cache/image/rootfs") as node:
         for name in sys.argv[1:] or ROWS:
             for row in measure(node, [name]).values():
-                print(json.dumps({name: {"features": row.features, "may": row.may}}), flush=True)
+                print(json.dumps({name: {"probes": row.probes, "may": row.may}}), flush=True)
     return 0
 
 

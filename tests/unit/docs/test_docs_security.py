@@ -16,18 +16,12 @@ from marked_places import fill
 MatchesGolden = Callable[[str, str], None]
 TOP = Path(__file__).parents[3]
 PAGE = TOP / "docs/security.md"
-HARDWARE = ("kernel", "numa nodes", "rights", "cgroup", "huge pages", "calibration", "kubelet", "numa_maps")
-"""Checks that say nothing about rights, or less than what was tried does."""
 
 
 def _cell(states: Sequence[tuple[str, str]]) -> str:
     """`yes`, `-`, or the kernels that say yes."""
-    given = [kernel for kernel, state in states if state != "no"]
-    in_part = [kernel for kernel, state in states if state == "in part"]
-    if not given:
-        return "-"
-    word = "in part" if in_part == given else "yes"
-    return word if len(given) == len(states) else f"{word}: {', '.join(given)}"
+    given = [kernel for kernel, state in states if state == "yes"]
+    return "-" if not given else "yes" if len(given) == len(states) else f"yes: {', '.join(given)}"
 
 
 def _line(name: str, tables: Sequence[Table], ask: Callable[[Table, str, str], str | None]) -> list[str]:
@@ -41,9 +35,8 @@ def _line(name: str, tables: Sequence[Table], ask: Callable[[Table, str, str], s
     return [name, *cells]
 
 
-def _feature(table: Table, row: str, name: str) -> str | None:
-    words = {"ok": "yes", "reduced": "in part", "missing": "no"}
-    return words[table.rows[row].features[name]] if row in table.rows else None
+def _runs(table: Table, row: str, name: str) -> str | None:
+    return table.rows[row].probes[name] if row in table.rows else None
 
 
 def _may(table: Table, row: str, name: str) -> str | None:
@@ -58,8 +51,7 @@ def _as_table(lines: Iterable[Sequence[str]]) -> str:
 
 def _tables() -> tuple[str, str]:
     tables = capability_table.all_recorded()
-    features = [name for name in tables[0].rows[PRIVILEGED].features if name not in HARDWARE]
-    brings = [_line(name, tables, _feature) for name in features]
+    brings = [_line(name, tables, _runs) for name in tables[0].rows[PRIVILEGED].probes]
     tried = [_line(name, tables, _may) for name in tables[0].rows[PRIVILEGED].may]
     nobody = ["-"] * len(ROWS)
     return (
