@@ -80,7 +80,7 @@ def paranoid(level: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def node_here(root: Path) -> Iterator[NodeHere]:
-    """The surroundings, with the image's unpacked root; PERFMON allows perf events, as it does not by Debian's default."""
+    """The surroundings, with the image's unpacked root. PERFMON opens perf events, which Debian's default denies."""
     with (
         paranoid(2),
         tempfile.TemporaryDirectory(dir="/run", prefix="numaudit-node-") as name,
