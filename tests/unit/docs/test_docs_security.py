@@ -18,10 +18,10 @@ TOP = Path(__file__).parents[3]
 PAGE = TOP / "docs/security.md"
 
 
-def _cell(states: Sequence[tuple[str, str]]) -> str:
+def _cell(states: Sequence[tuple[str, str]], kernels: int) -> str:
     """`yes`, `-`, or the kernels that say yes."""
     given = [kernel for kernel, state in states if state == "yes"]
-    return "-" if not given else "yes" if len(given) == len(states) else f"yes: {', '.join(given)}"
+    return "-" if not given else "yes" if len(given) == kernels else f"yes: {', '.join(given)}"
 
 
 def _line(name: str, tables: Sequence[Table], ask: Callable[[Table, str, str], str | None]) -> list[str]:
@@ -31,7 +31,7 @@ def _line(name: str, tables: Sequence[Table], ask: Callable[[Table, str, str], s
     for row in ROWS:
         states = [(capability_table.series(table.kernel), ask(table, row, name)) for table in fit]
         known = [(kernel, state) for kernel, state in states if state is not None]
-        cells.append(_cell(known) if known else "?")
+        cells.append(_cell(known, len(tables)) if known else "?")
     return [name, *cells]
 
 
