@@ -232,8 +232,10 @@ class _Bundle:
         process.kill()
         process.wait()
         _runc(self.folder, "delete", "--force", self.id)
-        for place in cgroup_folders(str(Path(self.cgroup).parent)):  # the pod's, which the kubelet would remove
-            place.rmdir()
+        for parent in list(Path(self.cgroup).parents)[:-1]:  # the pod's and those above, which the kubelet would remove
+            for place in cgroup_folders(str(parent)):
+                with contextlib.suppress(OSError):  # another pod's, or a process is still on its way out
+                    place.rmdir()
 
     def _state(self) -> Json:
         done = subprocess.run(
