@@ -11,7 +11,7 @@ for package in $unwanted; do
 done
 
 # As in the Containerfile: byte code that is not checked against its source at run time.
-python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3 /usr/lib/python3.*
+PYTHONHASHSEED=0 python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3 /usr/lib/python3.* /usr/share/python3
 
 find /usr/share/doc -type f ! -name copyright -delete
 find /usr/share/doc -xtype l -delete # links to those; others lead to licences

@@ -38,7 +38,7 @@ def config() -> Mapping[str, Any]:
 def run(*arguments: str, mounts: Mapping[Path, str] | None = None) -> subprocess.CompletedProcess[str]:
     """The image's program with these arguments, as runc runs it by default: few capabilities, nothing to write to.
 
-    `mounts` maps folders of this host to where the container sees them, read-only.
+    `mounts` maps folders of this host to where the container sees them, read-only: folders that the image has.
     """
     return run_program(*config()["config"]["Entrypoint"], *arguments, mounts=mounts)
 
