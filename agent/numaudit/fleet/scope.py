@@ -11,7 +11,7 @@ from numaudit.exporters.catalogue.labels import LABELS
 from numaudit.memorymanager.go.strconv import quote
 
 DEFAULT_NODE_LABEL = "nodename"
-"""What deploy/monitoring/podmonitor.yaml sets."""
+"""What deploy/components/monitoring/podmonitor.yaml sets."""
 TARGET = ("instance", "job")
 """What Prometheus gives each target."""
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
