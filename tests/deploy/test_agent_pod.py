@@ -168,7 +168,7 @@ def test_a_wrong_setting_of_a_build_is_found(tmp_path: Path, monkeypatch: Enviro
 
 def test_the_port_is_that_of_the_setting_everywhere() -> None:
     manifests = build("monitoring")
-    (settings,) = of_kind(manifests, "ConfigMap")
+    (settings,) = (one for one in of_kind(manifests, "ConfigMap") if "agent.yaml" in one["data"])
     port = int(yaml.safe_load(settings["data"]["agent.yaml"])["listen"].rpartition(":")[2])
     (declared,) = container(manifests)["ports"]
     assert declared["containerPort"] == port

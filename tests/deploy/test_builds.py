@@ -16,7 +16,7 @@ import checkov_venv
 from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod
 
 VERSIONS = ("1.25", "1.30", "1.33", "1.37")
-WITHOUT_SCHEMA = {"PodMonitor"}
+WITHOUT_SCHEMA = {"PodMonitor", "PrometheusRule"}
 """Of the Prometheus Operator."""
 RIGHTS = {"pages", "passive", "privileged"}
 """Each says which rights the agent has, so there is one at most."""
@@ -97,6 +97,22 @@ def test_every_volume_that_is_mounted_is_there_and_mounted() -> None:
         spec = pod(build(*names))
         mounted = {one["name"] for one in spec["containers"][0]["volumeMounts"]}
         assert mounted == {one["name"] for one in spec["volumes"]}
+
+
+def test_monitoring_brings_the_alerts_and_the_dashboards_as_they_are() -> None:
+    top, manifests = DEPLOY.parent, build("monitoring")
+    (rules,) = of_kind(manifests, "PrometheusRule")
+    assert rules["spec"] == yaml.safe_load((DEPLOY / "rules/numaudit.prometheusrule.yaml").read_text())["spec"]
+    shown = [
+        one["data"] for one in of_kind(manifests, "ConfigMap") if one["metadata"]["labels"].get("grafana_dashboard")
+    ]
+    files = {name: text for data in shown for name, text in data.items()}
+    assert files == {page.name: page.read_text() for page in (top / "dashboards").glob("*.json")}
+    assert all(
+        one["metadata"]["namespace"] == "numaudit"
+        for one in manifests
+        if one["kind"] in ("ConfigMap", "PrometheusRule")
+    )
 
 
 def test_every_object_of_the_project_is_labelled() -> None:
