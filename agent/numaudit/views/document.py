@@ -74,7 +74,6 @@ class MetricRow:
     labels: tuple[str, ...]
     instrument: str | None
     """Its name in OpenTelemetry; null = that has a name of its own for the same."""
-    """Its name in OpenTelemetry."""
 
 
 @dataclass(frozen=True, slots=True)
