@@ -20,3 +20,8 @@ def commands(path: Path = (), command: click.Command = main) -> Iterator[tuple[P
             found = command.get_command(context, name)
             assert found is not None
             yield from commands((*path, name), found)
+
+
+def context_of(path: Path, command: click.Command) -> click.Context:
+    """As on the command line: click remembers in the command which words ask for help in its first context."""
+    return click.Context(command, info_name=" ".join(("numaudit", *path)), **main.context_settings)

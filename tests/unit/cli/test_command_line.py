@@ -125,15 +125,15 @@ def test_help_goes_to_standard_output_and_is_fine(capsys: pytest.CaptureFixture[
 
 
 def test_every_verb_and_every_flag_of_it_is_explained_and_no_explanation_is_cut_off() -> None:
-    commands = {" ".join(("numaudit", *path)): command for path, command in command_tree.commands()}
+    commands = dict(command_tree.commands())
     assert len(commands) > 12
-    for name, command in commands.items():
+    for path, command in commands.items():
         for one in command.params:
-            assert not isinstance(one, click.Option) or one.help, f"{name} {one.name}"
-        with click.Context(command, info_name=name) as context:
+            assert not isinstance(one, click.Option) or one.help, f"{path} {one.name}"
+        with command_tree.context_of(path, command) as context:
             text = command.get_help(context)
         assert command.help
-        assert "..." not in text.replace("[ARGS]...", ""), name
+        assert "..." not in text.replace("[ARGS]...", ""), path
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

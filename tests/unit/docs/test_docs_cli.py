@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from command_tree import commands
+from command_tree import commands, context_of
 from numaudit.cli.main import VERBS
 
 MatchesGolden = Callable[[str, str], None]
@@ -84,7 +84,7 @@ def page() -> str:
 
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(("numaudit", *path))
-    context = click.Context(command, info_name=name)
+    context = context_of(path, command)
     usage = " ".join((name, *command.collect_usage_pieces(context)))
     text = [f"\n{'#' * (1 + len(path))} {name}\n", *_paragraphs(command.help or ""), f"```\n{usage}\n```\n"]
     options = (one for one in command.params if isinstance(one, click.Option))
