@@ -18,6 +18,7 @@ from numaudit.report.counters import Counters, Measured
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.not_running import not_running_reports
+from numaudit.report.summary import summarize
 from numaudit.report.values import (
     CheckpointFindingReport,
     CheckpointReport,
@@ -57,16 +58,19 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
     containers = [of_container(container) for container in snapshot.containers]
     containers.extend(not_running_reports(snapshot, judged, findings, tuple(hint_outcomes)))
     containers.sort(key=_order)
+    rejections = tuple(one for one in hint_outcomes if one.container is None)
+    nodes = tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes)
     return Report(
+        summary=summarize(containers, nodes, findings, len(rejections)),
         taken_at=snapshot.taken_at,
         cgroup_mode=snapshot.cgroup_mode,
         containers=tuple(containers),
-        nodes=tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes),
+        nodes=nodes,
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
         ended=_ended(snapshot),
         residual=residuals(snapshot),
         findings=findings,
-        rejections=tuple(one for one in hint_outcomes if one.container is None),
+        rejections=rejections,
         kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
         memory_manager=memory_manager_report(intent),

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from numaudit.errors import InputError, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId
 
@@ -37,12 +38,12 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
             raise InputError(f"no container matches {which!r}{_near(report, which)}")
     if which is None and namespace is None:
         return report
-    return replace(_of_containers(report, containers), rejections=refused)
+    return _summarized(replace(_of_containers(report, containers), rejections=refused))
 
 
 def only(report: Report, cgroup: ContainerId) -> Report:
     """The report of the container that is this cgroup, and of the findings about it and the node."""
-    return _of_containers(report, tuple(one for one in report.containers if one.id == cgroup))
+    return _summarized(_of_containers(report, tuple(one for one in report.containers if one.id == cgroup)))
 
 
 def worst(report: Report, most: int | None) -> Report:
@@ -50,6 +51,12 @@ def worst(report: Report, most: int | None) -> Report:
     if most is None or len(report.containers) <= most:
         return report
     return _of_containers(report, report.containers[:most])
+
+
+def _summarized(report: Report) -> Report:
+    """With a summary of what was selected."""
+    summary = summarize(report.containers, report.nodes, report.findings, len(report.rejections))
+    return replace(report, summary=summary)
 
 
 def _of_containers(report: Report, containers: tuple[ContainerReport, ...]) -> Report:

@@ -278,10 +278,28 @@ class Residual:
     """The types that all three sides show, and that are summed here."""
 
 
+class Summary(Struct, frozen=True):
+    """One sentence about the containers of this report, and the numbers that it is made of."""
+
+    text: str
+    containers: int
+    """All that it is about; options such as --top leave out rows, and nothing of this."""
+    promised: int
+    """Containers that are known to have a promise."""
+    misaligned: int
+    """Verdicts drifted, cpu-remote, spilled and remote-access."""
+    split: int
+    aligned: int
+    unknown: int
+    """Containers that may have a promise, and whose verdict is not known."""
+    refused_pods: int
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything one tick found on a host."""
 
+    summary: Summary
     taken_at: float
     """Seconds since the epoch."""
     cgroup_mode: str | None

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeBytes, Report
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.fit import Filled, filled_table, fit, left_out
@@ -196,18 +197,6 @@ def _distance(container: ContainerReport) -> str:
 
 def _percent(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"
-
-
-def display_name(container: ContainerReport) -> str:
-    """namespace/pod/container as far as known, else the pod's UID; docker/name; else the cgroup path."""
-    if container.pod_uid is None and container.container is not None:
-        return printable(f"{container.runtime}/{container.container}")
-    if container.pod_uid is None:
-        return printable(container.path or "")
-    pod = f"{container.namespace}/{container.pod}" if container.pod else f"pod {container.pod_uid}"
-    if container.kind == "container":
-        return printable(f"{pod}/{container.container or (container.container_id or '')[:12]}")
-    return printable(f"{pod} ({container.kind})")
 
 
 def judged_bytes(row: NodeBytes) -> int:

@@ -10,8 +10,8 @@ from numaudit.errors import printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.memorymanager.pod.names import full_name
+from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.container_table import display_name
 from numaudit.views.terminal import print_note, size
 
 

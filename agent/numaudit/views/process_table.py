@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
+from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, ElsewhereReport, Report
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.container_table import display_name
 from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, size
 
 

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
+from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views import fit as fitting
 from numaudit.views.container_table import (
     container_table,
-    display_name,
     has_counts,
     has_cpu_time,
     has_samples,
@@ -61,7 +61,9 @@ _SAMPLED = (
 
 
 def print_report(report: Report, out: Console, *, wide: bool = False, left_out: int = 0) -> None:
-    """The table of containers, the table of nodes, and what is not known. `left_out`: containers beyond --top."""
+    """The summary, the containers, the nodes, and what is not known. `left_out`: containers beyond --top."""
+    print_note(report.summary.text, out, "bold")
+    out.print()
     shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
     table, columns = container_table(report, shown, wide, out.width)
     print_table(table, out)

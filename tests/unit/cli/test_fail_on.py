@@ -33,7 +33,7 @@ def test_a_drifted_container_whose_bytes_are_in_place_fails_on_its_verdict(drift
     assert err.splitlines() == [
         f"numaudit: '{POD}/{name}': drifted: allowed nodes are 0-3, promised are 1" for name in ("a", "b")
     ]
-    assert out.splitlines()[1].startswith(f"{POD}/a ")
+    assert out.split("\n\n")[1].splitlines()[1].startswith(f"{POD}/a ")
 
 
 def test_other_verdicts_and_other_containers_pass(drifted: Path, capsys: Capture) -> None:

@@ -52,8 +52,8 @@ def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture
     shown = {one["id"] for one in top["containers"]}
     assert {one["container_id"] for one in top["findings"]} <= {*shown, None}
     out, err = _run(capsys, *node, "--top", 3, "-o", "wide")
-    assert out.split("\n\n")[0].splitlines()[-1].startswith(f"left out: {more - 3} other containers")
-    assert len(out.split("\n\n")[0].splitlines()) == 5
+    assert out.split("\n\n")[1].splitlines()[-1].startswith(f"left out: {more - 3} other containers")
+    assert len(out.split("\n\n")[1].splitlines()) == 5
     assert err == ""
 
 

@@ -64,6 +64,11 @@ def _printed(report: Report, wide: bool = False) -> str:
     return file.getvalue()
 
 
+def _containers(lines: list[str]) -> list[str]:
+    """The table of containers, and what comes below it."""
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("CONTAINER")) :]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -129,7 +134,7 @@ def test_a_name_is_shown_as_it_is_whatever_it_holds(name: str) -> None:
     for wide in (False, True):
         text = _printed(report, wide)
         assert printable(f"/{name}") in text
-        assert text.splitlines()[1].startswith(printable(f"/{name}"))
+        assert _containers(text.splitlines())[1].startswith(printable(f"/{name}"))
         assert "\x1b" not in text
 
 
@@ -153,7 +158,7 @@ def test_a_terminal_gets_colour_and_a_pipe_does_not() -> None:
 
 @pytest.mark.parametrize("nodes", [2, 8, 9, 12])
 def test_bytes_by_node_are_shown_for_any_number_of_nodes(nodes: int) -> None:
-    row = _printed(_report(nodes=nodes)).splitlines()[1]
+    row = _containers(_printed(_report(nodes=nodes)).splitlines())[1]
     assert ("N1:3M" in row) == (nodes > 8)
     assert "3M" in row.split()
 
@@ -163,14 +168,14 @@ def test_bytes_that_are_not_known_are_a_question_mark_for_any_number_of_nodes(no
     report = _report(nodes=nodes)
     (container,) = report.containers
     unread = msgspec.structs.replace(container, resident=None, judged_bytes=None, remote_bytes=None)
-    row = _printed(replace(report, containers=(unread,))).splitlines()[1].split()
+    row = _containers(_printed(replace(report, containers=(unread,))).splitlines())[1].split()
     assert "-" not in row
     assert "0" not in row[3:]
     assert row.count("?") == 4 + (nodes if nodes == 2 else 1)
 
 
 def test_types_that_the_kernel_does_not_show_are_a_question_mark() -> None:
-    header, row = _printed(_report(resident=Resident(anon={0: 3 * MIB, 1: 0})), wide=True).splitlines()[:2]
+    header, row = _containers(_printed(_report(resident=Resident(anon={0: 3 * MIB, 1: 0})), wide=True).splitlines())[:2]
     at = header.index("SHMEM") + len("SHMEM") - 1
     assert row[at] == "?"
 
@@ -188,7 +193,7 @@ def test_a_terminal_gets_whole_figures_in_lines_that_fit(width: int, nodes: int)
     report = _report(f"/system.slice/docker-{'d1' * 32}.scope", nodes)
     lines = _on_terminal(report, width)
     assert max(map(len, lines)) <= width
-    header, row = lines[:2]
+    header, row = _containers(lines)[:2]
     assert "…" not in header
     assert row.startswith("/system.slice/d")
     assert ".scope " in row
@@ -300,9 +305,9 @@ def test_a_wide_table_shows_the_mean_distance_and_a_narrow_one_only_the_expected
     (one,) = far.containers
     local = (7.5 * 4096 + 0.25 * 8192) / (7.75 * 12288)
     assert one.distance_ratio == pytest.approx(local + 2 * (1 - local))
-    wide, narrow = _printed(far, wide=True), _printed(far)
-    assert "DISTANCE" in wide.splitlines()[0]
-    assert f"{one.distance_ratio:.2f}" in wide.splitlines()[1].split()
+    wide, narrow = _containers(_printed(far, wide=True).splitlines()), _printed(far)
+    assert "DISTANCE" in wide[0]
+    assert f"{one.distance_ratio:.2f}" in wide[1].split()
     assert "DISTANCE" not in narrow
 
 
@@ -311,6 +316,6 @@ def test_a_distance_that_the_firmware_does_not_give_is_a_question_mark() -> None
     unknown = replace(
         known, containers=tuple(msgspec.structs.replace(one, distance_ratio=None) for one in known.containers)
     )
-    header, row = _printed(unknown, wide=True).splitlines()[:2]
+    header, row = _containers(_printed(unknown, wide=True).splitlines())[:2]
     end = header.index("DISTANCE") + len("DISTANCE")
     assert row[:end].endswith("       ?")
