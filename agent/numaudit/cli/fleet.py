@@ -9,6 +9,7 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.verdict_list import VerdictList
 from numaudit.config import yaml_document
 from numaudit.errors import InputError, Unavailable
 from numaudit.fleet.forecast import ask_maps, forecast
@@ -18,7 +19,6 @@ from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import DEFAULT_NODE_LABEL, Scope
 from numaudit.fleet.sentences import what_is_missing
 from numaudit.memorymanager.scenario.reading import read_manifest
-from numaudit.report.fail_on import read_verdicts
 from numaudit.views import document
 from numaudit.views.fleet_document import FleetForecast, FleetReport
 
@@ -54,6 +54,7 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 @click.option("--count", type=click.IntRange(1, 100_000), help="With --fits: so many of it; else as many as fit.")
 @click.option(
     "--fail-on",
+    type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
     help="Exit with 1 when a container has one of these verdicts, and with 3 when not all are known.",
 )
@@ -69,7 +70,7 @@ def command(
     time_out: float,
     pod: Path | None,
     count: int | None,
-    fail_on: str | None,
+    fail_on: frozenset[str] | None,
     fail_on_reject: bool,
 ) -> None:
     """Show the cluster's worst containers and nodes, who does not report, refusals and room.
@@ -82,7 +83,7 @@ def command(
     if pod is None:
         if count is not None or fail_on_reject:
             raise InputError("--count and --fail-on-reject are about a pod: give it with --fits pod.yaml")
-        verdicts = frozenset() if fail_on is None else read_verdicts(fail_on)
+        verdicts = fail_on or frozenset()
         with connected(url, config, time_out) as prometheus:
             found = ask_report(prometheus, scope, top)
         _print(found, output, top)

@@ -13,6 +13,7 @@ import click
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.progress import Duration
+from numaudit.cli.verdict_list import VerdictList
 from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import InputError
 from numaudit.evaluation.alignment import judge
@@ -22,8 +23,9 @@ from numaudit.probes.probe import Kind
 from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.fail_below import Shortfalls, shortfalls
-from numaudit.report.fail_on import not_accepted, read_verdicts
-from numaudit.report.selection import narrow, worst
+from numaudit.report.fail_on import not_accepted
+from numaudit.report.ordering import KEYS, in_order_of
+from numaudit.report.selection import first, narrow, of_verdicts, shown_of
 from numaudit.report.values import Report
 from numaudit.views import document
 
@@ -36,7 +38,8 @@ _SECOND_TICK = 1.0
 Examples:
   numaudit report
   numaudit report --duration 10s --matrix
-  numaudit report --top 20
+  numaudit report --sort remote --top 20
+  numaudit report --verdict drifted,spilled
   numaudit report mysql-0 --fail-below 0.95
   numaudit report --fail-on drifted,spilled,cpu-remote
   numaudit report prod/mysql-0/db -o json
@@ -82,15 +85,29 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option(
     "--fail-on",
+    type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
     help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown, and with 3 when "
     "what was promised is not known.",
 )
 @click.option(
+    "--verdict",
+    type=VerdictList(),
+    metavar="VERDICT[,VERDICT]",
+    help="Show the containers with one of these verdicts only; --fail-below and --fail-on still judge all.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(KEYS),
+    default=KEYS[0],
+    show_default=True,
+    help="Order of the rows: the worst verdict first, the largest amount first, or by name; cpu needs --duration.",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Show the N worst containers only; --fail-below and --fail-on still judge all.",
+    help="Show the first N containers only; --fail-below and --fail-on still judge all.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say on standard error how long each source took.")
 @options.root
@@ -99,13 +116,15 @@ def command(
     which: str | None,
     namespace: str | None,
     output: str,
+    verdict: frozenset[str] | None,
+    sort: str,
     top: int | None,
     numa_maps_budget: float,
     duration: float | None,
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
-    fail_on: str | None,
+    fail_on: frozenset[str] | None,
     verbose: bool,
     root: Path | None,
 ) -> int:
@@ -122,23 +141,24 @@ def command(
         raise InputError("--matrix shows what --duration measures: add --duration 10s")
     if first_touch and duration is None:
         raise InputError("--first-touch measures the running kernel: add --duration 10s")
-    refused_verdicts = frozenset() if fail_on is None else read_verdicts(fail_on)
+    if sort == "cpu" and duration is None:
+        raise InputError("--sort cpu orders by what --duration measures: add --duration 10s")
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     interrupted = Event()
     whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
     report = narrow(whole, which, namespace)
-    shown = worst(report, top)
-    left_out = len(report.containers) - len(shown.containers)
+    of_interest = report if verdict is None else of_verdicts(report, verdict)
+    shown = first(in_order_of(of_interest, sort), top)
     if output == "json":
         sys.stdout.buffer.write(document.encode("Report", shown))
-        if left_out:
-            click.echo(f"numaudit: --top {top} leaves out {left_out} of {len(report.containers)} containers", err=True)
+        if len(shown.containers) < len(report.containers):
+            click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     else:
         from numaudit.views import process_table, report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         out = terminal.console(whole_lines=output == "wide")
-        report_tables.print_report(shown, out, wide=output == "wide", left_out=left_out)
+        report_tables.print_report(shown, out, wide=output == "wide", of=len(whole.containers))
         if which is not None:
             process_table.print_processes(shown, out)
         if matrix:
@@ -149,7 +169,7 @@ def command(
         click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():
         return EXIT_INTERRUPTED
-    return EXIT_FINDINGS if _fails(report, refused_verdicts, fail_below) else 0
+    return EXIT_FINDINGS if _fails(report, fail_on or (), fail_below) else 0
 
 
 def observe(

@@ -11,15 +11,15 @@ from numaudit.report.fail_below import full_name, require_known_promises
 from numaudit.report.values import Report
 
 
-def read_verdicts(text: str) -> frozenset[str]:
-    """Read `--fail-on`: `drifted,cpu-remote`. Raises InputError for another name, with the one that is nearest."""
+def read_verdicts(text: str, option: str) -> frozenset[str]:
+    """Read an option's `drifted,cpu-remote`. Raises InputError for another name, with the one that is nearest."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in REMEDIES:
             begin_alike = [one for one in REMEDIES if name and one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
             raise InputError(
-                f"--fail-on: no verdict is named {name[:60]!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
+                f"{option}: no verdict is named {name[:60]!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
             )
     return frozenset(names)
 

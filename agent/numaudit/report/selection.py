@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -46,11 +46,23 @@ def only(report: Report, cgroup: ContainerId) -> Report:
     return _summarized(_of_containers(report, tuple(one for one in report.containers if one.id == cgroup)))
 
 
-def worst(report: Report, most: int | None) -> Report:
-    """The report with its worst containers, `most` of them, and the findings about them and the node."""
+def of_verdicts(report: Report, verdicts: Collection[str]) -> Report:
+    """The report with the containers that have one of these verdicts, and the findings about them and the node."""
+    return _of_containers(
+        report, tuple(one for one in report.containers if one.verdict is not None and one.verdict.name in verdicts)
+    )
+
+
+def first(report: Report, most: int | None) -> Report:
+    """The report with its first containers, `most` of them, and the findings about them and the node."""
     if most is None or len(report.containers) <= most:
         return report
     return _of_containers(report, report.containers[:most])
+
+
+def shown_of(shown: int, of: int) -> str:
+    """How many rows are there of how many."""
+    return f"{shown} of {of} container{'' if of == 1 else 's'} shown"
 
 
 def _summarized(report: Report) -> Report:

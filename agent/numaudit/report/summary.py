@@ -75,9 +75,8 @@ def _misplaced(one: ContainerReport) -> str:
     """Name and verdict of a misaligned container, and how many bytes it is about."""
     assert one.verdict is not None
     named = f"{display_name(one)}, {one.verdict.name}"
-    outside = (one.judged_bytes or 0) - (one.judged_bytes or 0 if one.aligned_bytes is None else one.aligned_bytes)
-    if outside:
-        return f"{named}, {in_units(outside)} on the wrong nodes"
+    if one.misplaced_bytes:
+        return f"{named}, {in_units(one.misplaced_bytes)} on the wrong nodes"
     if one.verdict.name == "cpu-remote" and one.remote_bytes:
         return f"{named}, {in_units(one.remote_bytes)} remote to all its CPUs"
     return f"{named}: {printable(one.verdict.reason)}"

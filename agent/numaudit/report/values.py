@@ -230,6 +230,13 @@ class ContainerReport(Counters, frozen=True):
     unknown: tuple[Unknown, ...]
 
     @property
+    def misplaced_bytes(self) -> int | None:
+        """Judged bytes on nodes that were not promised; None where nothing was, or it is not known."""
+        if self.judged_bytes is None or self.aligned_bytes is None:
+            return None
+        return self.judged_bytes - self.aligned_bytes
+
+    @property
     def aligned_ratio(self) -> float | None:
         """Share of judged bytes on a promised node; None also when nothing is resident."""
         return None if self.aligned_bytes is None or not self.judged_bytes else self.aligned_bytes / self.judged_bytes

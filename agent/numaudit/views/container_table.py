@@ -27,7 +27,7 @@ def container_table(
 ) -> tuple[Table, tuple[str, ...]]:
     """The table, and the titles of the columns that do not fit into this width."""
     nodes = [node.numa_node for node in report.nodes]
-    kubernetes = any(one.pod_uid for one in shown)
+    kubernetes = report.kubelet is not None or any(one.pod_uid for one in shown)
     for node_columns in (_node_columns, _one_node_column):
         columns = _container_columns(node_columns(nodes), wide, kubernetes, report)
         filled = [column.filled(shown) for column in columns]
@@ -67,6 +67,8 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
         columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
         if has_shared_of_others(report):
             columns.append(_Column("OTHERS' SHARED", _shared_of_others))
+        if kubernetes:
+            columns.append(_Column(">MISPLACED", _misplaced))
     columns += [
         _Column(">FILE", partial(_type_cell, "file"), 8),
         _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes)), 7),
@@ -75,7 +77,7 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
     if has_cpu_time(report):
         columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio), 3))
         if wide:
-            columns.append(_Column(">DISTANCE", _distance))
+            columns += [_Column(">DISTANCE", _distance), _Column(">CPU TIME", _cpu_time)]
     if has_counts(report):
         columns.append(_Column(">COUNTED REMOTE", _counted_remote, 2))
         if wide:
@@ -133,6 +135,17 @@ def _promised(container: ContainerReport) -> str:
         return ""
     nodes = container.intended.memory_nodes
     return UNKNOWN if nodes is None else str(nodes) or "-"
+
+
+def _misplaced(container: ContainerReport) -> str:
+    """Nothing where nothing was promised."""
+    if container.misplaced_bytes is None:
+        return UNKNOWN if container.intended is not None and container.intended.memory_nodes else "-"
+    return size(container.misplaced_bytes)
+
+
+def _cpu_time(container: ContainerReport) -> str:
+    return UNKNOWN if container.cpu_seconds is None else f"{sum(on.seconds for on in container.cpu_seconds):.1f} s"
 
 
 def _remote(container: ContainerReport, text: str) -> Text:

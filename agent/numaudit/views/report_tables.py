@@ -9,6 +9,7 @@ from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.report.names import display_name
+from numaudit.report.selection import shown_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views import fit as fitting
 from numaudit.views.container_table import (
@@ -60,16 +61,15 @@ _SAMPLED = (
 )
 
 
-def print_report(report: Report, out: Console, *, wide: bool = False, left_out: int = 0) -> None:
-    """The summary, the containers, the nodes, and what is not known. `left_out`: containers beyond --top."""
+def print_report(report: Report, out: Console, *, wide: bool = False, of: int | None = None) -> None:
+    """The summary, the containers, the nodes, and what is not known. `of`: containers before any were left out."""
     print_note(report.summary.text, out, "bold")
     out.print()
     shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
     table, columns = container_table(report, shown, wide, out.width)
     print_table(table, out)
-    if left_out:
-        others = "1 other container" if left_out == 1 else f"{left_out} other containers"
-        print_note(f"left out: {others}, none of them worse; without --top all are shown", out)
+    if of is not None and len(report.containers) < of:
+        print_note(shown_of(len(shown), of), out)
     _print_left_out(columns, len(report.containers) - len(shown), out)
     out.print()
     of_nodes = _node_columns(report)

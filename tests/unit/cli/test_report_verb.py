@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from numaudit.cli.main import call
 from numaudit.errors import Unavailable
@@ -16,7 +17,9 @@ from numaudit.evaluation.findings import Finding
 from numaudit.kernel.host import Host
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
-from numaudit.report.selection import narrow, worst
+from numaudit.report.ordering import in_order_of
+from numaudit.report.selection import first, narrow
+from numaudit.report.values import ContainerReport
 from reports import container, report
 
 Capture = pytest.CaptureFixture[str]
@@ -48,17 +51,17 @@ def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture
     top = json.loads(out)
     assert top["containers"] == everything["containers"][:3]
     more = len(everything["containers"])
-    assert err == f"numaudit: --top 3 leaves out {more - 3} of {more} containers\n"
+    assert err == f"numaudit: 3 of {more} containers shown\n"
     shown = {one["id"] for one in top["containers"]}
     assert {one["container_id"] for one in top["findings"]} <= {*shown, None}
     out, err = _run(capsys, *node, "--top", 3, "-o", "wide")
-    assert out.split("\n\n")[1].splitlines()[-1].startswith(f"left out: {more - 3} other containers")
+    assert out.split("\n\n")[1].splitlines()[-1].startswith(f"3 of {more} containers shown")
     assert len(out.split("\n\n")[1].splitlines()) == 5
     assert err == ""
 
 
 def test_more_top_rows_than_there_are_leave_out_nothing(capsys: Capture, node: tuple[str, str]) -> None:
-    assert _run(capsys, *node, "--top", 9999, "-o", "wide")[0].count("left out") == 0
+    assert _run(capsys, *node, "--top", 9999, "-o", "wide")[0].count(" shown") == 0
 
 
 def test_a_threshold_is_for_all_rows_whatever_is_shown(capsys: Capture, node: tuple[str, str]) -> None:
@@ -70,6 +73,87 @@ def test_a_threshold_is_for_all_rows_whatever_is_shown(capsys: Capture, node: tu
 
 
 # Which containers
+
+
+@pytest.fixture
+def misaligned(fixtures: Path) -> tuple[str, str]:
+    return ("--root", str(fixtures / "misaligned-node"))
+
+
+def test_only_containers_with_a_verdict_are_shown_and_the_others_are_counted(
+    capsys: Capture, misaligned: tuple[str, str]
+) -> None:
+    out, err = _run(capsys, *misaligned, "--verdict", "spilled,cpu-remote")
+    rows = out.split("\n\n")[1].splitlines()
+    assert [row.split()[0] for row in rows[1:-1]] == ["default/gu-small-numanode/app"]
+    assert rows[-1] == "1 of 30 containers shown"
+    assert out.startswith("2 of 8 promised containers are misaligned")
+    assert err == ""
+    out, err = _run(capsys, *misaligned, "-n", "default", "--verdict", "cpu-remote", "-o", "json")
+    assert [one["verdict"]["name"] for one in json.loads(out)["containers"]] == ["cpu-remote"]
+    assert err == "numaudit: 1 of 30 containers shown\n"
+
+
+def test_a_name_leaves_out_rows_and_they_are_counted_too(capsys: Capture, misaligned: tuple[str, str]) -> None:
+    rows = _run(capsys, *misaligned, "gu-two-numanode", "-o", "wide")[0].split("\n\n")[1].splitlines()
+    assert rows[-1] == f"{len(rows) - 2} of 30 containers shown"
+    assert {row.split("/")[1].split()[0] for row in rows[1:-1]} == {"gu-two-numanode"}
+
+
+def test_a_threshold_is_for_all_verdicts_whatever_is_shown(capsys: Capture, misaligned: tuple[str, str]) -> None:
+    err = _run(capsys, *misaligned, "--verdict", "aligned", "--fail-on", "drifted", code=1)[1]
+    assert err.startswith("numaudit: 'default/gu-init-numanode/app': drifted: ")
+
+
+def test_a_verdict_that_there_is_not_is_refused_with_the_nearest(capsys: Capture, misaligned: tuple[str, str]) -> None:
+    err = _run(capsys, *misaligned, "--verdict", "spiled", code=2)[1]
+    assert err.startswith("numaudit: --verdict: no verdict is named 'spiled'; spilled is the nearest of ")
+
+
+@pytest.mark.parametrize("key", ["judged", "remote", "file"])
+def test_rows_come_by_an_amount_the_largest_first(capsys: Capture, node: tuple[str, str], key: str) -> None:
+    def amount(one: dict[str, Any]) -> int:
+        if key == "file":
+            return sum(row["file"] for row in one["resident"])
+        return int(one[f"{key}_bytes"])
+
+    found = _document(capsys, *node, "--sort", key)["containers"]
+    amounts = [amount(one) for one in found]
+    assert amounts == sorted(amounts, reverse=True)
+    by_verdict = _document(capsys, *node)["containers"]
+    assert amounts != [amount(one) for one in by_verdict] or key == "remote"
+    assert sorted(one["id"] for one in found) == sorted(one["id"] for one in by_verdict)
+
+
+def test_rows_come_by_name(capsys: Capture, node: tuple[str, str]) -> None:
+    lines = _run(capsys, *node, "--sort", "name")[0].split("\n\n")[1].splitlines()[1:-1]
+    names = [line.split()[0] for line in lines]
+    assert names == sorted(names)
+    assert len(names) > 5
+
+
+def test_the_first_rows_are_those_of_the_order(capsys: Capture, node: tuple[str, str]) -> None:
+    (largest,) = _document(capsys, *node, "--sort", "judged", "--top", 1)["containers"]
+    assert largest["judged_bytes"] == max(one["judged_bytes"] for one in _document(capsys, *node)["containers"])
+
+
+def test_what_is_not_known_comes_last_and_misplaced_bytes_first() -> None:
+    def held(id_: int, judged: int | None, aligned: int | None) -> ContainerReport:
+        (one,) = report(container(id_, pod=f"pod-{id_}")).containers
+        return replace_struct(one, judged_bytes=judged, aligned_bytes=aligned)
+
+    rows = (held(1, 100, None), held(2, 100, 90), held(3, None, None), held(4, 50, 5))
+    whole = replace(report(container()), containers=rows)
+    assert [one.id for one in in_order_of(whole, "misplaced").containers] == [4, 2, 1, 3]
+    assert [one.id for one in in_order_of(whole, "judged").containers] == [1, 2, 4, 3]
+
+
+def test_cpu_time_is_an_order_only_where_it_is_measured(capsys: Capture, node: tuple[str, str]) -> None:
+    assert _run(capsys, *node, "--sort", "cpu", code=2)[1] == (
+        "numaudit: --sort cpu orders by what --duration measures: add --duration 10s\n"
+    )
+    ran = report(*(container(id_, pod=f"pod-{id_}") for id_ in (3, 9, 5)))
+    assert [one.id for one in in_order_of(ran, "cpu").containers] == [9, 5, 3]
 
 
 @pytest.mark.parametrize("which", ["no-such", "-n"])
@@ -121,7 +205,7 @@ def test_a_finding_about_another_container_is_left_out_and_one_about_the_node_st
     )  # fmt: skip
     whole = replace(report(db, web), findings=findings)
     assert [one.name for one in narrow(whole, "db-0").findings] == ["of-the-node", "of-db"]
-    assert [one.name for one in worst(whole, 1).findings] == ["of-the-node", "of-db"]
+    assert [one.name for one in first(whole, 1).findings] == ["of-the-node", "of-db"]
 
 
 # What goes where

@@ -13,7 +13,6 @@ import click
 from command_tree import commands
 from numaudit.cli.main import main
 from numaudit.errors import InputError
-from numaudit.report.fail_on import read_verdicts
 from pages import TOP, code_of, each_page
 
 FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--system-site-packages"}
@@ -67,8 +66,6 @@ def _wrong_values(command: click.Command, words: list[str]) -> Iterator[str]:
             continue
         try:
             option.type.convert(value, option, click.Context(command))
-            if flag == "--fail-on":
-                read_verdicts(value)
         except (click.UsageError, InputError) as error:
             yield f"{flag} {value}: {error}"
 

@@ -1,0 +1,28 @@
+"""Verdicts on the command line."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from numaudit.evaluation.verdicts import REMEDIES
+from numaudit.report.fail_on import read_verdicts
+
+
+class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
+    """Names such as drifted,cpu-remote. Raises InputError for another name, with the one that is nearest."""
+
+    name = "verdicts"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+        return read_verdicts(str(value), "" if param is None else param.opts[0])
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The name after the last comma, with those before it."""
+        before, comma, begun = incomplete.rpartition(",")
+        given = before.split(",")
+        return [
+            CompletionItem(f"{before}{comma}{name}")
+            for name in REMEDIES
+            if name.startswith(begun) and name not in given
+        ]
