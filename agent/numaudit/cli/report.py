@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from numaudit.cli import options, progress
+from numaudit.cli import options, progress, report_watch
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.progress import Duration
+from numaudit.cli.report_view import View
+from numaudit.cli.report_watch import Interval
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import InputError
@@ -24,8 +27,8 @@ from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.fail_below import Shortfalls, shortfalls
 from numaudit.report.fail_on import not_accepted
-from numaudit.report.ordering import KEYS, in_order_of
-from numaudit.report.selection import first, narrow, of_verdicts, shown_of
+from numaudit.report.ordering import KEYS
+from numaudit.report.selection import shown_of
 from numaudit.report.values import Report
 from numaudit.views import document
 
@@ -45,6 +48,7 @@ Examples:
   numaudit report prod/mysql-0/db -o json
   numaudit report -n prod 'web-*'
   numaudit report system.slice
+  numaudit report mysql-0 --watch 2s
   numaudit report --root ./captured -o wide
 Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
@@ -58,7 +62,8 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time to spend on reading the processes' numa_maps (mapping kinds and memory policies); 0 leaves them out.",
+    help="Time to spend on reading the processes' numa_maps (mapping kinds and memory policies); 0 leaves them out, "
+    "as --watch does if this is not given.",
 )
 @click.option(
     "--duration",
@@ -67,14 +72,22 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     help="Measure for this long (10s, 1m) where containers run and from which nodes they get and use memory, by BPF.",
 )
 @click.option(
+    "--watch",
+    type=Interval(),
+    is_flag=False,
+    flag_value="5s",
+    metavar="[TIME]",
+    help="Report every TIME (5s if it is left out) until Ctrl-C, measured by BPF where that is possible.",
+)
+@click.option(
     "--matrix",
     is_flag=True,
-    help="Show given pages, sampled pages and moved pages by both nodes; needs --duration.",
+    help="Show given pages, sampled pages and moved pages by both nodes; needs --duration or --watch.",
 )
 @click.option(
     "--first-touch",
     is_flag=True,
-    help="Also sample first uses of pages, by the node of the CPU and of the page; needs --duration.",
+    help="Also sample first uses of pages, by the node of the CPU and of the page; needs --duration or --watch.",
 )
 @click.option(
     "--fail-below",
@@ -101,7 +114,8 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     type=click.Choice(KEYS),
     default=KEYS[0],
     show_default=True,
-    help="Order of the rows: the worst verdict first, the largest amount first, or by name; cpu needs --duration.",
+    help="Order of the rows: the worst verdict first, the largest amount first, or by name; cpu needs --duration or "
+    "--watch.",
 )
 @click.option(
     "--top",
@@ -111,7 +125,9 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say on standard error how long each source took.")
 @options.root
+@click.pass_context
 def command(
+    context: click.Context,
     *,
     which: str | None,
     namespace: str | None,
@@ -121,6 +137,7 @@ def command(
     top: int | None,
     numa_maps_budget: float,
     duration: float | None,
+    watch: float | None,
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
@@ -135,41 +152,49 @@ def command(
     is called so, it may be a pattern ('web-*') or the beginning of a name. With NAME the report also says which
     processes have memory on the wrong nodes.
     """
-    if duration is not None and root is not None:
-        raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
-    if matrix and duration is None:
-        raise InputError("--matrix shows what --duration measures: add --duration 10s")
-    if first_touch and duration is None:
-        raise InputError("--first-touch measures the running kernel: add --duration 10s")
-    if sort == "cpu" and duration is None:
-        raise InputError("--sort cpu orders by what --duration measures: add --duration 10s")
+    _refuse_what_does_not_fit(
+        {"--matrix shows": matrix, "--first-touch takes": first_touch, "--sort cpu orders by": sort == "cpu"},
+        duration,
+        watch,
+        root,
+    )
+    view = View(which, namespace, verdict, sort, top, output == "wide", matrix)
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
+    if watch is not None:
+        if output == "json" or fail_on is not None or fail_below is not None:
+            raise InputError("--watch draws tables until Ctrl-C: leave out -o json, --fail-on and --fail-below")
+        is_given = context.get_parameter_source("numa_maps_budget") is not ParameterSource.DEFAULT
+        return report_watch.watch(observer, view, watch, (numa_maps_budget or None) if is_given else None, kinds)
     interrupted = Event()
     whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
-    report = narrow(whole, which, namespace)
-    of_interest = report if verdict is None else of_verdicts(report, verdict)
-    shown = first(in_order_of(of_interest, sort), top)
+    report = view.subject(whole)
     if output == "json":
+        shown = view.rows(report)
         sys.stdout.buffer.write(document.encode("Report", shown))
         if len(shown.containers) < len(report.containers):
             click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     else:
-        from numaudit.views import process_table, report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
-
-        out = terminal.console(whole_lines=output == "wide")
-        report_tables.print_report(shown, out, wide=output == "wide", of=len(whole.containers))
-        if which is not None:
-            process_table.print_processes(shown, out)
-        if matrix:
-            report_tables.print_matrix(shown, out)
-            report_tables.print_accesses(shown, out)
-            report_tables.print_moved_pages(shown, out)
+        view.print(whole)
     if verbose:
         click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():
         return EXIT_INTERRUPTED
     return EXIT_FINDINGS if _fails(report, fail_on or (), fail_below) else 0
+
+
+def _refuse_what_does_not_fit(
+    measured: Mapping[str, bool], duration: float | None, watch: float | None, root: Path | None
+) -> None:
+    """Raises InputError. `measured`: what is asked for that only a measurement shows, in words."""
+    for option, time in (("--duration", duration), ("--watch", watch)):
+        if time is not None and root is not None:
+            raise InputError(f"{option} measures the running kernel, and --root reads a captured tree: leave out one")
+    if duration is not None and watch is not None:
+        raise InputError("--watch measures from one report to the next, and --duration once: leave out one")
+    for said, is_asked_for in measured.items():
+        if is_asked_for and duration is None and watch is None:
+            raise InputError(f"{said} what is measured: add --duration 10s, or --watch")
 
 
 def observe(

@@ -91,7 +91,7 @@ def _why_unknown(summary: Summary, judged: Sequence[ContainerReport]) -> str:
 def _without_promises(containers: Sequence[ContainerReport]) -> str:
     """Where the memory is, seen from the CPUs that each may use."""
     if not containers:
-        return "no containers or cgroups"
+        return "no container or cgroup was found"
     said = "no container was promised nodes"
     known = [one for one in containers if one.remote_bytes is not None]
     if not known:

@@ -115,7 +115,7 @@ def test_a_machine_with_one_node_has_nothing_remote() -> None:
 
 
 def test_an_empty_host_says_so() -> None:
-    assert _host({}).summary.text == "no containers or cgroups"
+    assert _host({}).summary.text == "no container or cgroup was found"
 
 
 def test_the_summary_is_about_what_was_asked_for() -> None:

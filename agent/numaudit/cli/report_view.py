@@ -1,0 +1,47 @@
+"""Which rows of a report are shown, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TextIO
+
+from numaudit.report.ordering import in_order_of
+from numaudit.report.selection import first, narrow, of_verdicts
+from numaudit.report.values import Report
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the options of `numaudit report` ask to see."""
+
+    which: str | None = None
+    namespace: str | None = None
+    verdicts: Collection[str] | None = None
+    sort: str = "verdict"
+    top: int | None = None
+    wide: bool = False
+    matrix: bool = False
+
+    def subject(self, whole: Report) -> Report:
+        """What the report is about. Raises InputError when nothing is called so."""
+        return narrow(whole, self.which, self.namespace)
+
+    def rows(self, subject: Report) -> Report:
+        """The rows that are shown of it."""
+        chosen = subject if self.verdicts is None else of_verdicts(subject, self.verdicts)
+        return first(in_order_of(chosen, self.sort), self.top)
+
+    def print(self, whole: Report, file: TextIO | None = None) -> None:
+        """Print the tables, on standard output if no file is given. Raises InputError as `subject` does."""
+        from numaudit.views import process_table, report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        shown = self.rows(self.subject(whole))
+        out = terminal.console(whole_lines=self.wide, file=file)
+        report_tables.print_report(shown, out, wide=self.wide, of=len(whole.containers))
+        if self.which is not None:
+            process_table.print_processes(shown, out)
+        if self.matrix:
+            report_tables.print_matrix(shown, out)
+            report_tables.print_accesses(shown, out)
+            report_tables.print_moved_pages(shown, out)
