@@ -19,10 +19,18 @@ def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Cons
     """The worst verdict first. Each remedy comes once, after the last of those that it is for."""
     _print_verdicts(shown, out)
     _print_findings(report, out)
+    _print_refused(report, out)
+
+
+def _print_refused(report: Report, out: Console) -> None:
+    """A workload may have hundreds of pods that were refused for the same: they are one line."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for refused in report.rejections:
-        name = printable(f"{refused.namespace}/{refused.pod}")
-        print_note(f"refused: {name}: {refused.outcome}: {printable(refused.message or '')}", out, "yellow")
-        against = "; ".join(filter(None, (_asked(refused), _admissible(report))))
+        same = refused.outcome, printable(refused.message or ""), _asked(refused)
+        alike.setdefault(same, []).append(printable(f"{refused.namespace}/{refused.pod}"))
+    for (outcome, message, asked), names in alike.items():
+        print_note(f"refused: {some_of(names)}: {outcome}: {message}", out, "yellow")
+        against = "; ".join(filter(None, (asked, _admissible(report))))
         if against:
             print_note(f"    {against}", out, "dim")
 

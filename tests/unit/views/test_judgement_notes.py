@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, Resident, SharedMemory, Snapshot
 from numaudit.topology.machine import Machine, Node
@@ -83,6 +85,33 @@ def test_the_reason_of_each_unknown_verdict_is_said_with_what_to_do() -> None:
 def test_aligned_without_measured_access_is_said_as_such() -> None:
     names = "prod/aa/app, prod/bb/app, prod/cc/app and 1 more"
     assert f"aligned: access not measured ({names})" in printed(node(dict.fromkeys(("aa", "bb", "cc", "dd"), "0")))
+
+
+def test_pods_that_were_refused_for_the_same_are_one_line() -> None:
+    def refused(pod: str, asked: int) -> HintOutcome:
+        return HintOutcome(
+            "prod",
+            pod,
+            f"uid-{pod}",
+            None,
+            AdmissionOutcome.REJECTED_CAPACITY,
+            "status",
+            None,
+            "Reason",
+            "no room",
+            {"memory": asked},
+        )
+
+    rejections = (*(refused(f"web-{number}", 9 * MIB) for number in range(200)), refused("db-0", 30 * MIB))
+    out = io.StringIO()
+    print_report(replace(build(node({"aa": "0"})), rejections=rejections), Console(file=out, width=500))
+    lines = out.getvalue().splitlines()
+    at = lines.index("refused: prod/web-0, prod/web-1, prod/web-2 and 197 more: rejected-capacity: no room")
+    assert lines[at + 1 : at + 4] == [
+        "    asked for memory 9M",
+        "refused: prod/db-0: rejected-capacity: no room",
+        "    asked for memory 30M",
+    ]
 
 
 def test_why_a_container_has_no_promise_is_said_once() -> None:
