@@ -96,6 +96,15 @@ def test_the_installed_command_reports_on_a_captured_host(installed: Path, fixtu
     assert "HUGE PAGES" in _run([installed / "numaudit", "topology", "--root", root], tmp_path)
 
 
+def test_manual_pages_and_completions_are_installed_where_a_system_looks_below_its_prefix(
+    installed: Path, tmp_path: Path
+) -> None:
+    files = [path for path in (CHECKOUT / "share").rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        assert (installed.parent / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()
+
+
 def test_the_installed_command_finds_its_bpf_sources(installed: Path, tmp_path: Path) -> None:
     program = "import numaudit, pathlib; print(*(pathlib.Path(numaudit.__file__).parent / 'bpf').glob('*.bpf.c'))"
     assert ".bpf.c" in _run([installed / "python", "-c", program], tmp_path)

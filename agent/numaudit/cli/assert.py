@@ -12,6 +12,7 @@ import click
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.junit import encode
+from numaudit.cli.names import ContainerName
 from numaudit.cli.progress import Duration
 from numaudit.cli.report import observe
 from numaudit.cli.sizes import Size
@@ -74,7 +75,7 @@ cannot measure. A command that fails gives its own exit status, and nothing is j
 @click.option("--max-migrated", type=Size(least=0), metavar="SIZE", help="Bytes that the kernel migrates meanwhile.")
 @click.option("--duration", type=Duration(), metavar="TIME", help="How long to measure a container (default: 10s).")
 @click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="Write JUnit XML, too.")
-@click.argument("which", required=False, metavar="[NAME | -- COMMAND [ARGS]...]")
+@click.argument("which", required=False, type=ContainerName(), metavar="[NAME | -- COMMAND [ARGS]...]")
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from numaudit.cli import options, progress, report_watch
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
+from numaudit.cli.names import ContainerName, NamespaceName
 from numaudit.cli.progress import Duration
 from numaudit.cli.report_view import View
 from numaudit.cli.report_watch import Interval
@@ -53,8 +54,10 @@ Examples:
 Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
-@click.argument("which", required=False, metavar="[NAME]")
-@click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this Kubernetes namespace.")
+@click.argument("which", required=False, type=ContainerName(), metavar="[NAME]")
+@click.option(
+    "-n", "--namespace", type=NamespaceName(), metavar="NAME", help="Only the pods of this Kubernetes namespace."
+)
 @options.output("table", "wide", "json")
 @click.option(
     "--numa-maps-budget",

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
 import pytest
 
-from command_tree import commands, context_of
+from command_tree import commands, described_options, examples, exit_codes, usage
 from numaudit.cli.main import VERBS
 
 MatchesGolden = Callable[[str, str], None]
@@ -38,13 +34,8 @@ Results go to standard output, messages to standard error. `-o json` prints one 
 | 5 | inconclusive: too little evidence, or a machine that is too busy |
 | 130 | interrupted |
 
-The shell completes verbs and options after one line in its start-up file:
-
-```
-eval "$(_NUMAUDIT_COMPLETE=bash_source numaudit)"      # ~/.bashrc
-eval "$(_NUMAUDIT_COMPLETE=zsh_source numaudit)"       # ~/.zshrc
-_NUMAUDIT_COMPLETE=fish_source numaudit | source       # ~/.config/fish/config.fish
-```
+The shell completes verbs, options, their values, and the names of containers that run on this host;
+[Install](install.md#in-the-shell) says how to get that, and a manual page for each verb.
 """
 _MORE = {
     "report": "verdicts.md",
@@ -63,17 +54,6 @@ _MORE = {
 """Verb -> the page that says more."""
 
 
-def examples(command: click.Command) -> list[str]:
-    """The command lines below `Examples:`."""
-    return re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE)
-
-
-def exit_codes(command: click.Command) -> str | None:
-    """What comes after `Exit codes:`."""
-    _, found, codes = (command.epilog or "").partition("Exit codes: ")
-    return " ".join(codes.split()) if found else None
-
-
 def page() -> str:
     """docs/cli.md."""
     parts = [_HEAD, "\n| verb | answers |\n| --- | --- |\n"]
@@ -84,11 +64,9 @@ def page() -> str:
 
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(("numaudit", *path))
-    context = context_of(path, command)
-    usage = " ".join((name, *command.collect_usage_pieces(context)))
-    text = [f"\n{'#' * (1 + len(path))} {name}\n", *_paragraphs(command.help or ""), f"```\n{usage}\n```\n"]
-    options = (one for one in command.params if isinstance(one, click.Option))
-    rows = [record for one in options if (record := one.get_help_record(context)) is not None]
+    text = [f"\n{'#' * (1 + len(path))} {name}\n", *_paragraphs(command.help or "")]
+    text += [f"```\n{usage(path, command)}\n```\n"]
+    rows = described_options(path, command)
     if rows:
         cells = (f"| `{_cell(flags)}` | {_cell(what)} |\n" for flags, what in rows)
         text.append("| option | what |\n| --- | --- |\n" + "".join(cells))
@@ -125,18 +103,3 @@ def test_every_command_shows_an_example_of_its_own_and_says_its_exit_codes(path:
 
 def test_every_page_that_says_more_is_of_a_verb() -> None:
     assert _MORE.keys() <= VERBS.keys()
-
-
-def test_the_shell_completes_as_the_page_says() -> None:
-    (line,) = re.findall(r"^eval .*bash_source.*(?= #)", page(), re.MULTILINE)
-    script = (
-        f"{line}\n"
-        "COMP_WORDS=(numaudit state ver) COMP_CWORD=2\n"
-        "_numaudit_completion numaudit\n"
-        'printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["bash", "-euc", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.returncode) == ("verify\n", 0), done.stderr

@@ -1,0 +1,108 @@
+"""What a shell completes: verbs, values, names of containers, by the files that the wheel installs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from numaudit.cli.main import main
+from numaudit.evaluation.verdicts import REMEDIES
+from numaudit.report.ordering import KEYS
+from pages import TOP
+
+SHARE = TOP / "share"
+BASH = SHARE / "bash-completion/completions/numaudit"
+FISH = SHARE / "fish/vendor_completions.d/numaudit.fish"
+
+
+def _completed(*words: object, begun: str = "") -> list[str]:
+    shell = ShellComplete(main, {}, "numaudit", "_NUMAUDIT_COMPLETE")
+    return [item.value for item in shell.get_completions([*map(str, words)], begun)]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "HOME": str(home)}
+
+
+@pytest.mark.parametrize("verb", ["report", "fleet"])
+def test_the_names_of_verdicts_are_completed(verb: str) -> None:
+    assert set(_completed(verb, "--fail-on")) == set(REMEDIES)
+    assert _completed(verb, "--fail-on", begun="dr") == ["drifted"]
+
+
+def test_a_list_of_verdicts_goes_on_after_its_comma_without_those_that_it_has() -> None:
+    assert _completed("report", "--verdict", begun="drifted,s") == ["drifted,spilled", "drifted,split"]
+    assert _completed("report", "--verdict", begun="spilled,s") == ["spilled,split"]
+
+
+def test_the_keys_of_an_order_are_completed() -> None:
+    assert _completed("report", "--sort") == list(KEYS)
+    assert _completed("report", "-o", begun="w") == ["wide"]
+
+
+@pytest.fixture
+def host(fixtures: Path) -> Path:
+    return fixtures / "systemd-crio"
+
+
+def test_pods_and_containers_are_completed_by_every_name_that_finds_them(host: Path) -> None:
+    assert _completed("report", "--root", host, begun="web") == ["web-5c9", "web-5c9/nginx"]
+    assert _completed("report", "--root", host, begun="shop/") == ["shop/web-5c9", "shop/web-5c9/nginx"]
+    assert _completed("report", "--root", host, "-n", "jobs", begun="") == [
+        "batch-x7k2p", "batch-x7k2p/job", "jobs/batch-x7k2p", "jobs/batch-x7k2p/job",
+    ]  # fmt: skip
+
+
+def test_units_are_completed_by_their_name_and_cgroups_after_a_slash(host: Path) -> None:
+    assert _completed("report", "--root", host, begun="crio") == ["crio.service"]
+    assert _completed("report", "--root", host, begun="/system.slice/crio") == ["/system.slice/crio.service"]
+
+
+def test_a_name_that_a_shell_would_read_otherwise_is_left_out(host: Path) -> None:
+    offered = [*_completed("report", "--root", host), *_completed("report", "--root", host, begun="/")]
+    assert len(offered) > 20
+    assert all(shlex.split(name) == [name] for name in offered)
+    assert not any("name with spaces" in name for name in offered)
+
+
+def test_namespaces_are_completed(host: Path) -> None:
+    assert _completed("report", "--root", host, "-n") == ["jobs", "kube-system", "shop"]
+
+
+def test_a_host_that_cannot_be_read_and_an_archive_complete_nothing(tmp_path: Path) -> None:
+    archive = tmp_path / "host.tar.xz"
+    archive.touch()
+    assert _completed("report", "--root", archive) == []
+    assert _completed("report", "--root", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("state", "ver"), ["verify"]),
+        (("report", "--verdict", "drifted,s"), ["drifted,spilled", "drifted,split"]),
+        (("assert", "--max-r"), ["--max-remote"]),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_shell_completes_by_the_file_that_is_installed_for_it(
+    shell: str, words: tuple[str, ...], expected: list[str], tmp_path: Path
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    line = shlex.join(("numaudit", *words))
+    by_bash = f"source {BASH}; COMP_WORDS=({line}) COMP_CWORD={len(words)}; _numaudit_completion numaudit"
+    command = {
+        "bash": ["bash", "--norc", "-euc", by_bash + '; printf "%s\\n" "${COMPREPLY[@]}"'],
+        "fish": ["fish", "--no-config", "-c", f"source {FISH}; complete -C {shlex.quote(line)}"],
+    }[shell]
+    done = subprocess.run(command, env=_environment(tmp_path), capture_output=True, text=True, check=False)
+    assert [offered.split("\t")[0] for offered in done.stdout.splitlines()] == expected, done.stderr
