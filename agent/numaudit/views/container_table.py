@@ -15,7 +15,7 @@ from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeBytes, Report
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.fit import Filled, filled_table, fit, left_out
-from numaudit.views.terminal import UNKNOWN, share, size
+from numaudit.views.words import UNKNOWN, judged_bytes, share, size
 
 _NODE_COLUMNS = 8
 _TWO_NODES = len("N0:99.9M N1:99.9M")
@@ -210,11 +210,6 @@ def _distance(container: ContainerReport) -> str:
 
 def _percent(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"
-
-
-def judged_bytes(row: NodeBytes) -> int:
-    """anon + shmem + hugetlb of one node; what is not known adds nothing."""
-    return (row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0)
 
 
 def _total(rows: Sequence[NodeBytes] | None, kind: str) -> int | None:

@@ -11,7 +11,8 @@ from numaudit.errors import printable
 from numaudit.snapshot import Check
 from numaudit.views.document import MetricRow, Setting, Topology
 from numaudit.views.selftest_document import CheckState, SelfTestCheck
-from numaudit.views.terminal import new_table, or_unknown, print_table, size
+from numaudit.views.terminal import new_table, print_table
+from numaudit.views.words import or_unknown, size
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
 _CHECK_STYLE: dict[CheckState, str] = {

@@ -11,7 +11,8 @@ from rich.text import Text
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, ElsewhereReport, Report
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, size
+from numaudit.views.terminal import new_table, print_note, print_table
+from numaudit.views.words import UNKNOWN, size
 
 
 def print_processes(report: Report, out: Console) -> None:

@@ -12,17 +12,11 @@ from numaudit.report.names import display_name
 from numaudit.report.selection import shown_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views import fit as fitting
-from numaudit.views.container_table import (
-    container_table,
-    has_counts,
-    has_cpu_time,
-    has_samples,
-    has_shared_of_others,
-    judged_bytes,
-)
+from numaudit.views.container_table import container_table, has_counts, has_cpu_time, has_samples, has_shared_of_others
 from numaudit.views.fit import Filled, filled_table, fit
 from numaudit.views.judgement_notes import print_judgements, some_of
-from numaudit.views.terminal import UNKNOWN, new_table, print_note, print_table, share, size
+from numaudit.views.terminal import new_table, print_note, print_table
+from numaudit.views.words import UNKNOWN, judged_bytes, share, size
 
 _SMALL = 1 << 20
 _PARENTS = ("sandbox", "pod", "slice")

@@ -14,7 +14,8 @@ from numaudit.memorymanager.scenario.words import nodes
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.simulation_document import AdmissionOrders, ContainerPlace, RestartedPod, SimulatedStep, WayIn
 from numaudit.views.simulation_document import Simulation as Document
-from numaudit.views.terminal import new_table, print_note, print_table, size
+from numaudit.views.terminal import new_table, print_note, print_table
+from numaudit.views.words import size
 
 _STYLE = {True: "green", False: "red", None: ""}
 

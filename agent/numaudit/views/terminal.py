@@ -1,4 +1,4 @@
-"""What all tables for people share: the console, plain tables, sizes, and names from outside made printable."""
+"""What all tables for people share: the console, plain tables, and names from outside made printable."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from rich.style import Style
 from rich.table import Column, Table
 from rich.text import Text
 
-from numaudit.topology.sizes import in_units
-
-UNKNOWN = "?"
 _WIDER_THAN_ANY_PATH = 1 << 16
 _NARROWEST = 20
 _GAP = 2
@@ -127,18 +124,3 @@ def print_note(text: str, out: Console, style: str = "") -> None:
     for number, line in enumerate(lines):
         line.rstrip()
         out.print(Text.assemble(indent + (" " * _HANGING if number else ""), line))
-
-
-def size(value: int | None) -> str:
-    """Bytes in binary units, one decimal below 100: 1.5G, 50.1M, 4K, 0; `?` when not known."""
-    return UNKNOWN if value is None else in_units(value)
-
-
-def share(part: int | None, whole: int | None) -> str:
-    if part is None or whole is None:
-        return UNKNOWN
-    return "-" if whole == 0 else f"{round(100 * part / whole, 1) + 0:.1f}%"
-
-
-def or_unknown(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)

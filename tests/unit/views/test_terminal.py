@@ -32,7 +32,7 @@ from numaudit.views.machine_tables import print_doctor
 from numaudit.views.report_tables import print_report
 from numaudit.views.state_document import verification
 from numaudit.views.state_tables import print_verification
-from numaudit.views.terminal import size
+from numaudit.views.words import size
 from reports import container, report
 
 MIB = 1 << 20

@@ -1,0 +1,28 @@
+"""Sizes and shares in words, for every view."""
+
+from __future__ import annotations
+
+from numaudit.report.values import NodeBytes
+from numaudit.topology.sizes import in_units
+
+UNKNOWN = "?"
+
+
+def size(value: int | None) -> str:
+    """Bytes in binary units, one decimal below 100: 1.5G, 50.1M, 4K, 0; `?` when not known."""
+    return UNKNOWN if value is None else in_units(value)
+
+
+def share(part: int | None, whole: int | None) -> str:
+    if part is None or whole is None:
+        return UNKNOWN
+    return "-" if whole == 0 else f"{round(100 * part / whole, 1) + 0:.1f}%"
+
+
+def or_unknown(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def judged_bytes(row: NodeBytes) -> int:
+    """anon + shmem + hugetlb of one node; what is not known adds nothing."""
+    return (row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0)
