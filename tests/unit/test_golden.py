@@ -56,6 +56,14 @@ def test_the_topology_of_a_captured_host_is_known(
     matches_golden(f"tests/golden/{name}.topology.txt", _output(capsys, "topology", "--root", str(fixtures / name)))
 
 
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_drawing_of_a_captured_host_is_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
+) -> None:
+    text = _output(capsys, "topology", "--root", str(fixtures / name), "-o", "svg")
+    matches_golden(f"tests/golden/{name}.topology.svg", text.replace("><", ">\n<"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_in_the_documentation_is_that_of_the_program(matches_golden: MatchesGolden, kind: str) -> None:
     matches_golden(f"docs/schemas/{kind}.schema.json", json.dumps(schema(kind), indent=2) + "\n")

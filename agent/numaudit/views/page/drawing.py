@@ -1,0 +1,199 @@
+"""The machine as a drawing: a box for each node with its CPUs, its memory and who is on it.
+
+Colours are attributes, which every viewer of SVG understands; in a page a style sheet overrides them by class. What a
+colour says, a word or a pattern says too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from numaudit.topology.sizes import in_units
+from numaudit.views.page.markup import Markup, element, join, raw, short
+
+INK, PALE, PAPER, HELD, WRONG, OTHER = "#1c1c1e", "#5a5a60", "#ffffff", "#2a6db0", "#b3261e", "#8a8a90"
+STYLE = """\
+@media (prefers-color-scheme:dark){
+.paper{fill:#17181c}.box{stroke:#8a8a90;fill:#17181c}.ink{fill:#e8e8ea}.pale{fill:#b4b4ba}
+.held{fill:#6fb1f0}.wrong{fill:#ff8a80}.hatch{stroke:#b4b4ba}}
+@media print{.paper,.box{fill:#fff}.ink{fill:#000}.pale{fill:#333}.held{fill:#2a6db0}.wrong{fill:#b3261e}}
+"""
+"""Of a drawing in dark mode and in print."""
+_BOX, _GAP, _PAD, _LINE = 250, 12, 10, 17
+_ROW = 4
+"""Boxes side by side."""
+_NAMED = 6
+"""Residents of a node that are named: the largest."""
+_CELL = 44
+_FONT = "system-ui,DejaVu Sans,Verdana,sans-serif"
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Who holds memory of a node."""
+
+    name: str
+    bytes: int
+    mark: str | None = None
+    """A word for what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnNode:
+    """One node. None = not known."""
+
+    numa_node: int
+    cpus: str
+    total: int | None
+    free: int | None
+    residents: tuple[Resident, ...] | None
+    """None = the drawing is about the machine alone."""
+    remarks: tuple[str, ...] = ()
+
+
+def node_map(nodes: Sequence[DrawnNode], title: str) -> Markup:
+    """The boxes. Who cannot see them gets the title; tables beside the drawing have every figure."""
+    height, boxes = _boxes(nodes)
+    width = _width_of(nodes)
+    return element(
+        "svg",
+        element("title", title),
+        _patterns(),
+        boxes,
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
+        font_family=_FONT,
+        font_size=13,
+    )
+
+
+def machine_file(nodes: Sequence[DrawnNode], distances: Mapping[int, Mapping[int, int]], title: str) -> str:
+    """A file of its own: the boxes, and the distances below them."""
+    height, boxes = _boxes(nodes)
+    matrix_height, matrix = _matrix(distances, height + _LINE)
+    width = max(_width_of(nodes), _CELL * (len(distances) + 2))
+    whole = height + _LINE + matrix_height
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        + element(
+            "svg",
+            element("title", title),
+            element("style", raw(STYLE)),
+            _patterns(),
+            element("rect", width=width, height=whole, fill=PAPER, class_="paper"),
+            boxes,
+            matrix,
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {width} {whole}",
+            width=width,
+            height=whole,
+            role="img",
+            font_family=_FONT,
+            font_size=13,
+        )
+        + "\n"
+    )
+
+
+def _width_of(nodes: Sequence[DrawnNode]) -> int:
+    return max(1, min(_ROW, len(nodes))) * (_BOX + _GAP) + _GAP
+
+
+def _boxes(nodes: Sequence[DrawnNode]) -> tuple[int, Markup]:
+    """Height and drawing; all boxes are as high as the highest."""
+    lines = [tuple(_lines(node)) for node in nodes]
+    high = 2 * _PAD + 34 + _LINE * max(map(len, lines), default=0)
+    drawn = [
+        element(
+            "g",
+            _box(node, text, high),
+            transform=f"translate({_GAP + number % _ROW * (_BOX + _GAP)} {_GAP + number // _ROW * (high + _GAP)})",
+        )
+        for number, (node, text) in enumerate(zip(nodes, lines, strict=True))
+    ]
+    return _GAP + ceil(len(nodes) / _ROW) * (high + _GAP), join(drawn)
+
+
+def _box(node: DrawnNode, lines: Sequence[Markup], high: int) -> Iterator[Markup]:
+    yield element("rect", width=_BOX, height=high, rx=6, fill=PAPER, stroke=PALE, class_="box")
+    yield _words(_PAD, _PAD + 12, f"Node {node.numa_node}", weight=700)
+    yield from _memory_bar(node)
+    for number, line in enumerate(lines):
+        yield element("g", line, transform=f"translate({_PAD} {_PAD + 46 + number * _LINE})")
+
+
+def _lines(node: DrawnNode) -> Iterator[Markup]:
+    total = _known(node.total)
+    yield _words(0, 0, f"memory {total}" if node.residents is None else f"{_known(node.free)} free of {total}")
+    yield _words(0, 0, short(f"CPUs {node.cpus}" if node.cpus else "no CPUs", 34))
+    for remark in node.remarks:
+        yield _words(0, 0, short(remark, 34), pale=True)
+    if node.residents is None:
+        return
+    largest = sorted(node.residents, key=lambda one: (-one.bytes, one.name))
+    for one in largest[:_NAMED]:
+        yield _resident(one)
+    rest = largest[_NAMED:]
+    if rest:
+        yield _words(0, 0, f"and {len(rest)} more: {in_units(sum(one.bytes for one in rest))}", pale=True)
+    elif not largest:
+        yield _words(0, 0, "no container holds memory here", pale=True)
+
+
+def _resident(one: Resident) -> Markup:
+    name = f"! {one.name}" if one.mark else one.name
+    amount = _words(_BOX - 2 * _PAD, 0, in_units(one.bytes), end=True)
+    return join((_words(0, 0, short(name, 24), wrong=one.mark is not None), amount))
+
+
+def _memory_bar(node: DrawnNode) -> Iterator[Markup]:
+    """What containers hold is solid, what else is in use is hatched, what is free is empty."""
+    top, wide = _PAD + 20, _BOX - 2 * _PAD
+    if not node.total or node.free is None:
+        return
+    used = min(max(node.total - node.free, 0), node.total)
+    held = min(sum(one.bytes for one in node.residents or ()), used)
+    yield element("rect", x=_PAD, y=top, width=wide * used / node.total, height=9, fill="url(#used)")
+    if held:
+        yield element("rect", x=_PAD, y=top, width=wide * held / node.total, height=9, fill=HELD, class_="held")
+    yield element("rect", x=_PAD, y=top, width=wide, height=9, fill="none", stroke=PALE)
+
+
+def _matrix(distances: Mapping[int, Mapping[int, int]], top: int) -> tuple[int, Markup]:
+    """From each node (rows) to each node (columns); a frame marks a node's own."""
+    if not any(distances.values()):
+        return _LINE, _words(_GAP, top, "The firmware gives no distances between nodes.")
+    ids = list(distances)
+    cells = [_words(_GAP, top, "Distances between nodes, by the firmware", weight=700)]
+    for column, to in enumerate(ids, start=1):
+        cells.append(_words(column * _CELL + _GAP + 30, top + 22, f"N{to}", pale=True, end=True))
+    for row, source in enumerate(ids, start=1):
+        y = top + 22 + row * _LINE
+        cells.append(_words(_GAP, y, f"N{source}", pale=True))
+        for column, to in enumerate(ids, start=1):
+            text = "?" if to not in distances[source] else str(distances[source][to])
+            weight = 700 if source == to else None
+            cells.append(_words(column * _CELL + _GAP + 30, y, text, weight=weight, end=True))
+    return 40 + _LINE * len(ids), join(cells)
+
+
+def _patterns() -> Markup:
+    stroke = element("path", d="M0 5L5 0", stroke=OTHER, class_="hatch")
+    return element("defs", element("pattern", stroke, id="used", width=5, height=5, patternUnits="userSpaceOnUse"))
+
+
+def _words(
+    x: int, y: int, text: str, *, weight: int | None = None, pale: bool = False, wrong: bool = False, end: bool = False
+) -> Markup:
+    fill, name = (WRONG, "wrong") if wrong else (PALE, "pale") if pale else (INK, "ink")
+    return element(
+        "text", text, x=x, y=y, fill=fill, class_=name, font_weight=weight, text_anchor="end" if end else None
+    )
+
+
+def _known(value: int | None) -> str:
+    return "?" if value is None else in_units(value)

@@ -1,0 +1,26 @@
+"""What of the page is about the machine: the drawing of its nodes, their memory, distances and headroom."""
+
+from __future__ import annotations
+
+from numaudit.topology.sizes import in_units
+from numaudit.views.document import Topology, TopologyNode
+from numaudit.views.page.drawing import DrawnNode, machine_file
+
+
+def topology_file(topology: Topology) -> str:
+    """`numaudit topology -o svg`."""
+    nodes = tuple(
+        DrawnNode(one.numa_node, str(one.cpus), one.memory_bytes, None, None, _remarks(one)) for one in topology.nodes
+    )
+    number = "1 NUMA node" if len(nodes) == 1 else f"{len(nodes)} NUMA nodes"
+    return machine_file(nodes, {one.numa_node: one.distances for one in topology.nodes}, f"A machine with {number}")
+
+
+def _remarks(node: TopologyNode) -> tuple[str, ...]:
+    cores = () if not node.cores else (f"{len(node.cpus)} CPUs, {node.cores} cores",)
+    sockets = () if not node.sockets else (f"socket {', '.join(map(str, node.sockets))}",)
+    pages = tuple(
+        f"{in_units(one.page_size_bytes)} pages: {'?' if one.free is None else one.free} free of {one.total}"
+        for one in node.huge_pages
+    )
+    return (*cores, *sockets, *pages)
