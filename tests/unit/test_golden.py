@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import page_text
 from documents import without_times
 from fixture_trees import FIXTURES
 from numaudit.cli.main import call
@@ -62,6 +63,14 @@ def test_the_drawing_of_a_captured_host_is_known(
 ) -> None:
     text = _output(capsys, "topology", "--root", str(fixtures / name), "-o", "svg")
     matches_golden(f"tests/golden/{name}.topology.svg", text.replace("><", ">\n<"))
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_page_of_a_captured_host_is_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
+) -> None:
+    page = _output(capsys, "report", "--root", str(fixtures / name), "-o", "html")
+    matches_golden(f"tests/golden/{name}.page.txt", "".join(f"{line}\n" for line in page_text.lines(page)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,6 +51,7 @@ Examples:
   numaudit report system.slice
   numaudit report mysql-0 --watch 2s
   numaudit report --root ./captured -o wide
+  numaudit report -o html > report.html
 Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
@@ -58,7 +59,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 @click.option(
     "-n", "--namespace", type=NamespaceName(), metavar="NAME", help="Only the pods of this Kubernetes namespace."
 )
-@options.output("table", "wide", "json")
+@options.output("table", "wide", "json", "html")
 @click.option(
     "--numa-maps-budget",
     type=options.Number(min=0),
@@ -165,20 +166,26 @@ def command(
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     if watch is not None:
-        if output == "json" or fail_on is not None or fail_below is not None:
-            raise InputError("--watch draws tables until Ctrl-C: leave out -o json, --fail-on and --fail-below")
+        if output in ("json", "html") or fail_on is not None or fail_below is not None:
+            raise InputError(
+                "--watch draws tables until Ctrl-C: leave out -o json and html, --fail-on and --fail-below"
+            )
         is_given = context.get_parameter_source("numa_maps_budget") is not ParameterSource.DEFAULT
         return report_watch.watch(observer, view, watch, (numa_maps_budget or None) if is_given else None, kinds)
     interrupted = Event()
     whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
     report = view.subject(whole)
+    shown = view.rows(report)
     if output == "json":
-        shown = view.rows(report)
         sys.stdout.buffer.write(document.encode("Report", shown))
-        if len(shown.containers) < len(report.containers):
-            click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
+    elif output == "html":
+        from numaudit.views.page.report_page import report_page  # noqa: PLC0415 (for this output only)
+
+        sys.stdout.buffer.write(report_page(shown).encode())
     else:
         view.print(whole)
+    if output in ("json", "html") and len(shown.containers) < len(report.containers):
+        click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     if verbose:
         click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():

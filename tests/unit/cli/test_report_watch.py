@@ -144,7 +144,7 @@ def test_a_name_that_there_never_was_is_refused_at_once(node: Path, between: Bet
     [
         (("--root", "/x"), "--watch measures the running kernel, and --root reads a captured tree"),
         (("--duration", "10s"), "--watch measures from one report to the next, and --duration once"),
-        (("-o", "json"), "--watch draws tables until Ctrl-C: leave out -o json, --fail-on and --fail-below"),
+        (("-o", "json"), "--watch draws tables until Ctrl-C: leave out -o json and html, --fail-on and --fail-below"),
         (("--fail-on", "drifted"), "--watch draws tables until Ctrl-C"),
         (("--fail-below", "1"), "--watch draws tables until Ctrl-C"),
     ],

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.memory_manager import MemoryManagerReport
+from numaudit.report.names import display_name
+from numaudit.report.values import NodeReport, Report
 from numaudit.topology.sizes import in_units
 from numaudit.views.document import Topology, TopologyNode
-from numaudit.views.page.drawing import DrawnNode, machine_file
+from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
+from numaudit.views.page.markup import Markup, element
+from numaudit.views.page.notes import table
+from numaudit.views.words import UNKNOWN, judged_bytes, or_unknown, size
+
+_MAP = (
+    "Solid = judged memory of containers. Hatched = all else in use, such as page cache and the kernel. Empty = free. "
+    "! = misaligned. The tables have every figure."
+)
+_RESIDUAL = "Residual = the node's own count - containers - unattributed, each read on its own."
 
 
 def topology_file(topology: Topology) -> str:
@@ -24,3 +39,91 @@ def _remarks(node: TopologyNode) -> tuple[str, ...]:
         for one in node.huge_pages
     )
     return (*cores, *sockets, *pages)
+
+
+def nodes_section(report: Report) -> Markup:
+    """The map with the containers in it, then the nodes and their distances as tables."""
+    title = "Map of the NUMA nodes and the containers that hold most memory on each"
+    drawn = node_map([_drawn(node, report) for node in report.nodes], title)
+    figure = element("figure", element("div", drawn, class_="wide"), element("figcaption", _MAP))
+    return element(
+        "section",
+        element("h2", "Nodes"),
+        figure,
+        table("Memory of each node", _NODE_COLUMNS, _node_rows(report)),
+        element("p", _RESIDUAL),
+        _distances(report.nodes),
+    )
+
+
+_NODE_COLUMNS = ("Node", "CPUs", "Total", "Free", "Containers", "Unattributed", "Residual")
+
+
+def _node_rows(report: Report) -> Iterator[tuple[str, ...]]:
+    accounts = {one.numa_node: one for one in report.residual}
+    for node in report.nodes:
+        cpus = str(node.cpus) or "none"
+        start = (str(node.numa_node), cpus, size(node.total_bytes), size(node.free_bytes))
+        account = accounts.get(node.numa_node)
+        if account is None:
+            yield (*start, UNKNOWN, UNKNOWN, UNKNOWN)
+        else:
+            rest = (account.container_bytes, account.unattributed_bytes, account.residual_bytes)
+            yield (*start, *map(size, rest))
+
+
+def _drawn(node: NodeReport, report: Report) -> DrawnNode:
+    residents = [
+        Resident(display_name(one), judged_bytes(row), _mark(one.verdict.name if one.verdict else ""))
+        for one in report.containers
+        for row in one.resident or ()
+        if row.numa_node == node.numa_node and judged_bytes(row)
+    ]
+    return DrawnNode(node.numa_node, str(node.cpus), node.total_bytes, node.free_bytes, tuple(residents))
+
+
+def _mark(verdict: str) -> str | None:
+    return verdict if verdict in MISALIGNED else None
+
+
+def _distances(nodes: tuple[NodeReport, ...]) -> Markup:
+    if not any(node.distances for node in nodes):
+        return element("p", "The firmware gives no distances between nodes.")
+    titles = ("From node", *(f"to {node.numa_node}" for node in nodes))
+    rows = ((str(node.numa_node), *(or_unknown(node.distances.get(to.numa_node)) for to in nodes)) for node in nodes)
+    return table("Distances between nodes, by the firmware: 10 = its own memory", titles, rows)
+
+
+def headroom_section(manager: MemoryManagerReport | None) -> Markup:
+    """What the Memory Manager has left for new containers."""
+    title = element("h2", "Headroom")
+    if manager is None:
+        return element("section", title, element("p", "There is no memory map of the kubelet's Memory Manager."))
+    nodes = {one.numa_node: one for one in manager.nodes}
+    rows = (
+        (
+            f"{one.numa_node}, {one.type}",
+            size(one.allocatable),
+            size(one.reserved),
+            size(one.free),
+            size(nodes[one.numa_node].stranded_bytes) if one.type == "memory" else "",
+            str(nodes[one.numa_node].group or "-"),
+        )
+        for one in manager.tables
+        if one.total
+    )
+    titles = ("Node", "Allocatable", "Promised", "Left", "Stranded", "Group")
+    return element(
+        "section",
+        title,
+        table("What is promised on each node, and what is left", titles, rows),
+        element("p", "Stranded = left, but for no container of one node. Group = nodes that a promise joins."),
+        _admissible(manager),
+    )
+
+
+def _admissible(manager: MemoryManagerReport) -> Markup:
+    if manager.admissible is None:
+        return element("p", "What would be admitted is not known: the Topology Manager's policy is not known.")
+    rows = ((str(one.nodes), size(one.bytes) if one.bytes else "none") for one in manager.admissible)
+    return table("The largest memory of a container that would be admitted now", ("Nodes", "Memory"), rows)

@@ -26,7 +26,7 @@ Child = str | Iterable[str]
 """Markup goes in as it is, every other text is escaped."""
 
 
-def element(name: str, *children: Child, **attributes: Attribute) -> Markup:
+def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """An element; `class_` is the attribute class, `aria_label` is aria-label."""
     tag = f"{name}{''.join(_attribute(key, value) for key, value in attributes.items())}"
     if name in _VOID:

@@ -6,17 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hostile_names import HOSTILE
 from numaudit.views.page.markup import element, join, short
-
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "\"><img src=x onerror='alert(1)'>",
-    "</title></style></script><b>",
-    "&lt;b&gt; & &amp;",
-    "a\x00b\x1b[31m\r\nc\x7f",
-    "safe\u202egnp.exe\u2066\u200b",
-    "bytes \udcff\udc80",
-)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

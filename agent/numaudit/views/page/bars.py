@@ -1,0 +1,69 @@
+"""A container's four bars over the nodes: promised, allowed, resident, accessed.
+
+One path for each bar, since a page may have a thousand rows. Each has a shape of its own, so that no colour is needed
+to tell them apart. The cells beside them say the same in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from numaudit.report.values import ContainerReport
+from numaudit.views.page.markup import Markup, element
+from numaudit.views.words import judged_bytes
+
+_WIDEST, _NARROWEST, _WHOLE = 26, 6, 208
+"""Pixels of a node, and of all nodes where that leaves enough for each."""
+HEIGHT = 26
+
+
+def bars(container: ContainerReport, nodes: Sequence[int]) -> Markup:
+    """The drawing; who cannot see it reads the other cells."""
+    wide = _node_width(len(nodes))
+    places = {node: number * wide for number, node in enumerate(nodes)}
+    intended, resident = container.intended, container.resident
+    promised = () if intended is None or intended.memory_nodes is None else intended.memory_nodes
+    held = {} if resident is None else {row.numa_node: judged_bytes(row) for row in resident}
+    return element(
+        "svg",
+        _path("grid", (f"M{number * wide} 0V{HEIGHT}" for number in range(len(nodes) + 1))),
+        _path("promised", _cells(promised, places, wide, 2, 4)),
+        _path("allowed", _cells(container.allowed_memory_nodes or (), places, wide, 9, 2)),
+        _path("resident", _shares(held, places, wide)),
+        _accessed(container, wide * len(nodes)),
+        width=wide * len(nodes) + 1,
+        height=HEIGHT,
+        aria_hidden="true",
+    )
+
+
+def _node_width(nodes: int) -> int:
+    return max(_NARROWEST, min(_WIDEST, _WHOLE // max(nodes, 1)))
+
+
+def _cells(nodes: Iterable[int], places: Mapping[int, int], wide: int, top: int, high: int) -> Iterable[str]:
+    return (f"M{places[node] + 2} {top}h{wide - 4}v{high}h{4 - wide}z" for node in nodes if node in places)
+
+
+def _shares(held: Mapping[int, int], places: Mapping[int, int], wide: int) -> Iterable[str]:
+    """Of each node its share of the container's judged bytes; at least one pixel where there are any."""
+    whole = sum(held.values())
+    for node, amount in held.items():
+        if amount and node in places:
+            part = max(1, round((wide - 4) * amount / whole))
+            yield f"M{places[node] + 2} 13h{part}v5h-{part}z"
+
+
+def _accessed(container: ContainerReport, wide: int) -> Markup | str:
+    """The share of remote accesses by the best source that has one, drawn from the right."""
+    ratio = next((one.remote_ratio for one in container.accesses if one.remote_ratio is not None), None)
+    if ratio is None or not wide:
+        return ""
+    remote = round(wide * ratio)
+    line = element("path", d=f"M0 21h{wide}", class_="used")
+    return line if not remote else Markup(line + element("path", d=f"M{wide} 19h-{remote}v5h{remote}z", class_="far"))
+
+
+def _path(name: str, parts: Iterable[str]) -> Markup | str:
+    drawn = "".join(parts)
+    return element("path", d=drawn, class_=name) if drawn else ""

@@ -1,0 +1,148 @@
+"""The page's table of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from numaudit.evaluation.access import Access
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, severity
+from numaudit.report.names import display_name
+from numaudit.report.values import ContainerReport, Report
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.page.bars import HEIGHT, bars
+from numaudit.views.page.markup import Markup, element, join, short
+from numaudit.views.words import UNKNOWN, judged_bytes, share, size
+
+_SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
+_COLUMNS = (
+    "Container",
+    "QoS",
+    "Verdict",
+    "Promised",
+    "Allowed",
+    "CPUs on",
+    "Judged",
+    "By node",
+    "Remote",
+    "Accesses",
+)
+_HELP = (
+    "Promised = nodes that the kubelet gave it. Allowed = nodes its memory may be on. CPUs on = nodes of the CPUs it "
+    "may use. Judged = anonymous and shared memory and huge pages. Remote = judged bytes on nodes that have none of "
+    "its CPUs. Sizes are binary (M = 2^20). ? = not known."
+)
+
+
+def containers_section(report: Report) -> Markup:
+    """Heading, legend, controls (shown by the script) and the table, the worst container first."""
+    nodes = [one.numa_node for one in report.nodes]
+    return element(
+        "section",
+        element("h2", "Containers", id="containers"),
+        element("p", _HELP),
+        _legend(),
+        _controls(report),
+        element("div", _table(report, nodes), class_="wide", role="region", aria_labelledby="containers", tabindex=0),
+    )
+
+
+def _table(report: Report, nodes: Sequence[int]) -> Markup:
+    return element(
+        "table",
+        element("caption", "The worst verdict first, and of each the most remote bytes"),
+        element("thead", element("tr", (element("th", name, scope="col") for name in _COLUMNS))),
+        element("tbody", (element("tr", _row(one, nodes)) for one in report.containers)),
+        id="rows",
+    )
+
+
+def _row(one: ContainerReport, nodes: Sequence[int]) -> Iterator[Markup]:
+    yield element("th", short(display_name(one)), scope="row")
+    yield element("td", one.qos or "")
+    yield _verdict(one)
+    yield element("td", _promised(one))
+    yield element("td", _set(one.allowed_memory_nodes))
+    yield element("td", _set(one.allowed_cpu_nodes))
+    yield element("td", size(one.judged_bytes), class_="n", data_v=one.judged_bytes)
+    yield element("td", bars(one, nodes), " ", _by_node(one))
+    part = share(one.remote_bytes, one.judged_bytes)
+    remote = size(one.remote_bytes) if part in (UNKNOWN, "-") else f"{size(one.remote_bytes)} ({part})"
+    yield element("td", remote, class_="n", data_v=one.remote_bytes)
+    best = _best(one)
+    yield element("td", _accesses(best), data_v=None if best is None else best.remote_ratio)
+
+
+def _verdict(one: ContainerReport) -> Markup:
+    if one.verdict is None:
+        return element("td", data_v=severity(None))
+    name = one.verdict.name
+    kind = "bad" if name in MISALIGNED else name if name in ("aligned", "unknown") else None
+    sign = element("span", f"{_SIGNS[name]} ", aria_hidden="true") if name in _SIGNS else ""
+    return element("td", sign, name, class_=kind, data_v=severity(one.verdict))
+
+
+def _promised(one: ContainerReport) -> str:
+    if one.intended is None:
+        return ""
+    nodes = one.intended.memory_nodes
+    return UNKNOWN if nodes is None else str(nodes) or "-"
+
+
+def _set(nodes: NodeSet | None) -> str:
+    return UNKNOWN if nodes is None else str(nodes) or "none"
+
+
+def _by_node(one: ContainerReport) -> str:
+    if one.resident is None:
+        return UNKNOWN
+    rows = [(row.numa_node, judged_bytes(row)) for row in one.resident]
+    return ", ".join(f"N{node} {size(value)}" for node, value in rows if value) or "-"
+
+
+def _best(one: ContainerReport) -> Access | None:
+    """The best source that has a share."""
+    return next((access for access in one.accesses if access.remote_ratio is not None), None)
+
+
+def _accesses(best: Access | None) -> str:
+    if best is None or best.remote_ratio is None:
+        return "not measured"
+    share_text = f"{100 * best.remote_ratio:.1f}% remote"
+    if best.counted is not None:
+        return f"{share_text}, counted"
+    if best.samples is None:
+        return f"{share_text}, expected from where it ran"
+    interval = "" if best.lower is None or best.upper is None else f" ({100 * best.lower:.1f}-{100 * best.upper:.1f})"
+    return f"{share_text}{interval}, sampled: {best.source.replace('_', ' ')}"
+
+
+def _legend() -> Markup:
+    lanes = (
+        (element("path", d="M2 11h32v4h-32z", class_="promised"), "promised nodes"),
+        (element("path", d="M2 12h32v2h-32z", class_="allowed"), "allowed nodes"),
+        (element("path", d="M2 11h32v5h-32z", class_="resident"), "where its bytes are, as a share of them"),
+        (
+            join((element("path", d="M0 13h36", class_="used"), element("path", d="M18 11h18v5h-18z", class_="far"))),
+            "share of its accesses that are remote, from the right",
+        ),
+    )
+    items = (
+        element("li", element("svg", drawn, width=36, height=HEIGHT, aria_hidden="true"), f" {text}")
+        for drawn, text in lanes
+    )
+    return element("ul", element("li", "Bars, one field for each node:"), items, class_="legend")
+
+
+def _controls(report: Report) -> Markup:
+    present = {one.verdict.name for one in report.containers if one.verdict is not None}
+    options = (element("option", name) for name in REMEDIES if name in present)
+    return element(
+        "p",
+        element("label", "Filter by name ", element("input", type="search", id="name", autocomplete="off")),
+        " ",
+        element("label", "Verdict ", element("select", element("option", "all", value=""), options, id="verdict")),
+        " ",
+        element("output", id="shown", aria_live="polite"),
+        id="controls",
+        hidden=True,
+    )

@@ -1,0 +1,144 @@
+"""What the page says in words: what is wrong and what to do, refused pods, state files, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
+from numaudit.memorymanager.pod.names import full_name
+from numaudit.report.names import display_name
+from numaudit.report.values import CheckpointReport, ContainerReport, Report
+from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.words import size
+
+_SHOWN = ("unknown", "split")
+"""Verdicts that are explained by their reason; of those that are misaligned each container is."""
+_NAMES = 10
+
+
+def findings_section(report: Report) -> Markup:
+    """Misaligned containers and findings, each group with its one remedy."""
+    parts = [*_verdicts(report.containers), *_findings(report)]
+    nothing = element("p", "No container is misaligned, and nothing else was found.")
+    return element("section", element("h2", "Findings, and what to do"), parts or nothing)
+
+
+def _verdicts(containers: Iterable[ContainerReport]) -> Iterator[Markup]:
+    groups: dict[tuple[str, str | None], list[tuple[ContainerReport, Verdict]]] = {}
+    for one in sorted(containers, key=lambda one: severity(one.verdict)):
+        if one.verdict is not None and (one.verdict.name in (*MISALIGNED, *_SHOWN) or one.verdict.causes):
+            groups.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
+    for (name, remedy), judged in groups.items():
+        number = "1 container" if len(judged) == 1 else f"{len(judged)} containers"
+        items = _by_reason(judged) if name in _SHOWN else _by_container(judged)
+        yield _group(f"{name}: {number}", items, remedy)
+
+
+def _by_container(judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[Markup]:
+    for one, verdict in judged:
+        causes = [element("li", f"{cause.cause}: {cause.evidence}") for cause in verdict.causes]
+        reason = f": {verdict.reason}" if verdict.reason else ""
+        below = element("ul", causes) if causes else ""
+        yield element("li", element("strong", short(display_name(one))), reason, below)
+
+
+def _by_reason(judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[Markup]:
+    names: dict[str, list[str]] = {}
+    for one, verdict in judged:
+        names.setdefault(verdict.reason, []).append(display_name(one))
+    for reason, those in names.items():
+        yield element("li", f"{reason}: {_some_of(those)}")
+
+
+def _findings(report: Report) -> Iterator[Markup]:
+    groups: dict[tuple[str, str], list[Markup]] = {}
+    for one in report.findings:
+        subject = full_name(one.namespace, one.pod, one.pod_uid, one.container)
+        about = element("strong", short(subject)) if subject else ""
+        item = element("li", about, ": " if subject else "", one.message)
+        groups.setdefault((f"{one.severity}: {one.name}", one.remedy), []).append(item)
+    for (title, remedy), items in groups.items():
+        yield _group(title, items, remedy)
+
+
+def _group(title: str, items: Iterable[Markup], remedy: str | None) -> Markup:
+    todo = element("p", element("strong", "What to do: "), remedy, class_="remedy") if remedy else ""
+    return element("div", element("h3", title), element("ul", items), todo)
+
+
+def refused_section(report: Report) -> Markup | str:
+    """Pods that the kubelet refused; nothing where there are none."""
+    if not report.rejections:
+        return ""
+    rows = (
+        (_pod(one), one.outcome, one.message or "", _asked(one.asked), "" if one.at is None else when(one.at))
+        for one in report.rejections
+    )
+    titles = ("Pod", "Outcome", "The kubelet's words", "Asked for", "When")
+    return element("section", element("h2", "Refused pods"), table("Pods that the kubelet refused", titles, rows))
+
+
+def _pod(one: HintOutcome) -> str:
+    return short(f"{one.namespace}/{one.pod}")
+
+
+def _asked(asked: Mapping[str, int] | None) -> str:
+    return ", ".join(f"{name} {size(amount)}" for name, amount in (asked or {}).items() if amount)
+
+
+def state_section(checkpoints: Sequence[CheckpointReport]) -> Markup | str:
+    """The kubelet's checkpoints; nothing on a host without a kubelet."""
+    if not checkpoints:
+        return ""
+    words = {True: "yes", False: "no", None: "-"}
+    rows = (
+        (one.file, one.problem or "none", words[one.valid], one.starts_now, one.starts_after_reboot)
+        for one in checkpoints
+    )
+    titles = ("File", "Problem", "Valid", "Starts now", "Starts after a reboot")
+    found = [
+        _group(f"{found.severity}: {found.name}", (element("li", f"{one.file}: {found.message}"),), found.remedy)
+        for one in checkpoints
+        for found in one.findings
+    ]
+    caption = "Would the kubelet start with them?"
+    return element("section", element("h2", "The kubelet's state files"), table(caption, titles, rows), found)
+
+
+def unknown_section(report: Report) -> Markup | str:
+    """What could not be read, and why."""
+    reasons: dict[str, list[str]] = {}
+    for one in report.containers:
+        for unknown in one.unknown:
+            reasons.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
+    items = [
+        *(f"{one.what}: {one.reason}" for one in report.unknown),
+        *(f"{reason} ({_some_of(names)})" for reason, names in reasons.items()),
+        *(f"{one.source}: {one.state}: {one.reason or ''}" for one in report.sources if one.state != "ok"),
+    ]
+    if not items:
+        return ""
+    listed = element("ul", (element("li", item) for item in items))
+    return element("section", element("h2", "What is not known, and why"), listed)
+
+
+def table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    """A plain table; the first cell of a row is its heading."""
+    head = element("thead", element("tr", (element("th", title, scope="col") for title in titles)))
+    body = (
+        element("tr", element("th", first, scope="row"), (element("td", cell) for cell in rest))
+        for first, *rest in rows
+    )
+    return element("table", element("caption", caption), head, element("tbody", body))
+
+
+def when(seconds: float) -> str:
+    """A time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _some_of(names: Sequence[str]) -> str:
+    shown = ", ".join(map(short, names[:_NAMES]))
+    return f"{shown} and {len(names) - _NAMES} more" if len(names) > _NAMES else shown

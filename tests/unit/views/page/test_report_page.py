@@ -1,0 +1,268 @@
+"""The report as a page: it stands alone, harms nobody, and can be read without seeing, colour or script."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from itertools import pairwise
+from xml.etree.ElementTree import Element
+
+import msgspec
+import pytest
+
+from hostile_names import HOSTILE
+from numaudit.evaluation.access import Access
+from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.findings import Finding
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
+from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.report.names import display_name
+from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report, Unknown
+from numaudit.snapshot import CollectorOutcome
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.page.report_page import report_page
+from page_text import SVG, lines, parse, text_of
+from reports import container, report
+
+MOST_BYTES = 3 * 1024 * 1024
+"""Of the page of 1,000 containers."""
+
+
+def _verdict(name: VerdictName, reason: str = "for a reason") -> Verdict:
+    return Verdict(name, reason, None, (), REMEDIES[name])
+
+
+def _with(of: Report, *verdicts: Verdict) -> Report:
+    """Each container gets one of the verdicts and a promise of node 0."""
+    promise = Intended(NodeSet.parse("0"), {"memory": 1 << 30}, CpuSet.parse("0"), NodeSet.parse("0"), None)
+    pairs = zip(of.containers, verdicts, strict=True)
+    judged = [msgspec.structs.replace(one, verdict=verdict, intended=promise) for one, verdict in pairs]
+    return replace(of, containers=tuple(judged))
+
+
+def _row(page: str, name: str) -> dict[str, str]:
+    """The cells of a container's row, by the title of their column."""
+    table = next(one for one in parse(page).iter("table") if one.get("id") == "rows")
+    titles = [text_of(one) for one in table.iter("th") if one.get("scope") == "col"]
+    row = next(one for one in table.iter("tr") if text_of(one[0]) == name)
+    return dict(zip(titles, map(text_of, row), strict=True))
+
+
+def _all(page: str, tag: str) -> list[Element]:
+    return list(parse(page).iter(tag))
+
+
+# What it says
+
+
+def test_the_page_begins_with_the_summary() -> None:
+    of = report(container())
+    assert list(lines(report_page(of)))[:2] == ["h1: numaudit report", f"p: {of.summary.text}"]
+
+
+def test_the_time_of_the_report_can_be_read_by_people_and_programs() -> None:
+    (time,) = _all(report_page(report(taken_at=1_700_000_000.5)), "time")
+    assert (text_of(time), time.get("datetime")) == ("2023-11-14 22:13:20 UTC", "2023-11-14 22:13:20Z")
+
+
+def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() -> None:
+    of = _with(report(container(), anon={0: 1 << 20, 1: 3 << 20}), _verdict("spilled"))
+    assert _row(report_page(of), "prod/db-0/db") == {
+        "Container": "prod/db-0/db",
+        "QoS": "Guaranteed",
+        "Verdict": "! spilled",
+        "Promised": "0",
+        "Allowed": "0",
+        "CPUs on": "0",
+        "Judged": "4M",
+        "By node": "N0 1M, N1 3M",
+        "Remote": "3M (75.0%)",
+        "Accesses": "73.4% remote, expected from where it ran",
+    }
+
+
+def test_accesses_that_were_sampled_show_their_interval_and_source() -> None:
+    of = report(container())
+    access = Access("hint_faults", 0.5, 0.4, 0.6, samples=100, remote_samples=50)
+    one = msgspec.structs.replace(of.containers[0], accesses=(access,))
+    row = _row(report_page(replace(of, containers=(one,))), "prod/db-0/db")
+    assert row["Accesses"] == "50.0% remote (40.0-60.0), sampled: hint faults"
+
+
+def test_what_is_not_known_is_a_question_mark_and_never_zero() -> None:
+    of = report(container())
+    one = msgspec.structs.replace(
+        of.containers[0], resident=None, judged_bytes=None, remote_bytes=None, allowed_memory_nodes=None,
+        allowed_cpu_nodes=None, accesses=(),
+    )  # fmt: skip
+    row = _row(report_page(replace(of, containers=(one,))), "prod/db-0/db")
+    assert [row[title] for title in ("Allowed", "CPUs on", "Judged", "By node", "Remote")] == ["?"] * 5
+    assert row["Accesses"] == "not measured"
+
+
+def test_a_remedy_for_several_containers_comes_once() -> None:
+    of = _with(report(container(7), container(8, "db-1")), _verdict("drifted", "one"), _verdict("drifted", "other"))
+    said = list(lines(report_page(of)))
+    assert "h3: drifted: 2 containers" in said
+    assert "li: prod/db-0/db: one" in said
+    assert "li: prod/db-1/db: other" in said
+    assert sum(line == f"p: What to do: {REMEDIES['drifted']}" for line in said) == 1
+
+
+def test_findings_and_refused_pods_are_named_with_what_to_do() -> None:
+    finding = Finding("stale", "warning", "its pod is gone", "Restart it.", None, None, "db", None, "prod", "db-9")
+    refused = HintOutcome(
+        "prod", "big", "uid", None, AdmissionOutcome.REJECTED_AFFINITY, "log", None, None, "no", {"memory": 1 << 30}
+    )  # fmt: skip
+    said = list(lines(report_page(replace(report(container()), findings=(finding,), rejections=(refused,)))))
+    start = said.index("h3: warning: stale")
+    assert said[start + 1 : start + 3] == ["li: prod/db-9/db: its pod is gone", "p: What to do: Restart it."]
+    assert "tr: prod/big | rejected-affinity | no | memory 1G |" in said
+
+
+def test_a_page_without_findings_says_so() -> None:
+    assert "p: No container is misaligned, and nothing else was found." in lines(report_page(report()))
+
+
+# It stands alone
+
+
+def _loads(page: str) -> set[str]:
+    """Every address that the page would fetch or lead to."""
+    found = {
+        value for one in parse(page).iter() for key, value in one.attrib.items() if key in ("href", "src", "action")
+    }
+    style = "".join(text for one in _all(page, "style") for text in one.itertext())
+    return found | set(re.findall(r"url\(\s*([^)]*)\)|@import\s+(\S+)", style))
+
+
+def test_the_page_loads_nothing_and_leads_nowhere() -> None:
+    page = report_page(report(container()))
+    assert _loads(page) == {"#containers"}
+    assert "http:" not in page
+    assert "https:" not in page
+
+
+def test_the_policy_lets_our_script_and_style_run_and_nothing_else() -> None:
+    page = report_page(report(container()))
+    (policy,) = [one.attrib["content"] for one in _all(page, "meta") if one.get("http-equiv") is not None]
+    allowed = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert allowed.pop("default-src") == "'none'"
+    for tag in ("style", "script"):
+        (text,) = ["".join(one.itertext()) for one in _all(page, tag)]
+        assert allowed.pop(f"{tag}-src") == f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    assert allowed == {"base-uri": "'none'", "form-action": "'none'"}
+
+
+def test_nothing_in_the_page_needs_what_the_policy_forbids() -> None:
+    keys = {key for one in parse(report_page(report(container()))).iter() for key in one.attrib}
+    assert not {key for key in keys if key == "style" or key.startswith("on")}
+
+
+# Names from outside
+
+
+def _hostile_report(name: str) -> Report:
+    """The name stands wherever a name or a message may stand."""
+    of = report(container(7, name, name, name))
+    one = msgspec.structs.replace(
+        of.containers[0], path=name, verdict=Verdict("spilled", name, None, (Cause("cpuset", name),), name),
+        unknown=(Unknown(name, name),), container_id=name, runtime=name,
+    )  # fmt: skip
+    plain = msgspec.structs.replace(one, id=9, pod_uid=None, pod=None, namespace=None, container=None)
+    finding = Finding(name, "warning", name, name, 7, name, name, None, name, name)
+    refused = HintOutcome(name, name, name, None, AdmissionOutcome.REJECTED_OTHER, "log", None, name, name, {name: 1})
+    sources = (CollectorOutcome(name, "failed", name),)
+    return replace(
+        of, containers=(one, plain), findings=(finding,), rejections=(refused,), sources=sources,
+        summary=msgspec.structs.replace(of.summary, text=name),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_adds_no_element_no_attribute_and_no_hidden_character(name: str) -> None:
+    def shape(page: str) -> list[tuple[str, list[str]]]:
+        return [(str(one.tag), sorted(one.attrib)) for one in parse(page).iter()]
+
+    page = report_page(_hostile_report(name))
+    assert shape(page) == shape(report_page(_hostile_report("plain")))
+    head, _, body = page.partition("</head>")
+    assert name not in head
+    text = body.partition("<script>")[0]
+    assert text.isprintable()
+    page.encode("utf-8")
+
+
+def test_a_name_of_4096_characters_neither_fills_nor_breaks_the_page() -> None:
+    of = report(container(7, "p" * 4096, "c" * 4096, "n" * 4096))
+    names = [text_of(one) for one in _all(report_page(of), "th") if one.get("scope") == "row"]
+    assert max(map(len, names)) <= 120
+
+
+# Without eyes, colours or a script
+
+
+def test_every_cell_of_a_heading_says_what_it_heads_and_every_table_has_a_caption() -> None:
+    page = report_page(_with(report(container()), _verdict("drifted")))
+    assert {one.get("scope") for one in _all(page, "th")} == {"col", "row"}
+    assert all(table[0].tag == "caption" for table in _all(page, "table"))
+
+
+def test_headings_leave_out_no_level() -> None:
+    page = report_page(_with(report(container()), _verdict("drifted")))
+    levels = [int(str(one.tag)[1]) for one in parse(page).iter() if re.fullmatch("h[1-6]", str(one.tag))]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_every_drawing_has_a_title_or_is_beside_its_words() -> None:
+    drawings = _all(report_page(report(container())), SVG)
+    assert len(drawings) > 2
+    for one in drawings:
+        assert one.get("aria-hidden") == "true" or (one.get("role") == "img" and str(one[0].tag).endswith("title"))
+
+
+def test_without_the_script_all_rows_are_there_and_no_control_that_does_nothing() -> None:
+    page = report_page(report(*(container(id_, f"db-{id_}") for id_ in range(1, 30))))
+    tree = parse(page)
+    (controls,) = [one for one in tree.iter() if one.get("id") == "controls"]
+    assert "hidden" in controls.attrib
+    inside = set(controls.iter())
+    assert not [one for one in tree.iter() if one.tag in ("button", "input", "select") and one not in inside]
+    assert len([one for one in tree.iter("th") if text_of(one).startswith("prod/db-")]) == 29
+
+
+# Size
+
+
+def _many(number: int, nodes: int) -> Report:
+    """Misaligned containers with bytes on each node."""
+    of = report(container())
+    resident = tuple(NodeBytes(node, 123_456_789 + node, 0, 0, 0, 0, 0) for node in range(nodes))
+    rows: list[ContainerReport] = []
+    for id_ in range(number):
+        reason = "12.3G of its 45.6G are on nodes 0,2, promised are 4-5"
+        verdict = Verdict("spilled", reason, None, (Cause("full-node", "node 4 has 12.3M free"),), "Restart it.")
+        rows.append(
+            msgspec.structs.replace(
+                of.containers[0], id=id_, pod=f"deployment-name-5d8f7c9b6-x{id_:04d}", container="application",
+                resident=resident, verdict=verdict, allowed_memory_nodes=NodeSet.from_ids(range(nodes)),
+            )
+        )  # fmt: skip
+    node = of.nodes[0]
+    machine = tuple(
+        NodeReport(id_, node.cpus, node.total_bytes, node.free_bytes, node.resident, None, {}) for id_ in range(nodes)
+    )
+    return replace(of, containers=tuple(rows), nodes=machine)
+
+
+@pytest.mark.parametrize("nodes", [2, 8])
+def test_the_page_of_1000_misaligned_containers_is_small(nodes: int) -> None:
+    of = _many(1000, nodes)
+    page = report_page(of)
+    assert page.count(display_name(of.containers[999])) >= 2
+    assert len(page.encode()) <= MOST_BYTES
