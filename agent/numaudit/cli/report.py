@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from secrets import token_bytes
 from threading import Event
 from typing import Any
 
@@ -29,6 +31,7 @@ from numaudit.report.build import build
 from numaudit.report.fail_below import Shortfalls, shortfalls
 from numaudit.report.fail_on import not_accepted
 from numaudit.report.ordering import KEYS
+from numaudit.report.redact import redact as without_names
 from numaudit.report.selection import shown_of
 from numaudit.report.values import Report
 from numaudit.views import document
@@ -52,6 +55,7 @@ Examples:
   numaudit report mysql-0 --watch 2s
   numaudit report --root ./captured -o wide
   numaudit report -o html > report.html
+  numaudit report --redact -o html > public.html
 Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
@@ -127,6 +131,12 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     metavar="N",
     help="Show the first N containers only; --fail-below and --fail-on still judge all.",
 )
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Hide the names of namespaces, pods, containers, cgroups, processes, files and this host, to show the report "
+    "in public. A name has the same word all over one report, and another one in the next.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say on standard error how long each source took.")
 @options.root
 @click.pass_context
@@ -146,6 +156,7 @@ def command(
     first_touch: bool,
     fail_below: float | None,
     fail_on: frozenset[str] | None,
+    redact: bool,
     verbose: bool,
     root: Path | None,
 ) -> int:
@@ -162,7 +173,8 @@ def command(
         watch,
         root,
     )
-    view = View(which, namespace, verdict, sort, top, output == "wide", matrix)
+    hide = _hiding(root) if redact else None
+    view = View(which, namespace, verdict, sort, top, output == "wide", matrix, hide)
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     if watch is not None:
@@ -240,6 +252,22 @@ def observe(
         snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
     return build(snapshot, judgements)
+
+
+def _hiding(root: Path | None) -> Callable[[Report, Report], Report]:
+    """Hides the names of a report, by one key until the process ends."""
+    key, names = token_bytes(), _names_of_host(root)
+    return lambda report, whole: without_names(report, key, whole, names)
+
+
+def _names_of_host(root: Path | None) -> tuple[str, ...]:
+    """What texts may call this host, or where they may say that a captured tree lies."""
+    if root is not None:
+        return str(root), str(root.absolute())
+    from numaudit.exporters.otel import node_name  # noqa: PLC0415 (OpenTelemetry's packages take long to load)
+
+    host = os.uname().nodename
+    return host, host.partition(".")[0], node_name(os.environ) or host
 
 
 def _timings(report: Report) -> str:

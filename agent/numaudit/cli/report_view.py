@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -22,10 +22,13 @@ class View:
     top: int | None = None
     wide: bool = False
     matrix: bool = False
+    hide: Callable[[Report, Report], Report] | None = None
+    """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
 
     def subject(self, whole: Report) -> Report:
         """What the report is about. Raises InputError when nothing is called so."""
-        return narrow(whole, self.which, self.namespace)
+        subject = narrow(whole, self.which, self.namespace)
+        return subject if self.hide is None else self.hide(subject, whole)
 
     def rows(self, subject: Report) -> Report:
         """The rows that are shown of it."""
