@@ -15,13 +15,10 @@ from numaudit.views import fit as fitting
 from numaudit.views.container_table import container_table, has_counts, has_cpu_time, has_samples, has_shared_of_others
 from numaudit.views.fit import Filled, filled_table, fit
 from numaudit.views.judgement_notes import print_judgements, some_of
+from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import UNKNOWN, judged_bytes, share, size
+from numaudit.views.words import UNKNOWN, share, size
 
-_SMALL = 1 << 20
-_PARENTS = ("sandbox", "pod", "slice")
-_OF_KUBELET = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
-"""The kubelet's parent groups of pods under the cgroupfs driver; under systemd they are slices."""
 _COLUMNS = (
     "MEMS = nodes its memory may be on. CPUS ON = nodes of the CPUs it may use. JUDGED = anon + shmem + hugetlb.",
     "REMOTE = judged bytes on nodes that have none of the allowed CPUs. Sizes are binary (M = 2^20).",
@@ -59,7 +56,7 @@ def print_report(report: Report, out: Console, *, wide: bool = False, of: int | 
     """The summary, the containers, the nodes, and what is not known. `of`: containers before any were left out."""
     print_note(report.summary.text, out, "bold")
     out.print()
-    shown = [one for one in report.containers if wide or not _is_small_remainder(one)]
+    shown = [one for one in report.containers if wide or not is_small_remainder(one)]
     table, columns = container_table(report, shown, wide, out.width)
     print_table(table, out)
     if of is not None and len(report.containers) < of:
@@ -82,10 +79,8 @@ def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> No
 def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
     if columns:
         yield f"{', '.join(columns)} (no room)"
-    if containers == 1:
-        yield "1 cgroup that holds less than 1 MiB of its own"
-    elif containers:
-        yield f"{containers} cgroups that hold less than 1 MiB of their own"
+    if containers:
+        yield small_remainders(containers)
 
 
 def print_matrix(report: Report, out: Console) -> None:
@@ -222,14 +217,6 @@ def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[
         for unknown in one.unknown:
             found.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
     return found
-
-
-def _is_small_remainder(container: ContainerReport) -> bool:
-    """A pause sandbox or a parent group, also one without children, that holds next to nothing itself."""
-    is_parent = not container.whole or container.kind in _PARENTS or (container.path or "").endswith(_OF_KUBELET)
-    if container.resident is None or not is_parent:
-        return False
-    return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
 
 
 def _signed(value: int) -> str:

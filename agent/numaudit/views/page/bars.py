@@ -60,8 +60,8 @@ def _accessed(container: ContainerReport, wide: int) -> Markup | str:
     if ratio is None or not wide:
         return ""
     remote = round(wide * ratio)
-    line = element("path", d=f"M0 21h{wide}", class_="used")
-    return line if not remote else Markup(line + element("path", d=f"M{wide} 19h-{remote}v5h{remote}z", class_="far"))
+    line = element("path", d=f"M0 22h{wide}", class_="used")
+    return line if not remote else Markup(line + element("path", d=f"M{wide} 20h-{remote}v5h{remote}z", class_="far"))
 
 
 def _path(name: str, parts: Iterable[str]) -> Markup | str:

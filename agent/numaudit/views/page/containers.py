@@ -11,6 +11,7 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.page.bars import HEIGHT, bars
 from numaudit.views.page.markup import Markup, element, join, short
+from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.words import UNKNOWN, judged_bytes, share, size
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
@@ -36,22 +37,25 @@ _HELP = (
 def containers_section(report: Report) -> Markup:
     """Heading, legend, controls (shown by the script) and the table, the worst container first."""
     nodes = [one.numa_node for one in report.nodes]
+    rows = [one for one in report.containers if not is_small_remainder(one)]
+    left_out = len(report.containers) - len(rows)
     return element(
         "section",
         element("h2", "Containers", id="containers"),
         element("p", _HELP),
         _legend(),
-        _controls(report),
-        element("div", _table(report, nodes), class_="wide", role="region", aria_labelledby="containers", tabindex=0),
+        _controls(rows),
+        element("div", _table(rows, nodes), class_="wide", role="region", aria_labelledby="containers", tabindex=0),
+        element("p", f"Left out: {small_remainders(left_out)}; -o json has all.") if left_out else "",
     )
 
 
-def _table(report: Report, nodes: Sequence[int]) -> Markup:
+def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
     return element(
         "table",
         element("caption", "The worst verdict first, and of each the most remote bytes"),
         element("thead", element("tr", (element("th", name, scope="col") for name in _COLUMNS))),
-        element("tbody", (element("tr", _row(one, nodes)) for one in report.containers)),
+        element("tbody", (element("tr", _row(one, nodes)) for one in rows)),
         id="rows",
     )
 
@@ -133,8 +137,8 @@ def _legend() -> Markup:
     return element("ul", element("li", "Bars, one field for each node:"), items, class_="legend")
 
 
-def _controls(report: Report) -> Markup:
-    present = {one.verdict.name for one in report.containers if one.verdict is not None}
+def _controls(rows: Sequence[ContainerReport]) -> Markup:
+    present = {one.verdict.name for one in rows if one.verdict is not None}
     options = (element("option", name) for name in REMEDIES if name in present)
     return element(
         "p",

@@ -13,6 +13,7 @@ from numaudit.views.document import Topology, TopologyNode
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
 from numaudit.views.page.notes import table
+from numaudit.views.remainders import is_small_remainder
 from numaudit.views.words import UNKNOWN, judged_bytes, or_unknown, size
 
 _MAP = (
@@ -77,7 +78,7 @@ def _drawn(node: NodeReport, report: Report) -> DrawnNode:
         Resident(display_name(one), judged_bytes(row), _mark(one.verdict.name if one.verdict else ""))
         for one in report.containers
         for row in one.resident or ()
-        if row.numa_node == node.numa_node and judged_bytes(row)
+        if row.numa_node == node.numa_node and judged_bytes(row) and not is_small_remainder(one)
     ]
     return DrawnNode(node.numa_node, str(node.cpus), node.total_bytes, node.free_bytes, tuple(residents))
 

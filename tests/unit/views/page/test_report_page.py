@@ -127,6 +127,14 @@ def test_a_page_without_findings_says_so() -> None:
     assert "p: No container is misaligned, and nothing else was found." in lines(report_page(report()))
 
 
+def test_groups_that_hold_next_to_nothing_themselves_are_counted_and_have_no_row() -> None:
+    of = report(container(7), container(8, "web-0"))
+    pod = msgspec.structs.replace(of.containers[1], kind="pod", container=None, verdict=None)
+    page = report_page(replace(of, containers=(of.containers[0], pod)))
+    assert "p: Left out: 1 cgroup that holds less than 1 MiB of its own; -o json has all." in lines(page)
+    assert [text_of(one) for one in _all(page, "th") if text_of(one).startswith("prod/")] == ["prod/db-0/db"]
+
+
 # It stands alone
 
 

@@ -1,0 +1,28 @@
+"""Which rows people need not read: what groups hold themselves, and not by a container in them."""
+
+from __future__ import annotations
+
+from numaudit.report.values import ContainerReport
+from numaudit.views.words import judged_bytes
+
+_SMALL = 1 << 20
+_PARENTS = ("sandbox", "pod", "slice")
+_OF_KUBELET = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
+"""The kubelet's parent groups of pods under the cgroupfs driver; under systemd they are slices."""
+
+
+def is_small_remainder(container: ContainerReport) -> bool:
+    """A pause sandbox or a parent group, also one without children, that holds next to nothing itself."""
+    is_parent = not container.whole or container.kind in _PARENTS or (container.path or "").endswith(_OF_KUBELET)
+    if container.resident is None or not is_parent:
+        return False
+    return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
+
+
+def small_remainders(number: int) -> str:
+    """How many were left out, in words."""
+    return (
+        "1 cgroup that holds less than 1 MiB of its own"
+        if number == 1
+        else f"{number} cgroups that hold less than 1 MiB of their own"
+    )
