@@ -45,9 +45,16 @@ def containers_section(report: Report) -> Markup:
         element("p", _HELP),
         _legend(),
         _controls(rows),
+        _not_asked_for(report),
         element("div", _table(rows, nodes), class_="wide", role="region", aria_labelledby="containers", tabindex=0),
         element("p", f"Left out: {small_remainders(left_out)}; -o json has all.") if left_out else "",
     )
+
+
+def _not_asked_for(report: Report) -> Markup | str:
+    """Options such as --top leave out rows, and nothing of the summary."""
+    shown, whole = len(report.containers), report.summary.containers
+    return element("p", f"{shown} of {whole} containers are here, as was asked for.") if shown < whole else ""
 
 
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:

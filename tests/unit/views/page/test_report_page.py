@@ -20,6 +20,7 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.names import display_name
+from numaudit.report.selection import first
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report, Unknown
 from numaudit.snapshot import CollectorOutcome
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -133,6 +134,12 @@ def test_groups_that_hold_next_to_nothing_themselves_are_counted_and_have_no_row
     page = report_page(replace(of, containers=(of.containers[0], pod)))
     assert "p: Left out: 1 cgroup that holds less than 1 MiB of its own; -o json has all." in lines(page)
     assert [text_of(one) for one in _all(page, "th") if text_of(one).startswith("prod/")] == ["prod/db-0/db"]
+
+
+def test_rows_that_were_not_asked_for_are_counted() -> None:
+    whole = report(container(7), container(8, "web-0"))
+    assert "p: 1 of 2 containers are here, as was asked for." in lines(report_page(first(whole, 1)))
+    assert not [line for line in lines(report_page(whole)) if "asked for" in line]
 
 
 # It stands alone
