@@ -13,9 +13,8 @@ from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeBytes, Report
-from numaudit.topology.nodeset import NodeSet
 from numaudit.views.fit import Filled, filled_table, fit, left_out
-from numaudit.views.words import UNKNOWN, judged_bytes, share, size
+from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, share, size
 
 _NODE_COLUMNS = 8
 _TWO_NODES = len("N0:99.9M N1:99.9M")
@@ -55,11 +54,11 @@ def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: 
     if kubernetes:
         columns += [
             _Column("QOS", lambda one: one.qos or "", 9),
-            _Column("PROMISED", _promised, 2),
+            _Column("PROMISED", promised_nodes, 2),
         ]
     columns += [
-        _Column("MEMS", lambda one: _set(one.allowed_memory_nodes), 5),
-        _Column("CPUS ON", lambda one: _set(one.allowed_cpu_nodes), 6),
+        _Column("MEMS", lambda one: node_list(one.allowed_memory_nodes), 5),
+        _Column("CPUS ON", lambda one: node_list(one.allowed_cpu_nodes), 6),
         _Column(">JUDGED", lambda one: size(one.judged_bytes), 3),
         *node_columns,
     ]
@@ -128,13 +127,6 @@ def _shared_of_others(container: ContainerReport) -> str:
 
 def _type_cell(kind: str, container: ContainerReport) -> str:
     return size(_total(container.resident, kind))
-
-
-def _promised(container: ContainerReport) -> str:
-    if container.intended is None:
-        return ""
-    nodes = container.intended.memory_nodes
-    return UNKNOWN if nodes is None else str(nodes) or "-"
 
 
 def _misplaced(container: ContainerReport) -> str:
@@ -215,7 +207,3 @@ def _percent(ratio: float | None) -> str:
 def _total(rows: Sequence[NodeBytes] | None, kind: str) -> int | None:
     values = [getattr(row, kind) for row in rows or ()]
     return None if not values or None in values else sum(values)
-
-
-def _set(nodes: NodeSet | None) -> str:
-    return UNKNOWN if nodes is None else str(nodes) or "none"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numaudit.report.values import NodeBytes
+from numaudit.report.values import ContainerReport, NodeBytes
+from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 
 UNKNOWN = "?"
@@ -26,3 +27,16 @@ def or_unknown(value: int | None) -> str:
 def judged_bytes(row: NodeBytes) -> int:
     """anon + shmem + hugetlb of one node; what is not known adds nothing."""
     return (row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0)
+
+
+def promised_nodes(container: ContainerReport) -> str:
+    """`-` = none; nothing where no promise can be."""
+    if container.intended is None:
+        return ""
+    nodes = container.intended.memory_nodes
+    return UNKNOWN if nodes is None else str(nodes) or "-"
+
+
+def node_list(nodes: NodeSet | None) -> str:
+    """In the kernel's list format."""
+    return UNKNOWN if nodes is None else str(nodes) or "none"

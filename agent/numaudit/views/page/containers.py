@@ -8,11 +8,10 @@ from numaudit.evaluation.access import Access
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, severity
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
-from numaudit.topology.nodeset import NodeSet
 from numaudit.views.page.bars import HEIGHT, bars
 from numaudit.views.page.markup import Markup, element, join, short
 from numaudit.views.remainders import is_small_remainder, small_remainders
-from numaudit.views.words import UNKNOWN, judged_bytes, share, size
+from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, share, size
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
 _COLUMNS = (
@@ -71,9 +70,9 @@ def _row(one: ContainerReport, nodes: Sequence[int]) -> Iterator[Markup]:
     yield element("th", short(display_name(one)), scope="row")
     yield element("td", one.qos or "")
     yield _verdict(one)
-    yield element("td", _promised(one))
-    yield element("td", _set(one.allowed_memory_nodes))
-    yield element("td", _set(one.allowed_cpu_nodes))
+    yield element("td", promised_nodes(one))
+    yield element("td", node_list(one.allowed_memory_nodes))
+    yield element("td", node_list(one.allowed_cpu_nodes))
     yield element("td", size(one.judged_bytes), class_="n", data_v=one.judged_bytes)
     yield element("td", bars(one, nodes), " ", _by_node(one))
     part = share(one.remote_bytes, one.judged_bytes)
@@ -90,17 +89,6 @@ def _verdict(one: ContainerReport) -> Markup:
     kind = "bad" if name in MISALIGNED else name if name in ("aligned", "unknown") else None
     sign = element("span", f"{_SIGNS[name]} ", aria_hidden="true") if name in _SIGNS else ""
     return element("td", sign, name, class_=kind, data_v=severity(one.verdict))
-
-
-def _promised(one: ContainerReport) -> str:
-    if one.intended is None:
-        return ""
-    nodes = one.intended.memory_nodes
-    return UNKNOWN if nodes is None else str(nodes) or "-"
-
-
-def _set(nodes: NodeSet | None) -> str:
-    return UNKNOWN if nodes is None else str(nodes) or "none"
 
 
 def _by_node(one: ContainerReport) -> str:
