@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.memory.headroom import Headroom
+from numaudit.memorymanager.memory.headroom import Headroom, Holder
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.pod.spec import Pod, QosClass
 from numaudit.memorymanager.restart.findings import StateFinding
@@ -284,6 +284,8 @@ class Intent:
     """The Memory Manager's memory map of the nodes."""
     headroom: Headroom | None = None
     """What the map leaves to new containers; None = there is no map."""
+    holders: tuple[Holder, ...] = ()
+    """The pods, stale ones too, whose assignments make the map's groups."""
     shared_cpus: CpuSet | None = None
     """The CPU Manager's default set. None also when its policy is none."""
     hints: tuple[HintRecord, ...] = ()

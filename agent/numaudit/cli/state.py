@@ -11,7 +11,7 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
-from numaudit.errors import InputError
+from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.examination import decode, expected_on
@@ -35,6 +35,8 @@ from numaudit.memorymanager.versions import (
     parse_version,
     read_feature_gates,
 )
+from numaudit.observer import Observer
+from numaudit.report.build import build
 from numaudit.views import document, state_document
 
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
@@ -64,6 +66,7 @@ Examples:
   numaudit state verify -o json --root ./captured
   numaudit state diff before/memory_manager_state after/memory_manager_state
   numaudit state forecast --reboot
+  numaudit state headroom
   ssh node cat /var/lib/kubelet/memory_manager_state | numaudit state verify -
 Exit codes: 0 fine, 1 not valid or not the same, 2 usage, 3 this host has no checkpoint or may not be read.
 """
@@ -222,6 +225,37 @@ def forecast(
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
+@command.command(
+    epilog="""\b
+Examples:
+  numaudit state headroom
+  numaudit state headroom --root ./captured -o json
+Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or it may not be read.
+"""
+)
+@options.output("table", "json")
+@options.root
+def headroom(output: str, root: Path | None) -> None:
+    """What can still be promised, and what is in the way.
+
+    By node and group: the largest containers that are admitted now, memory that is free but for no container of one
+    node, who keeps each group together, and the memory without a promise that is on each node.
+    """
+    report = build(Observer.of(options.host(root)).observe())
+    found = report.memory_manager
+    if found is None:
+        raise Unavailable(
+            "no memory map is known here: no kubelet, its Memory Manager's policy is None, or its files cannot be "
+            "read; `numaudit state verify` says more"
+        )
+    if output == "json":
+        _write_json("Headroom", found)
+    else:
+        from numaudit.views import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        headroom_tables.print_headroom(found, terminal.console())
+
+
 def _asked(version: str | None, gates: str | None) -> Asked:
     asked = None if version is None else parse_version(version)
     notice = None if asked is None else nearest_described(asked)[1]
@@ -269,7 +303,7 @@ def _write_json(kind: str, value: object) -> None:
 
 
 def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:
-    from numaudit.views import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views import headroom_tables, state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
     out = terminal.console()
     for number, one in enumerate(found):
@@ -278,3 +312,7 @@ def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:
         state_tables.print_verification(state_document.verification(one), out)
         if with_content and one.checkpoint is not None:
             state_tables.print_content(one.checkpoint, out, one.pods)
+            left = state_document.headroom(one)
+            if left is not None:
+                out.print()
+                headroom_tables.print_headroom(left, out)

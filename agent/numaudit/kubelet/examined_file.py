@@ -27,6 +27,8 @@ class ExaminedFile:
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     pods: Mapping[str, PodName] = field(default_factory=dict)
     """UID -> who the pods of its entries are, as far as known."""
+    topology_policy: str | None = None
+    """The Topology Manager's, of the host's kubelet; None = not known, or the file stands alone."""
 
     @property
     def checkpoint(self) -> Checkpoint | None:

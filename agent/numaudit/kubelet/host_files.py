@@ -43,6 +43,7 @@ class Against:
     """Why the machine cannot be compared although the file belongs to it."""
     readings: Readings | None = None
     """What the kubelet says of its pods; None = the file stands alone, or there is no kubelet."""
+    topology_policy: str | None = None
 
 
 def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008 -- an immutable value
@@ -153,8 +154,13 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
 
 def _against(host: Host, asked: Asked, needs_machine: bool) -> Against:
     readings = _read_state(host)
-    here = starting(KubeletConfig(), None, asked) if readings is None else kubelet_here(readings, asked).starting
-    against = Against(here, host.kubelet_root, readings=readings)
+    here = (
+        KubeletHere(KubeletConfig(), starting(KubeletConfig(), None, asked))
+        if readings is None
+        else kubelet_here(readings, asked)
+    )
+    policy = here.config.topology_manager_policy
+    against = Against(here.starting, host.kubelet_root, readings=readings, topology_policy=policy)
     try:
         return replace(against, machine=read_whole_machine(host))
     except Unavailable as problem:
@@ -185,4 +191,5 @@ def _examine(path: Path, kind: Kind | None, data: bytes, against: Against, shown
         machine_problem=against.machine_problem,
         refusal=kubelet_says(found, data, kubelet, against.folder),
         pods=names,
+        topology_policy=against.topology_policy,
     )

@@ -21,7 +21,7 @@ from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.memory.headroom import Headroom, headroom_of
+from numaudit.memorymanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.memorymanager.versions import KubernetesVersion
@@ -45,6 +45,7 @@ class Steps:
     joined: Memo[..., tuple[tuple[Container, ...], Joined]] = field(default_factory=lambda: Memo(_joined))
     headroom: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_headroom))
     """Eight nodes have 255 sets to try."""
+    holders: Memo[..., tuple[Holder, ...]] = field(default_factory=lambda: Memo(_holders))
     forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
     """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
@@ -75,6 +76,7 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         pod_promises=checkpoints.pods,
         machine=None if memory is None else memory.machine,
         headroom=steps.headroom(memory, config.topology_manager_policy),
+        holders=steps.holders(memory),
         shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
         hints=joined.hints,
         rejections=join.rejections(readings.pods, log.rejections),
@@ -128,6 +130,10 @@ def _headroom(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom |
         return headroom_of(memory.machine, policy)
     except InputError:  # a node without any memory; `state verify` reports it
         return None
+
+
+def _holders(memory: MemoryCheckpoint | None) -> tuple[Holder, ...]:
+    return () if memory is None else holders_of(memory.state)
 
 
 def _health(

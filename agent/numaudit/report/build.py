@@ -9,6 +9,7 @@ from msgspec import convert
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
+from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.evaluation.verdicts import severity
 from numaudit.intent import CheckpointHealth, Intent
@@ -73,7 +74,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         rejections=rejections,
         kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
         checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
-        memory_manager=memory_manager_report(intent),
+        memory_manager=memory_manager_report(intent, unpromised_by_node(snapshot)),
         restarts=() if intent is None else tuple(map(_restart, intent.forecasts)),
         numa_balancing=None if snapshot.numa_balancing is None else snapshot.numa_balancing.host,
         overhead=snapshot.overhead,

@@ -5,9 +5,14 @@ The map and what it leaves are keyed by node, resource and number of nodes; a do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent import Intent
+from numaudit.memorymanager.memory.headroom import Headroom, Holder
+from numaudit.memorymanager.memory.state import MachineState
+from numaudit.memorymanager.pod.names import PodName
 from numaudit.topology.nodeset import NodeSet
 
 
@@ -36,6 +41,27 @@ class MemoryNodeReport:
     """Containers that hold memory or huge pages there, each resource counted."""
     stranded_bytes: int
     """Memory that is free, but for no container of one node, since the node is in a group of several."""
+    unpromised_bytes: int | None
+    """anon + shmem on it that no promise covers, of Burstable containers, services and all others; null = not known."""
+    unpromised_in_free_bytes: int | None
+    """Of these, what is beyond the system's reservation, and so in memory that is free in the map."""
+    unpromised_in_reserved_bytes: int | None
+    """Of these, what is beyond even that, and so in memory that was promised."""
+
+
+@dataclass(frozen=True, slots=True)
+class HolderReport:
+    """A pod whose assignments keep nodes in their group."""
+
+    group: NodeSet
+    """One node = it serves containers alone, and so joins no group."""
+    namespace: str | None
+    pod: str | None
+    pod_uid: str
+    stale: bool | None
+    """Is the pod gone? The kubelet lets go of what it holds at the next admission. null = not known."""
+    bytes: Mapping[str, int]
+    """By resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +80,64 @@ class MemoryManagerReport:
     nodes: tuple[MemoryNodeReport, ...]
     admissible: tuple[AdmissibleReport, ...] | None
     """null = the Topology Manager's policy is not known."""
+    fragmentation_ratio: float | None
+    """Share of the largest container of one node that all free memory would be enough for, but that is not admitted;
+    null = nothing is free."""
+    holders: tuple[HolderReport, ...]
+    """By group, then by pod."""
 
 
-def memory_manager_report(intent: Intent | None) -> MemoryManagerReport | None:
+def memory_manager_report(
+    intent: Intent | None, unpromised: Mapping[int, Unpromised] | None = None
+) -> MemoryManagerReport | None:
     """None = there is no memory map: no kubelet, no checkpoint that can be read, or the policy None."""
     if intent is None or not intent.machine or intent.headroom is None:
         return None
-    machine, headroom = intent.machine, intent.headroom
+    return of_map(intent.machine, intent.headroom, intent.holders, _names(intent), unpromised or {})
+
+
+def of_map(
+    machine: MachineState,
+    headroom: Headroom,
+    holders: tuple[Holder, ...],
+    names: Mapping[str, PodName],
+    unpromised: Mapping[int, Unpromised],
+) -> MemoryManagerReport:
+    """The same of a memory map that stands alone; `names`: UID -> who a holder is."""
     tables = [
         MemoryTableReport(id_, name, table.total, table.system_reserved, table.allocatable, table.reserved, table.free)
         for id_, node in machine.items()
         for name, table in node.memory_map.items()
     ]
-    nodes = [
-        MemoryNodeReport(
-            id_,
-            NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else None,
-            node.number_of_assignments,
-            headroom.stranded[id_],
+    nodes = []
+    for id_, node in machine.items():
+        others = unpromised.get(id_)
+        nodes.append(
+            MemoryNodeReport(
+                id_,
+                NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else None,
+                node.number_of_assignments,
+                headroom.stranded[id_],
+                None if others is None else others.held,
+                None if others is None else others.in_free,
+                None if others is None else others.in_reserved,
+            )
         )
-        for id_, node in machine.items()
-    ]
     admissible = headroom.admissible
     return MemoryManagerReport(
         tuple(tables),
         tuple(nodes),
         None if admissible is None else tuple(AdmissibleReport(size, most) for size, most in admissible.items()),
+        headroom.fragmentation,
+        tuple(_holder(one, names.get(one.pod_uid)) for one in holders),
     )
+
+
+def _holder(one: Holder, name: PodName | None) -> HolderReport:
+    named = name or PodName(None, None, None)
+    return HolderReport(one.group, named.namespace, named.pod, one.pod_uid, named.stale, one.bytes)
+
+
+def _names(intent: Intent) -> dict[str, PodName]:
+    names = {one.pod_uid: PodName(one.namespace, one.pod, one.is_stale) for one in intent.containers}
+    return names | {uid: PodName(pod.namespace, pod.name, pod.has_ended) for uid, pod in (intent.pods or {}).items()}

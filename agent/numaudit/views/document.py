@@ -9,6 +9,7 @@ import msgspec
 
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
+from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
@@ -163,6 +164,7 @@ KINDS: dict[str, type] = {
     "StateVerificationList": state_document.StateVerificationList,
     "StateDifference": state_document.StateDifference,
     "RestartForecast": Forecast,
+    "Headroom": MemoryManagerReport,
     "Explanation": explanation_document.Explanation,
     "Simulation": simulation_document.Simulation,
     "FleetReport": FleetReport,

@@ -14,6 +14,7 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.views import fit as fitting
 from numaudit.views.container_table import container_table, has_counts, has_cpu_time, has_samples, has_shared_of_others
 from numaudit.views.fit import Filled, filled_table, fit
+from numaudit.views.headroom_tables import print_headroom
 from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.terminal import new_table, print_note, print_table
@@ -67,6 +68,9 @@ def print_report(report: Report, out: Console, *, wide: bool = False, of: int | 
     kept, _ = fit(of_nodes, out.width)
     print_table(filled_table(kept), out)
     _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
+    if report.memory_manager is not None:
+        out.print()
+        print_headroom(report.memory_manager, out, whole=False)
     out.print()
     _print_notes(report, shown, out, wide)
 

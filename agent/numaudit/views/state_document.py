@@ -8,13 +8,17 @@ from typing import Any
 
 import msgspec
 
+from numaudit.errors import InputError
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.memory.headroom import headroom_of, holders_of
 from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.report.memory_manager import MemoryManagerReport, of_map
 
 Content = dict[str, Any]
 """A checkpoint in its own words, as JSON reads it."""
@@ -86,6 +90,9 @@ class DecodedState:
 
     verification: StateVerification
     content: Content | None
+    headroom: MemoryManagerReport | None
+    """What a memory_manager_state leaves to new containers; null = of another file, or it has no memory map. Only
+    a file of a host's kubelet is known to be judged by some policy, and what has no promise is never known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,21 @@ def verifications(files: Sequence[ExaminedFile]) -> StateVerificationList:
 
 def decoded(file: ExaminedFile) -> DecodedState:
     """One examined file with all that it says."""
-    return DecodedState(verification(file), None if file.checkpoint is None else content(file.checkpoint))
+    return DecodedState(
+        verification(file), None if file.checkpoint is None else content(file.checkpoint), headroom(file)
+    )
+
+
+def headroom(file: ExaminedFile) -> MemoryManagerReport | None:
+    """What the memory map of a file leaves to new containers; None = it has none."""
+    checkpoint = file.checkpoint
+    if not isinstance(checkpoint, MemoryCheckpoint) or not checkpoint.machine:
+        return None
+    try:
+        left = headroom_of(checkpoint.machine, file.topology_policy)
+    except InputError:  # a node without any memory; a finding says so
+        return None
+    return of_map(checkpoint.machine, left, holders_of(checkpoint.state), file.pods, {})
 
 
 def difference(

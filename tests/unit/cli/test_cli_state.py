@@ -604,3 +604,43 @@ def test_a_damaged_file_is_not_compared(capsys: Capture, tmp_path: Path) -> None
 def test_every_finding_is_explained_in_the_documentation() -> None:
     page = (TESTS.parent / "docs/state.md").read_text()
     assert [name for name in MEANINGS if f"`{name}`" not in page] == []
+
+
+def test_the_pods_that_keep_a_group_together_are_named(capsys: Capture) -> None:
+    text = run(capsys, "show", CROSS)
+    held = json.loads(CROSS.read_bytes())["entries"]
+    (line,) = [one for one in text.splitlines() if one.startswith("group ")]
+    (wide,) = [uid for uid, own in held.items() for (block,) in own.values() if len(block["numaAffinity"]) > 1]
+    assert line.startswith("group 0-1 is kept together by ")
+    assert wide in line
+    assert "largest Guaranteed container: not known without the Topology Manager's policy" in text
+
+
+def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> None:
+    found = document(capsys, "headroom", "--root", NODE)
+    state = json.loads((NODE / "var/lib/kubelet/memory_manager_state").read_bytes())
+    for name, node in state["machineState"].items():
+        held: dict[str, int] = {}
+        for one in found["holders"]:
+            for resource, amount in one["bytes"].items() if one["group"] == name else ():
+                held[resource] = held.get(resource, 0) + amount
+        reserved = {resource: table["reserved"] for resource, table in node["memoryMap"].items() if table["reserved"]}
+        assert held == reserved
+    assert {one["pod"] for one in found["holders"]} >= {"gu-small-numanode", "gu-two-numanode"}
+    assert found["admissible"][0]["bytes"] == max(
+        node["memoryMap"]["memory"]["free"] for node in state["machineState"].values()
+    )
+    assert all(one["unpromised_bytes"] > 0 for one in found["nodes"])
+
+
+def test_the_state_document_has_the_same_headroom_but_for_what_no_file_says(capsys: Capture) -> None:
+    whole = document(capsys, "headroom", "--root", NODE)
+    shown = next(one["headroom"] for one in document(capsys, "show", "--root", NODE)["items"] if one["headroom"])
+    same = ("tables", "admissible", "fragmentation_ratio", "holders")
+    assert {name: shown[name] for name in same} == {name: whole[name] for name in same}
+    assert all(one["unpromised_bytes"] is None for one in shown["nodes"])
+
+
+def test_a_host_without_a_kubelet_has_no_headroom(capsys: Capture) -> None:
+    assert call(["state", "headroom", "--root", str(ONE_NODE)]) == 3
+    assert "no memory map is known here" in capsys.readouterr().err

@@ -9,8 +9,8 @@ from test_memory_invariants import machines
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.memory.candidates import calculate_hints
-from numaudit.memorymanager.memory.headroom import headroom_of
-from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
+from numaudit.memorymanager.memory.headroom import Holder, headroom_of, holders_of
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.topologymanager.hints import MOST_NODES, merge
 from numaudit.memorymanager.topologymanager.policy import NONE, POLICIES, RESTRICTED, SINGLE_NUMA_NODE
 from numaudit.topology.nodeset import NodeSet
@@ -42,6 +42,46 @@ def test_a_group_takes_only_what_needs_as_many_nodes_under_restricted() -> None:
 
 def test_what_is_free_in_a_group_is_stranded_for_containers_of_one_node() -> None:
     assert headroom_of(GROUP, NONE).stranded == {0: 0, 1: 3, 2: 0, 3: 0}
+
+
+def test_a_machine_whose_largest_container_of_one_node_is_admitted_is_not_fragmented() -> None:
+    assert headroom_of(EMPTY, None).fragmentation == 0
+    assert headroom_of(SINGLE, None).fragmentation == 0
+
+
+def test_free_memory_in_pieces_is_fragmented_by_what_one_node_lacks_of_it() -> None:
+    halves = {id_: _node(5, (id_,), 1) for id_ in range(3)}
+    assert headroom_of(halves, NONE).fragmentation == 0.5  # 15 are free, 10 fit an empty node, and 5 are admitted
+
+
+def test_a_machine_whose_free_memory_is_all_in_groups_is_wholly_fragmented() -> None:
+    assert headroom_of({0: _node(0, (0, 1), 1), 1: _node(3, (0, 1), 1)}, NONE).fragmentation == 1
+
+
+def test_a_full_machine_has_no_fragmentation() -> None:
+    assert headroom_of({0: _node(0, (0,), 1)}, NONE).fragmentation is None
+
+
+def test_every_pod_of_a_group_holds_it_with_what_all_its_containers_have_there() -> None:
+    entries = {
+        "b": {
+            "init": (Block((0, 1), "memory", 2),),
+            "app": (Block((0, 1), "memory", 3), Block((0, 1), "hugepages-2Mi", 4)),
+        },
+        "a": {"app": (Block((0, 1), "memory", 1),), "alone": (Block((2,), "memory", 6),), "nothing": ()},
+    }
+    assert holders_of(MemoryState({}, entries)) == (
+        Holder("a", NodeSet.of(0, 1), {"memory": 1}),
+        Holder("b", NodeSet.of(0, 1), {"memory": 5, "hugepages-2Mi": 4}),
+        Holder("a", NodeSet.of(2), {"memory": 6}),
+    )
+
+
+def test_a_pod_with_blocks_of_its_own_counts_once() -> None:
+    blocks = (Block((1,), "memory", 7),)
+    assert holders_of(MemoryState({}, {"a": {"app": blocks}}, {"a": blocks})) == (
+        Holder("a", NodeSet.of(1), {"memory": 7}),
+    )
 
 
 @pytest.mark.parametrize("policy", [None, "nonsense"])

@@ -1,0 +1,68 @@
+"""Memory that no promise covers, and what it takes away from those that do.
+
+The Memory Manager counts promises only: a Burstable container, or a service, may fill a node that is free by the
+memory map. What is reserved for the system is there for it; beyond that it is in the way of new promises first, and
+then of those that were made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.errors import InputError
+from numaudit.intent import Intent
+from numaudit.memorymanager.memory.machine_state import table_of
+from numaudit.memorymanager.memory.state import MemoryTable
+from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.snapshot import ContainerId, Snapshot
+
+_NOT_RECLAIMED = ("anon", "shmem")
+"""Page cache makes room when memory is asked for, and huge pages come from pools of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpromised:
+    """What no promise covers on one node, in bytes."""
+
+    held: int
+    """anon + shmem of containers without a promise, services and the root cgroup: at least this."""
+    in_free: int
+    """Of these, beyond what the system's reservation takes: in memory that the map offers to new containers."""
+    in_reserved: int
+    """Of these, beyond even that: in memory that was promised, and that its container may not have used yet."""
+
+
+def unpromised_by_node(snapshot: Snapshot) -> dict[int, Unpromised]:
+    """By node of the memory map. Empty where there is no map, or no container's memory could be read."""
+    intent = snapshot.intent
+    if intent is None or not intent.machine or not snapshot.residency:
+        return {}
+    held = _held(snapshot, intent)
+    found: dict[int, Unpromised] = {}
+    for node in intent.machine:
+        try:
+            found[node] = _against(table_of(intent.machine, node, MEMORY), held.get(node, 0))
+        except InputError:  # a node without any memory; `state verify` reports it
+            continue
+    return found
+
+
+def _against(table: MemoryTable, held: int) -> Unpromised:
+    beyond = max(0, held - table.system_reserved)
+    return Unpromised(held, min(beyond, table.free), max(0, min(beyond - table.free, table.reserved)))
+
+
+def _held(snapshot: Snapshot, intent: Intent) -> dict[int, int]:
+    others = [of for container, of in snapshot.residency.items() if not _has_promise(container, intent)]
+    if snapshot.unattributed is not None:
+        others.append(snapshot.unattributed)
+    held: dict[int, int] = {}
+    for one in others:
+        for node, size in one.sum_of(_NOT_RECLAIMED).items():
+            held[node] = held.get(node, 0) + size
+    return held
+
+
+def _has_promise(container: ContainerId, intent: Intent) -> bool:
+    found = intent.by_cgroup.get(container)
+    return found is not None and bool(found.promise.memory_nodes)
