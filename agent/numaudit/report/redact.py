@@ -21,6 +21,7 @@ from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import Verdict
+from numaudit.report.memory_manager import HolderReport
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
     CheckpointFindingReport,
@@ -40,6 +41,7 @@ NAMES: Mapping[type, tuple[str, ...]] = {
     Finding: ("namespace", "pod", "container", "pod_uid"),
     HintOutcome: ("namespace", "pod", "container", "pod_uid", "workload"),
     ElsewhereReport: ("process",),
+    HolderReport: ("namespace", "pod", "pod_uid"),
 }
 """Fields that are hidden whole."""
 PATHS: Mapping[type, tuple[str, ...]] = {

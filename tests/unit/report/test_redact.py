@@ -40,6 +40,7 @@ _NEVER_NAMES = {
     "Finding": {"name", "numa_nodes"},
     "HintFaultsReport": {"flags"},
     "HintOutcome": {"numa_nodes"},
+    "HolderReport": {"group"},
     "Intended": {"cpu_nodes", "cpus", "device_nodes", "memory_nodes"},
     "KubeletReport": {
         "cpu_manager_policy", "memory_manager_policy", "topology_manager_options", "topology_manager_policy",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.names import display_name
 from numaudit.report.values import NodeReport, Report
 from numaudit.topology.sizes import in_units
@@ -93,38 +92,3 @@ def _distances(nodes: tuple[NodeReport, ...]) -> Markup:
     titles = ("From node", *(f"to {node.numa_node}" for node in nodes))
     rows = ((str(node.numa_node), *(or_unknown(node.distances.get(to.numa_node)) for to in nodes)) for node in nodes)
     return table("Distances between nodes, by the firmware: 10 = its own memory", titles, rows)
-
-
-def headroom_section(manager: MemoryManagerReport | None) -> Markup:
-    """What the Memory Manager has left for new containers."""
-    title = element("h2", "Headroom")
-    if manager is None:
-        return element("section", title, element("p", "There is no memory map of the kubelet's Memory Manager."))
-    nodes = {one.numa_node: one for one in manager.nodes}
-    rows = (
-        (
-            f"{one.numa_node}, {one.type}",
-            size(one.allocatable),
-            size(one.reserved),
-            size(one.free),
-            size(nodes[one.numa_node].stranded_bytes) if one.type == "memory" else "",
-            str(nodes[one.numa_node].group or "-"),
-        )
-        for one in manager.tables
-        if one.total
-    )
-    titles = ("Node", "Allocatable", "Promised", "Left", "Stranded", "Group")
-    return element(
-        "section",
-        title,
-        table("What is promised on each node, and what is left", titles, rows),
-        element("p", "Stranded = left, but for no container of one node. Group = nodes that a promise joins."),
-        _admissible(manager),
-    )
-
-
-def _admissible(manager: MemoryManagerReport) -> Markup:
-    if manager.admissible is None:
-        return element("p", "What would be admitted is not known: the Topology Manager's policy is not known.")
-    rows = ((str(one.nodes), size(one.bytes) if one.bytes else "none") for one in manager.admissible)
-    return table("The largest memory of a container that would be admitted now", ("Nodes", "Memory"), rows)

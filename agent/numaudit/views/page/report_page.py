@@ -11,7 +11,8 @@ from numaudit import __version__
 from numaudit.report.values import KubeletReport, Report
 from numaudit.views.page import drawing
 from numaudit.views.page.containers import containers_section
-from numaudit.views.page.machine import headroom_section, nodes_section
+from numaudit.views.page.headroom import headroom_section
+from numaudit.views.page.machine import nodes_section
 from numaudit.views.page.markup import Markup, element, raw
 from numaudit.views.page.notes import findings_section, refused_section, state_section, unknown_section, when
 

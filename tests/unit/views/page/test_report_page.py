@@ -19,6 +19,13 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.report.memory_manager import (
+    AdmissibleReport,
+    HolderReport,
+    MemoryManagerReport,
+    MemoryNodeReport,
+    MemoryTableReport,
+)
 from numaudit.report.names import display_name
 from numaudit.report.selection import first
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report, Unknown
@@ -126,6 +133,25 @@ def test_findings_and_refused_pods_are_named_with_what_to_do() -> None:
 
 def test_a_page_without_findings_says_so() -> None:
     assert "p: No container is misaligned, and nothing else was found." in lines(report_page(report()))
+
+
+def test_headroom_names_what_is_left_what_is_in_the_way_and_who_holds_it() -> None:
+    manager = MemoryManagerReport(
+        (MemoryTableReport(0, "memory", 10 << 30, 1 << 30, 9 << 30, 4 << 30, 5 << 30),),
+        (MemoryNodeReport(0, NodeSet.parse("0-1"), 1, 5 << 30, 3 << 30, 2 << 30, 1 << 30),),
+        (AdmissibleReport(1, 0), AdmissibleReport(2, 5 << 30)),
+        0.25,
+        (HolderReport(NodeSet.parse("0-1"), "prod", "db-0", "uid", True, {"memory": 4 << 30}),),
+    )
+    said = list(lines(report_page(replace(report(container()), memory_manager=manager))))
+    for line in (
+        "tr: 0, memory | 0-1 | 9G | 4G | 5G | 5G | 3G | 2G | 1G",
+        "tr: 1 | none",
+        "tr: 2 | 5G",
+        "tr: 0-1 | prod/db-0 | memory 4G | yes",
+        "p: Fragmentation: 25% of the largest container that all free memory would be enough for.",
+    ):
+        assert line in said
 
 
 def test_groups_that_hold_next_to_nothing_themselves_are_counted_and_have_no_row() -> None:

@@ -1,0 +1,76 @@
+"""What of the page is about promises to come: what is left on each node, what is in the way, and who holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaudit.memorymanager.pod.names import full_name
+from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.report.memory_manager import MemoryManagerReport
+from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.page.notes import table
+from numaudit.views.words import UNKNOWN, size
+
+_MAP = ("Node", "Group", "Allocatable", "Promised", "Left", "Stranded", "Unpromised", "In left", "In promised")
+_HELP = (
+    "Group = nodes that serve containers together. Stranded = left, but for no container of one node. Unpromised = "
+    "memory of all that has no promise; of it, In left is what fills memory that the map calls free, and In promised "
+    "what fills memory that was promised."
+)
+
+
+def headroom_section(manager: MemoryManagerReport | None) -> Markup:
+    """What the Memory Manager has left for new containers."""
+    title = element("h2", "Headroom")
+    if manager is None:
+        return element("section", title, element("p", "There is no memory map of the kubelet's Memory Manager."))
+    return element(
+        "section",
+        title,
+        element("div", table("What is promised on each node, and what is left", _MAP, _rows(manager)), class_="wide"),
+        element("p", _HELP),
+        _admissible(manager),
+        _holders(manager),
+    )
+
+
+def _rows(manager: MemoryManagerReport) -> Iterator[tuple[str, ...]]:
+    """A row for each resource of each node that has some."""
+    nodes = {one.numa_node: one for one in manager.nodes}
+    for one in manager.tables:
+        node = nodes[one.numa_node]
+        in_the_way = (node.unpromised_bytes, node.unpromised_in_free_bytes, node.unpromised_in_reserved_bytes)
+        rest = map(size, (node.stranded_bytes, *in_the_way)) if one.type == MEMORY else [""] * 4
+        if one.total:
+            yield (
+                f"{one.numa_node}, {one.type}",
+                "-" if node.group is None else str(node.group) or UNKNOWN,
+                *map(size, (one.allocatable, one.reserved, one.free)),
+                *rest,
+            )
+
+
+def _admissible(manager: MemoryManagerReport) -> Iterator[Markup]:
+    if manager.fragmentation_ratio is not None:
+        part = f"{manager.fragmentation_ratio:.0%}"
+        yield element("p", f"Fragmentation: {part} of the largest container that all free memory would be enough for.")
+    if manager.admissible is None:
+        yield element("p", "What would be admitted is not known: the Topology Manager's policy is not known.")
+    else:
+        rows = ((str(one.nodes), size(one.bytes) if one.bytes else "none") for one in manager.admissible)
+        yield table("The largest memory of a container that would be admitted now", ("Nodes", "Memory"), rows)
+
+
+def _holders(manager: MemoryManagerReport) -> Markup | str:
+    if not manager.holders:
+        return ""
+    rows = (
+        (
+            str(one.group),
+            short(full_name(one.namespace, one.pod, one.pod_uid, None)),
+            ", ".join(f"{name} {size(amount)}" for name, amount in one.bytes.items()),
+            "yes" if one.stale else UNKNOWN if one.stale is None else "",
+        )
+        for one in manager.holders
+    )
+    return table("Who holds it", ("Group", "Pod", "Holds", "Stale"), rows)
