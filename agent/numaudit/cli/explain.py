@@ -17,9 +17,13 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.node_here import NodeHere, node_here, state_of
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.pod.names import can_be_typed
+from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.scenario.document import Document
 from numaudit.memorymanager.scenario.explanation import explain
 from numaudit.memorymanager.scenario.files import Files
+from numaudit.memorymanager.scenario.holdings import holders
+from numaudit.memorymanager.scenario.make_room import make_room
 from numaudit.memorymanager.scenario.reading import (
     read_manifest,
     read_scenario,
@@ -46,6 +50,7 @@ class _Node:
     epilog="""\b
 Examples:
   numaudit explain -f pod.yaml
+  numaudit explain -f pod.yaml --make-room
   numaudit explain -f pod.yaml -o json --root ./captured
   numaudit explain -f pod.yaml --machine machine.json --config kubelet.yaml
   numaudit explain -f pod.yaml --scenario docs/examples/walk-through.yaml
@@ -62,9 +67,16 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
 @click.option("--device-state", type=_FILE, help="A kubelet_internal_checkpoint.")
 @click.option("--kubernetes-version", metavar="V", help="The kubelet's version; else that of the host, or the newest.")
 @click.option("--feature-gates", metavar=f"{POD_LEVEL_GATE}=BOOL", help="Feature gates of the kubelet.")
+@click.option(
+    "--make-room",
+    "with_room",
+    is_flag=True,
+    help="Also name the smallest set of pods to delete so that it is admitted. Nothing is deleted.",
+)
 @click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused.")
 @options.root
 def command(
+    *,
     pod: Path,
     output: str,
     scenario: Path | None,
@@ -75,6 +87,7 @@ def command(
     device_state: Path | None,
     kubernetes_version: str | None,
     feature_gates: str | None,
+    with_room: bool,
     fail_on_reject: bool,
     root: Path | None,
 ) -> None:
@@ -99,6 +112,7 @@ def command(
         node = _described(asked) if len(head) == len(changes) else _here(options.host(root), asked)
     manifest = read_manifest(yaml_document.read(pod, "the pod"))
     found = explain(node.setup, node.state, manifest)
+    room = _room(node, manifest) if with_room else None
     ignored = [
         f"no device plugin has registered {name} there, so it does not count"
         for name in unknown_devices(manifest, node.setup.devices)
@@ -106,7 +120,7 @@ def command(
     notices = (*node.setup.started[1], *node.notices, *ignored)
     for notice in notices:
         click.echo(f"numaudit: {notice}", err=True)
-    shown = explanation_document.explanation(found, node.setup.kubelet.topology.policy, notices)
+    shown = explanation_document.explanation(found, node.setup.kubelet.topology.policy, notices, room)
     if output == "json":
         sys.stdout.buffer.write(document.encode("Explanation", shown))
     else:
@@ -115,6 +129,16 @@ def command(
         explanation_tables.print_explanation(shown, terminal.console())
     if fail_on_reject and not found.admission.admitted:
         click.get_current_context().exit(EXIT_FINDINGS)
+
+
+def _room(node: _Node, manifest: Pod) -> explanation_document.MakeRoom:
+    """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
+    pods = [node.state.pods[uid] for uid in holders(node.state)]
+    unnamed = [
+        one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
+    ]
+    found = make_room(node.setup.kubelet, node.state, manifest, stay=unnamed)
+    return explanation_document.make_room(found, len(unnamed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence, Set
 
 import msgspec
@@ -9,11 +10,15 @@ import msgspec
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.scenario.explanation import ExplainedDecision
 from numaudit.memorymanager.scenario.explanation import Explanation as FoundExplanation
+from numaudit.memorymanager.scenario.make_room import Leaver, Room
 from numaudit.memorymanager.scenario.sentences import PROVIDERS
 from numaudit.memorymanager.topologymanager.hints import MergeSteps, TopologyHint
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views import simulation_document
 from numaudit.views.simulation_document import ContainerPlace, Hint, WayIn
+
+_STATIC_UID = re.compile("[0-9a-f]{32}")
+"""The hash of a manifest, and no UUID. Source: pkg/kubelet/config/common.go (applyDefaults)."""
 
 
 class Candidate(msgspec.Struct, frozen=True, rename="camel"):
@@ -73,6 +78,34 @@ class ExplainedMerge(msgspec.Struct, frozen=True, rename="camel"):
     merge: Merge
 
 
+class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that has to leave."""
+
+    namespace: str
+    name: str
+    uid: str
+    holds: str
+    returns: bool
+    """Would it be admitted here again, with what it holds, after the pod that it made room for?"""
+    command: str | None
+    """null = kubectl cannot end it: it is a static pod, of a manifest on the node."""
+
+
+class MakeRoom(msgspec.Struct, frozen=True, rename="camel"):
+    """The pods whose removal lets the pod in."""
+
+    pods: list[LeavingPod] | None
+    """The one that holds most memory first; empty = it is admitted as it is; null = no set of pods was found."""
+    exact: bool
+    """No set of fewer pods lets it in; without pods, none at all. False = the search gave up."""
+    tried: int
+    """Sets of pods."""
+    ruled_out: int
+    """No set of so many pods, or of fewer, lets it in."""
+    unnamed: int
+    """Pods that hold something here and whose names are not known, so that none of them was to leave."""
+
+
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Why a pod is admitted or refused."""
 
@@ -90,9 +123,13 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     ways_in: list[WayIn]
     """What would let it in, or align it, the smallest change first."""
     notices: list[str]
+    make_room: MakeRoom | None
+    """null = that was not asked."""
 
 
-def explanation(found: FoundExplanation, policy: str, notices: Iterable[str]) -> Explanation:
+def explanation(
+    found: FoundExplanation, policy: str, notices: Iterable[str], room: MakeRoom | None = None
+) -> Explanation:
     """`policy` is the Topology Manager's."""
     admission = found.admission
     rejection = admission.rejection
@@ -108,7 +145,21 @@ def explanation(found: FoundExplanation, policy: str, notices: Iterable[str]) ->
         decisions=[_merge(one, policy) for one in found.decisions],
         ways_in=simulation_document.ways_in(found.ways_in),
         notices=list(notices),
+        make_room=room,
     )
+
+
+def make_room(found: Room, unnamed: int) -> MakeRoom:
+    """`unnamed`: pods that were not to leave, for a command could not name them. All others have names of the API."""
+    pods = None if found.leavers is None else [_leaving(one) for one in found.leavers]
+    return MakeRoom(pods, found.is_exact, found.tried, found.ruled_out, unnamed)
+
+
+def _leaving(one: Leaver) -> LeavingPod:
+    pod = one.pod
+    command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
+    is_static = _STATIC_UID.fullmatch(pod.uid) is not None
+    return LeavingPod(pod.namespace, pod.name, pod.uid, one.holds, one.returns, None if is_static else command)
 
 
 def _merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:

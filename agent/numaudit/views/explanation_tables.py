@@ -8,7 +8,7 @@ from rich.console import Console
 
 from numaudit.errors import printable
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.explanation_document import ExplainedMerge, Explanation, Merge
+from numaudit.views.explanation_document import ExplainedMerge, Explanation, MakeRoom, Merge
 from numaudit.views.simulation_document import Hint
 from numaudit.views.simulation_tables import place_line, way_lines
 from numaudit.views.terminal import new_table, print_note, print_table
@@ -19,7 +19,7 @@ _MOST_SETS = 8
 
 def print_explanation(found: Explanation, out: Console) -> None:
     """All of it; `-o json` has every hint."""
-    what = f"admitted, {found.outcome}" if found.admitted else f"refused, {found.outcome}"
+    what = f"fits here: admitted, {found.outcome}" if found.admitted else f"refused, {found.outcome}"
     print_note(f"{printable(found.pod)}: {what}", out, "green" if found.admitted else "red")
     print_note(printable(found.sentence), out)
     if found.message is not None:
@@ -32,6 +32,48 @@ def print_explanation(found: Explanation, out: Console) -> None:
         out.print()
         for line in way_lines(found.ways_in, admitted=found.admitted):
             print_note(printable(line), out)
+    if found.make_room is not None:
+        out.print()
+        _print_room(found.make_room, out)
+
+
+def _print_room(room: MakeRoom, out: Console) -> None:
+    print_note(_answer(room), out, "bold")
+    for pod in room.pods or ():
+        command = pod.command or (
+            f"static pod {pod.namespace}/{pod.name}: move its manifest away, kubectl cannot end it"
+        )
+        print_note(printable(f"  {command}"), out)
+        again = "is admitted here again after it" if pod.returns else "is not admitted here after it"
+        print_note(printable(f"    holds {pod.holds}; {again}"), out, "dim")
+    if room.pods:
+        print_note(
+            "Nothing was deleted. A controller makes its pod again at once; the kubelet admits whichever comes first.",
+            out,
+            "dim",
+        )
+    if room.unnamed:
+        print_note(f"left out: {room.unnamed} that hold something here and whose names are not known", out, "yellow")
+
+
+def _answer(room: MakeRoom) -> str:
+    if room.pods is None:
+        if room.exact:
+            return f"make room: it is refused whichever pods leave (sets tried: {room.tried:,})"
+        return (
+            f"make room: gave up after {room.tried:,} sets of pods: no set of up to {room.ruled_out} is enough, and "
+            "neither are all together"
+        )
+    if not room.pods:
+        return "make room: no pod has to leave"
+    count = f"{len(room.pods)} pod{'' if len(room.pods) == 1 else 's'}"
+    tried = f"sets tried: {room.tried:,}"
+    if room.exact:
+        return f"make room: {count} to delete, and no smaller set is enough ({tried})"
+    return (
+        f"make room: {count} to delete, none of which can stay; gave up looking for fewer than that, but more than "
+        f"{room.ruled_out} ({tried})"
+    )
 
 
 def _print_merge(one: ExplainedMerge, out: Console) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 import yaml
 
 from numaudit.cli.main import call
-from numaudit.memorymanager.admission import admit
+from numaudit.kernel.host import Host
+from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.starting import Asked
+from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.pod.manifest import read_pod
 from numaudit.views.document import schema
 from scenarios import Plain, machine, play, pod, scenario
@@ -134,3 +139,85 @@ def test_a_scenario_is_the_whole_node(capsys: Capture, tmp_path: Path) -> None:
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
     assert call(["explain", "-f", wanted, "--scenario", path, "--kubernetes-version", "1.28"]) == 2
     assert "describes the whole node" in capsys.readouterr().err
+
+
+def test_the_pods_to_delete_are_named_as_kubectl_takes_them(capsys: Capture, tmp_path: Path) -> None:
+    before = [{"admit": pod("small", "1Gi")}, {"admit": pod("other", "2Gi")}]
+    given = write(tmp_path, "scenario.yaml", scenario(machine("128Gi", "128Gi"), before))
+    wide = write(tmp_path, "pod.yaml", pod("wide", "200Gi"))
+    found = document(capsys, "-f", wide, "--scenario", given, "--make-room")["makeRoom"]
+    assert [one["command"] for one in found["pods"]] == [
+        "kubectl delete pod -n default other",
+        "kubectl delete pod -n default small",
+    ]
+    assert found["exact"]
+    assert call(["explain", "-f", wide, "--scenario", given, "--make-room"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-6].startswith("make room: 2 pods to delete, and no smaller set is enough")
+    assert lines[-5] == "  kubectl delete pod -n default other"
+    assert lines[-1].startswith("Nothing was deleted.")
+
+
+def test_a_pod_that_fits_needs_no_room(capsys: Capture, tmp_path: Path) -> None:
+    given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
+    assert call(["explain", "-f", write(tmp_path, "pod.yaml", pod("a")), "--scenario", given, "--make-room"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "default/a: fits here: admitted, aligned-single"
+    assert lines[-1] == "make room: no pod has to leave"
+
+
+def test_nobody_is_named_unless_asked_for(capsys: Capture, tmp_path: Path) -> None:
+    given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [{"admit": pod("a", "9Gi")}]))
+    wanted = write(tmp_path, "pod.yaml", pod("b", "5Gi"))
+    assert document(capsys, "-f", wanted, "--scenario", given)["makeRoom"] is None
+
+
+def test_the_room_on_a_captured_host_is_the_smallest_by_brute_force(
+    capsys: Capture, tmp_path: Path, fixtures: Path
+) -> None:
+    root = fixtures / "kubernetes-four-nodes"
+    here = node_here(Host.under(root), Asked())
+    state = state_of(here.setup, here.files, here.names)
+    for memory, count in (("900Mi", 1), ("960Mi", 1), ("1500Mi", None)):
+        wanted = pod("a", memory, cpu="500m")
+        fits = {
+            size: [
+                some
+                for some in combinations(state.pods, size)
+                if admit(here.setup.kubelet, _without(state, some), read_pod(wanted)).admitted
+            ]
+            for size in range(len(state.pods) + 1)
+        }
+        least = next((size for size, some in fits.items() if some), None)
+        arguments = ("-f", write(tmp_path, "pod.yaml", wanted), "--root", str(root), "--make-room")
+        found = document(capsys, *arguments)["makeRoom"]
+        assert found["exact"]
+        assert least == count
+        if least is None:
+            assert found["pods"] is None
+        else:
+            assert tuple(one["uid"] for one in found["pods"]) in fits[least]
+
+
+def test_a_static_pod_is_nothing_for_kubectl(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    wanted = write(tmp_path, "pod.yaml", pod("a", "900Mi", cpu="500m"))
+    arguments = ("-f", wanted, "--root", str(fixtures / "kubernetes-four-nodes"), "--make-room")
+    (leaving,) = document(capsys, *arguments)["makeRoom"]["pods"]
+    assert (leaving["name"], leaving["command"]) == ("gu-sidecar-numanode", None)
+    assert call(["explain", *arguments]) == 0
+    assert "  static pod default/gu-sidecar-numanode: move its manifest away" in capsys.readouterr().out
+
+
+def test_a_pod_whose_name_no_command_could_take_stays(capsys: Capture, tmp_path: Path) -> None:
+    hostile = pod("--all", "9Gi")
+    given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [{"admit": hostile}]))
+    code = call(["explain", "-f", write(tmp_path, "pod.yaml", pod("b", "5Gi")), "--scenario", given, "--make-room"])
+    out, err = capsys.readouterr()
+    assert "kubectl delete" not in out
+    assert code == 2 or "left out: 1 that hold something here" in out, err
+
+
+def _without(state: NodeState, uids: Iterable[str]) -> NodeState:
+    for uid in uids:
+        state = remove(state, uid)
+    return state

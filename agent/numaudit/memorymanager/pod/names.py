@@ -6,6 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LONGEST = 253
+
+
+def can_be_typed(name: str) -> bool:
+    """Is it a name that the API server gives, and no option or text of a shell?
+
+    Source: staging/src/k8s.io/apimachinery/pkg/util/validation/validation.go (IsDNS1123Subdomain).
+    """
+    return len(name) <= _LONGEST and _DNS_SUBDOMAIN.fullmatch(name) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class PodName:

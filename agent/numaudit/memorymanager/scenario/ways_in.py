@@ -15,7 +15,7 @@ from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.memory.static_policy import remove_stale_state
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
-from numaudit.memorymanager.scenario import words
+from numaudit.memorymanager.scenario import holdings, words
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.topologymanager.hints import candidate_masks
 from numaudit.memorymanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
@@ -128,30 +128,11 @@ class _Search:
             yield replace(way, change=f"{way.change}, and no other pod on the node that holds anything")
 
     def _others(self) -> list[str]:
-        entries = self.state.memory.state.entries
-        cpus = {} if self.state.cpu is None else self.state.cpu.entries
-
-        def held(uid: str) -> tuple[int, int]:
-            blocks = [block.size for containers in entries.get(uid, {}).values() for block in containers]
-            return sum(blocks), sum(len(own) for own in cpus.get(uid, {}).values())
-
-        holding = {*entries, *cpus, *self.state.devices.entries}
-        return sorted((uid for uid in self.state.pods if uid in holding and uid != self.refused.pod.uid), key=held)
+        return [uid for uid in holdings.holders(self.state) if uid != self.refused.pod.uid]
 
     def _held(self, uid: str) -> str:
-        pod, parts = self.state.pods[uid], []
-        for blocks in self.state.memory.state.entries.get(uid, {}).values():
-            for block in blocks:
-                nodes = words.nodes(NodeSet.from_ids(block.numa_affinity or ()))
-                parts.append(f"{words.amount(block.size)} of {block.type} on {nodes}")
-        cpus = {} if self.state.cpu is None else self.state.cpu.entries.get(uid, {})
-        parts += [f"CPUs {own}" for own in cpus.values()]
-        parts += [
-            f"{resource} {words.listed(sorted(ids))}"
-            for resources in self.state.devices.entries.get(uid, {}).values()
-            for resource, ids in resources.items()
-        ]
-        return f"pod {pod.namespace}/{pod.name} holds {words.listed(parts)}"
+        pod = self.state.pods[uid]
+        return f"pod {pod.namespace}/{pod.name} holds {holdings.in_words(self.state, uid)}"
 
     def _requests(self) -> Iterator[WayIn]:
         """The nearest smaller and the nearest larger amount of each resource that is admitted."""

@@ -1,0 +1,57 @@
+"""What the pods on a node hold of it: memory, CPUs and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.memory.state import Block
+from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.memorymanager.scenario import words
+from numaudit.topology.nodeset import NodeSet
+
+
+def holders(state: NodeState) -> list[str]:
+    """UIDs of the active pods that hold something, the one that holds least first."""
+    cpus = {} if state.cpu is None else state.cpu.entries
+
+    def held(uid: str) -> tuple[int, int]:
+        return sum(block.size for block in blocks(state, uid)), sum(len(own) for own in cpus.get(uid, {}).values())
+
+    holding = {*state.memory.state.entries, *cpus, *state.devices.entries}
+    return sorted((uid for uid in state.pods if uid in holding), key=held)
+
+
+def blocks(state: NodeState, uid: str) -> Iterator[Block]:
+    """The memory and huge pages of a pod's containers."""
+    for of_container in state.memory.state.entries.get(uid, {}).values():
+        yield from of_container
+
+
+def memory_of(state: NodeState, uid: str) -> int:
+    """Bytes, without huge pages."""
+    return sum(block.size for block in blocks(state, uid) if block.type == MEMORY)
+
+
+def kind_of(state: NodeState, uid: str) -> Hashable:
+    """Equal for two pods whose removal leaves the same behind; a CPU or a device is only ever held by one."""
+    memory = sorted((block.numa_affinity or (), block.type, block.size) for block in blocks(state, uid))
+    cpus = {} if state.cpu is None else state.cpu.entries.get(uid, {})
+    devices = [ids for resources in state.devices.entries.get(uid, {}).values() for ids in resources.values()]
+    return tuple(memory), frozenset(cpus.values()), frozenset(devices)
+
+
+def in_words(state: NodeState, uid: str) -> str:
+    """1Gi of memory on node 0 and CPUs 1-2"""
+    parts = [
+        f"{words.amount(block.size)} of {block.type} on {words.nodes(NodeSet.from_ids(block.numa_affinity or ()))}"
+        for block in blocks(state, uid)
+    ]
+    cpus = {} if state.cpu is None else state.cpu.entries.get(uid, {})
+    parts += [f"CPUs {own}" for own in cpus.values()]
+    parts += [
+        f"{resource} {words.listed(sorted(ids))}"
+        for resources in state.devices.entries.get(uid, {}).values()
+        for resource, ids in resources.items()
+    ]
+    return words.listed(parts)
