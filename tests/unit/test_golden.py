@@ -81,6 +81,14 @@ def test_the_headroom_of_a_captured_host_is_known(
     matches_golden(f"tests/golden/{name}.headroom.txt", text)
 
 
+@pytest.mark.parametrize("name", ["kubernetes-four-nodes", "misaligned-node"])
+def test_the_pages_on_the_pods_of_a_captured_host_are_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
+) -> None:
+    text = _output(capsys, "explain", "default/*", "--root", str(fixtures / name))
+    matches_golden(f"tests/golden/{name}.explain.txt", text)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_in_the_documentation_is_that_of_the_program(matches_golden: MatchesGolden, kind: str) -> None:
     matches_golden(f"docs/schemas/{kind}.schema.json", json.dumps(schema(kind), indent=2) + "\n")

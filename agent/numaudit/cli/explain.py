@@ -1,4 +1,4 @@
-"""`numaudit explain`: why a kubelet admits or refuses a pod."""
+"""`numaudit explain`: why a kubelet admits or refuses a pod, and how a container is that it admitted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.placement import placements
+from numaudit.cli.progress import Duration
 from numaudit.cli.scenario_files import ScenarioFiles
 from numaudit.config import yaml_document
 from numaudit.errors import InputError, Unavailable
@@ -35,6 +38,7 @@ from numaudit.memorymanager.scenario.simulation import simulate
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
 from numaudit.views import document, explanation_document
+from numaudit.views.placement_document import PlacementList
 
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
 
@@ -49,6 +53,8 @@ class _Node:
 @click.command(
     epilog="""\b
 Examples:
+  numaudit explain prod/mysql-0/db
+  numaudit explain mysql-0 --duration 10s
   numaudit explain -f pod.yaml
   numaudit explain -f pod.yaml --make-room
   numaudit explain -f pod.yaml -o json --root ./captured
@@ -57,7 +63,8 @@ Examples:
 Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here.
 """
 )
-@click.option("-f", "--file", "pod", required=True, type=_FILE, help="The v1 Pod, in YAML or JSON.")
+@click.argument("which", required=False, metavar="[POD[/CONTAINER]]")
+@click.option("-f", "--file", "pod", type=_FILE, help="The v1 Pod, in YAML or JSON.")
 @options.output("table", "json")
 @click.option("--scenario", type=_FILE, help="The node as it is at the end of this scenario.")
 @click.option("--machine", type=_FILE, help="A machine, as a scenario or `numaudit topology -o json` describes it.")
@@ -73,11 +80,19 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
     is_flag=True,
     help="Also name the smallest set of pods to delete so that it is admitted. Nothing is deleted.",
 )
+@click.option(
+    "--duration",
+    type=Duration(),
+    metavar="TIME",
+    help="With POD: measure for this long (10s, 1m) from where it uses memory, by BPF.",
+)
 @click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused.")
 @options.root
 def command(
     *,
-    pod: Path,
+    which: str | None,
+    pod: Path | None,
+    duration: float | None,
     output: str,
     scenario: Path | None,
     machine: Path | None,
@@ -91,11 +106,20 @@ def command(
     fail_on_reject: bool,
     root: Path | None,
 ) -> None:
-    """Say why a kubelet admits or refuses the pod, and what would let it in.
+    """Say why a kubelet admits or refuses a pod, and how one is that it admitted.
+
+    With -f: what comes of a pod, and what would let it in. With POD: a page on each container of a pod of this host:
+    its promise and the rules behind it, by the kubelet's log and derived anew, what the kernel was told, where its
+    bytes and accesses are, the verdict, the cost, and what to do.
 
     The node is this host, one that was captured (--root), the end of a --scenario, or described by files. A node
     with --machine has no pods but those of its state files.
     """
+    _check_form(click.get_current_context(), which, pod, duration, root)
+    if pod is None:
+        assert which is not None
+        _explain_placement(placements(options.host(root), which, duration), output)
+        return
     given = {"memory": memory_state, "cpu": cpu_state, "devices": device_state}
     gates = read_feature_gates(feature_gates) if feature_gates else {}
     if scenario is not None:
@@ -129,6 +153,35 @@ def command(
         explanation_tables.print_explanation(shown, terminal.console())
     if fail_on_reject and not found.admission.admitted:
         click.get_current_context().exit(EXIT_FINDINGS)
+
+
+_OF_POD = ("which", "duration", "output", "root")
+
+
+def _check_form(
+    context: click.Context, which: str | None, pod: Path | None, duration: float | None, root: Path | None
+) -> None:
+    """One form at a time: -f with its options, or POD with --duration."""
+    if (which is None) == (pod is None):
+        raise InputError("give either -f FILE, a pod that may come, or POD[/CONTAINER], one that is here")
+    if pod is not None:
+        if duration is not None:
+            raise InputError("--duration measures a pod that runs: give POD in place of -f FILE")
+        return
+    for one in context.command.params:
+        if one.name not in _OF_POD and context.get_parameter_source(one.name or "") is ParameterSource.COMMANDLINE:
+            raise InputError(f"{one.opts[0]} is about a pod that may come: it needs -f FILE in place of {which!r}")
+    if duration is not None and root is not None:
+        raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
+
+
+def _explain_placement(found: PlacementList, output: str) -> None:
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("PlacementList", found))
+    else:
+        from numaudit.views import placement_page, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        placement_page.print_placements(found, terminal.console())
 
 
 def _room(node: _Node, manifest: Pod) -> explanation_document.MakeRoom:

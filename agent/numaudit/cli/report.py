@@ -34,6 +34,7 @@ from numaudit.report.ordering import KEYS
 from numaudit.report.redact import redact as without_names
 from numaudit.report.selection import shown_of
 from numaudit.report.values import Report
+from numaudit.snapshot import Snapshot
 from numaudit.views import document
 
 _SECOND_TICK = 1.0
@@ -226,6 +227,17 @@ def observe(
     kinds: Collection[Kind[Any]] | None = None,
     interrupted: Event | None = None,
 ) -> Report:
+    """The report of `observe_whole`."""
+    return observe_whole(observer, numa_maps_budget, duration, kinds, interrupted)[1]
+
+
+def observe_whole(
+    observer: Observer,
+    numa_maps_budget: float | None,
+    duration: float | None,
+    kinds: Collection[Kind[Any]] | None = None,
+    interrupted: Event | None = None,
+) -> tuple[Snapshot, Report]:
     """One tick, or one at either end of a measurement. Raises Unavailable when there is nothing to measure with.
 
     Ctrl-C ends a measurement early, where `interrupted` is there to say so.
@@ -243,7 +255,7 @@ def observe(
                 interrupted.set()
                 click.echo("numaudit: interrupted; this is what was measured until now", err=True)
             last = observer.observe(numa_maps_budget, Readings(session))
-        return build(last, judge(last, earlier=first))
+        return last, build(last, judge(last, earlier=first))
     snapshot = observer.observe(numa_maps_budget)
     judgements = judge(snapshot)
     if judgements.needs_another_tick:
@@ -251,7 +263,7 @@ def observe(
             progress.wait(_SECOND_TICK, "measuring again, since bytes are out of place")
         snapshot = observer.observe(numa_maps_budget)
         judgements = judge(snapshot, earlier=judgements)
-    return build(snapshot, judgements)
+    return snapshot, build(snapshot, judgements)
 
 
 def _hiding(root: Path | None) -> Callable[[Report, Report], Report]:

@@ -16,6 +16,7 @@ from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.views import explanation_document, simulation_document, state_document
 from numaudit.views.fleet_document import FleetForecast, FleetReport
+from numaudit.views.placement_document import PlacementList
 from numaudit.views.selftest_document import SelfTest
 
 API_VERSION = "numaudit/v1"
@@ -166,6 +167,7 @@ KINDS: dict[str, type] = {
     "RestartForecast": Forecast,
     "Headroom": MemoryManagerReport,
     "Explanation": explanation_document.Explanation,
+    "PlacementList": PlacementList,
     "Simulation": simulation_document.Simulation,
     "FleetReport": FleetReport,
     "FleetForecast": FleetForecast,

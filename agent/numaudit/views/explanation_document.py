@@ -142,7 +142,7 @@ def explanation(
         detail=None if rejection is None else rejection.detail,
         sentence=found.sentence,
         containers=simulation_document.containers(admission),
-        decisions=[_merge(one, policy) for one in found.decisions],
+        decisions=[explained_merge(one, policy) for one in found.decisions],
         ways_in=simulation_document.ways_in(found.ways_in),
         notices=list(notices),
         make_room=room,
@@ -162,7 +162,8 @@ def _leaving(one: Leaver) -> LeavingPod:
     return LeavingPod(pod.namespace, pod.name, pod.uid, one.holds, one.returns, None if is_static else command)
 
 
-def _merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
+def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
+    """`policy` is the Topology Manager's."""
     return ExplainedMerge(
         container=one.decision.container,
         candidates=[

@@ -1,0 +1,68 @@
+"""`numaudit explain POD`: one container from its promise to what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.cli.report import observe_whole
+from numaudit.errors import InputError, Unavailable
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.intent import HintRecord, Intent
+from numaudit.kernel.host import Host
+from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.rederived import Rederived, rederive
+from numaudit.kubelet.starting import Asked
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.observer import Observer
+from numaudit.report.selection import narrow
+from numaudit.report.values import ContainerReport
+from numaudit.views.placement_document import Placement, PlacementList, account
+
+_MAPPINGS_BUDGET = 2.0
+"""Seconds, as of a report."""
+
+
+def placements(host: Host, which: str, duration: float | None) -> PlacementList:
+    """Those of that name, as `numaudit report` takes it. Raises InputError when none is a container of a pod."""
+    snapshot, report = observe_whole(Observer.of(host), _MAPPINGS_BUDGET, duration)
+    found = narrow(report, which)
+    containers = [one for one in found.containers if one.pod_uid is not None and one.container is not None]
+    if not containers and not found.rejections:
+        raise InputError(f"{which!r} is no container of a pod; `numaudit report {which}` shows what is known of it")
+    admissions = _Admissions(snapshot.intent or Intent(), _node(host))
+    items = [admissions.of_container(one) for one in containers]
+    items += [admissions.of_refused(one) for one in found.rejections]
+    return PlacementList(items, report.nodes)
+
+
+def _node(host: Host) -> tuple[Setup, NodeState] | str:
+    """The host's kubelet; or why it is not known."""
+    try:
+        here = node_here(host, Asked())
+        return here.setup, state_of(here.setup, here.files, here.names)
+    except (InputError, Unavailable) as error:
+        return str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admissions:
+    intent: Intent
+    node: tuple[Setup, NodeState] | str
+
+    def of_container(self, one: ContainerReport) -> Placement:
+        own = (hint for hint in self._records(one.pod_uid) if hint.container in (None, one.container))
+        record = next(own, None)
+        return Placement(one, None, account(record, self._derived(one.pod_uid), one.container))
+
+    def of_refused(self, one: HintOutcome) -> Placement:
+        record = next(iter(self._records(one.pod_uid)), None)
+        return Placement(None, one, account(record, self._derived(one.pod_uid), None))
+
+    def _records(self, uid: str | None) -> list[HintRecord]:
+        return [one for one in reversed(self.intent.hints) if uid is not None and one.pod_uid == uid]
+
+    def _derived(self, uid: str | None) -> Rederived | str:
+        if isinstance(self.node, str):
+            return self.node
+        return "the pod's UID is not known" if uid is None else rederive(*self.node, self.intent, uid)

@@ -1,0 +1,102 @@
+"""One container from its promise to what it costs, as a document: the report's row with the admission behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.intent import HintRecord
+from numaudit.kubelet.rederived import Rederived, differences
+from numaudit.memorymanager.scenario.sentences import PROVIDERS
+from numaudit.memorymanager.topologymanager.hints import ProviderHints
+from numaudit.report.values import ContainerReport, NodeReport
+from numaudit.views import simulation_document
+from numaudit.views.explanation_document import ExplainedMerge, ProviderAnswer, explained_merge
+from numaudit.views.simulation_document import Hint
+
+
+class LoggedAdmission(msgspec.Struct, frozen=True, rename="camel"):
+    """The admission as the kubelet's log has it."""
+
+    at: float | None
+    """Seconds since the epoch."""
+    providers: list[ProviderAnswer]
+    hint: Hint | None
+    """Merged; null = the log does not have it."""
+    regenerated: bool
+    """A restarted kubelet found the allocation in its checkpoint, so the hints only repeat it."""
+
+
+class DerivedAdmission(msgspec.Struct, frozen=True, rename="camel"):
+    """The admission derived anew, with the pods that are still here and were there before it."""
+
+    before: int
+    """Those pods, as far as they hold something."""
+    sentence: str
+    merge: ExplainedMerge | None
+    """null under topologyManagerPolicy none."""
+
+
+class AdmissionAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """How the kubelet came to its promise."""
+
+    logged: LoggedAdmission | None
+    derived: DerivedAdmission | None
+    not_derived: str | None
+    """Why not."""
+    differences: list[str] | None
+    """Empty = log and derivation agree; null = one of them is missing."""
+
+
+class Placement(msgspec.Struct, frozen=True, rename="camel"):
+    """One container, or one pod that was refused."""
+
+    container: ContainerReport | None
+    """null = the pod was refused."""
+    refused: HintOutcome | None
+    admission: AdmissionAccount
+
+
+class PlacementList(msgspec.Struct, frozen=True, rename="camel"):
+    """Those that were asked for; the worst verdict first, refused pods last."""
+
+    items: list[Placement]
+    nodes: tuple[NodeReport, ...]
+
+
+def account(record: HintRecord | None, found: Rederived | str, container: str | None) -> AdmissionAccount:
+    """`found`: the derivation, or why there is none. `container` None = whichever the log is about."""
+    name = container or (None if record is None else record.container) or ""
+    logged = None if record is None else _logged(record)
+    if isinstance(found, str):
+        return AdmissionAccount(logged, None, found, None)
+    decision = found.decision(name)
+    policy = found.policy
+    derived = DerivedAdmission(
+        found.before, found.explanation.sentence, None if decision is None else explained_merge(decision, policy)
+    )
+    compared = None
+    if record is not None and decision is not None and not record.regenerated:
+        compared = list(differences(record, decision))
+    return AdmissionAccount(logged, derived, None, compared)
+
+
+def _logged(record: HintRecord) -> LoggedAdmission:
+    named = zip(PROVIDERS, record.providers, strict=False)
+    return LoggedAdmission(
+        record.at,
+        [ProviderAnswer(provider, _answer(hints)) for provider, hints in named],
+        None if record.best is None else simulation_document.hint(record.best),
+        record.regenerated,
+    )
+
+
+def _answer(hints: ProviderHints) -> dict[str, list[Hint] | None] | None:
+    if hints is None:
+        return None
+    by_resource: Mapping[str, list[Hint] | None] = {
+        name: None if some is None else [simulation_document.hint(one) for one in some] for name, some in hints.items()
+    }
+    return dict(by_resource)

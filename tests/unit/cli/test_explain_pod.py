@@ -1,0 +1,109 @@
+"""`numaudit explain POD`: a page on a container that is here, its document, and what the verb refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from numaudit.cli.main import call
+from numaudit.views.document import schema
+
+Capture = pytest.CaptureFixture[str]
+SECTIONS = [
+    "promised", "why", "the kernel was told", "its bytes", "its accesses", "verdict", "cost", "what to do",
+]  # fmt: skip
+
+
+def page(capsys: Capture, *arguments: str) -> list[str]:
+    assert call(["explain", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out.splitlines()
+
+
+def document(capsys: Capture, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads("\n".join(page(capsys, *arguments, "-o", "json")))
+    jsonschema.validate(found, schema("PlacementList"))
+    return found
+
+
+def test_a_page_reads_from_the_promise_to_what_to_do(capsys: Capture, fixtures: Path) -> None:
+    lines = page(capsys, "gu-small-numanode/app", "--root", str(fixtures / "misaligned-node"))
+    assert lines[0] == "default/gu-small-numanode/app"
+    assert [line for line in lines[1:] if not line.startswith(" ")] == SECTIONS
+    assert "  memory 200M on node 0" in lines
+    assert "  log and derivation agree" in lines
+    assert "  cpuset.cpus 2, on node 1" in lines
+    assert any(line.startswith("  cpu-remote: 100% of the allowed CPUs") for line in lines)
+    assert lines[-1].startswith("  Find out who wrote to its cpuset")
+
+
+def test_every_admission_of_the_captured_kubelet_agrees_with_its_log(capsys: Capture, fixtures: Path) -> None:
+    found = document(capsys, "default/*", "--root", str(fixtures / "kubernetes-four-nodes"))
+    accounts = [one["admission"] for one in found["items"]]
+    assert len(accounts) >= 12
+    assert all(one["logged"] and one["derived"] and one["differences"] == [] for one in accounts)
+
+
+def test_a_pod_has_a_page_for_each_of_its_containers(capsys: Capture, fixtures: Path) -> None:
+    found = document(capsys, "gu-two-numanode", "--root", str(fixtures / "kubernetes-four-nodes"))
+    assert [one["container"]["container"] for one in found["items"]] == ["a", "b"]
+    merges = [one["admission"]["derived"]["merge"] for one in found["items"]]
+    assert [one["container"] for one in merges] == ["a", "b"]
+
+
+def test_a_refused_pod_has_a_page_with_the_rules_that_refused_it(capsys: Capture, fixtures: Path) -> None:
+    lines = page(capsys, "gu-toobig-numanode", "--root", str(fixtures / "kubernetes-four-nodes"))
+    assert lines[:2] == ["default/gu-toobig-numanode", "refused"]
+    assert any(line.startswith("    memory too-small: 0; 1; 2; 3") for line in lines)
+    assert lines[-1].startswith("  `numaudit explain -f pod.yaml --make-room`")
+
+
+def test_without_the_log_the_admission_is_derived_alone(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    root = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", root, symlinks=True)
+    (root / "numaudit/kubelet.log").unlink()
+    found = document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["admission"]
+    assert (found["logged"], found["differences"]) == (None, None)
+    assert found["derived"] is not None
+    assert "  the kubelet's log does not have its admission" in page(capsys, "gu-small-numanode", "--root", str(root))
+
+
+def test_without_the_kubelets_configuration_the_log_stands_alone(
+    capsys: Capture, tmp_path: Path, fixtures: Path
+) -> None:
+    root = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", root, symlinks=True)
+    (root / "etc/kubernetes/kubelet.yaml").unlink()
+    found = document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["admission"]
+    assert found["derived"] is None
+    assert "no kubelet's configuration is known" in found["notDerived"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either -f FILE"),
+        (["some-pod", "-f", "POD"], "give either -f FILE"),
+        (["some-pod", "--make-room"], "--make-room is about a pod that may come"),
+        (["some-pod", "--fail-on-reject"], "--fail-on-reject is about a pod that may come"),
+        (["-f", "POD", "--duration", "1s"], "--duration measures a pod that runs"),
+        (["gu-small-numanode", "--duration", "1s", "--root", "ROOT"], "--root reads a captured tree"),
+        (["nobody", "--root", "ROOT"], "no container matches 'nobody'"),
+        (["/system", "--root", "ROOT"], "is no container of a pod"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    capsys: Capture, tmp_path: Path, fixtures: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "pod.yaml").write_text("kind: Pod")
+    names = {"POD": str(tmp_path / "pod.yaml"), "ROOT": str(fixtures / "kubernetes-four-nodes")}
+    assert call(["explain", *(names.get(one, one) for one in arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err

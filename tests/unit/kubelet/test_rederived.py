@@ -1,0 +1,87 @@
+"""What is derived anew is what the kubelet logged, as long as the pods of that time are still there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from numaudit.intent import Intent
+from numaudit.kernel.host import Host
+from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.rederived import Rederived, differences, rederive
+from numaudit.kubelet.starting import Asked
+from numaudit.memorymanager.admission import NodeState, remove
+from numaudit.memorymanager.scenario.values import Setup
+from numaudit.memorymanager.topologymanager.hints import TopologyHint
+from numaudit.observer import Observer
+from numaudit.topology.nodeset import NodeSet
+
+CapturedHost = Callable[[str], Host]
+HOST = "kubernetes-four-nodes"
+
+
+def read(host: Host) -> tuple[Setup, NodeState, Intent]:
+    here = node_here(host, Asked())
+    intent = Observer.of(host).observe().intent
+    assert intent is not None
+    return here.setup, state_of(here.setup, here.files, here.names), intent
+
+
+def test_every_admission_in_the_kubelets_log_is_derived_as_the_log_has_it(captured: CapturedHost) -> None:
+    setup, state, intent = read(captured(HOST))
+    compared = 0
+    for record in intent.hints:
+        assert record.pod_uid is not None
+        assert record.container is not None
+        found = rederive(setup, state, intent, record.pod_uid)
+        assert isinstance(found, Rederived)
+        decision = found.decision(record.container)
+        assert decision is not None
+        assert differences(record, decision) == (), record.pod
+        compared += bool(record.providers)
+    assert compared == len(intent.hints) > 10
+
+
+def test_a_refused_pod_is_refused_again(captured: CapturedHost) -> None:
+    setup, state, intent = read(captured(HOST))
+    for rejection in intent.rejections:
+        found = rederive(setup, state, intent, rejection.pod_uid)
+        assert isinstance(found, Rederived)
+        again = found.explanation.admission.rejection
+        assert again is not None
+        assert (again.reason, again.message) == (rejection.reason, rejection.message)
+
+
+def test_a_pod_that_has_gone_since_shows_as_a_difference(captured: CapturedHost) -> None:
+    setup, state, intent = read(captured(HOST))
+    (record,) = [one for one in intent.hints if one.pod == "gu-huge-numanode"]
+    (gone,) = [uid for uid, pod in state.pods.items() if pod.name == "gu-two-numanode"]
+    assert record.pod_uid is not None
+    found = rederive(setup, remove(state, gone), intent, record.pod_uid)
+    assert isinstance(found, Rederived)
+    decision = found.decision("app")
+    assert decision is not None
+    assert any(one.startswith("cpu: the log has ") for one in differences(record, decision))
+
+
+def test_another_merged_hint_is_a_difference(captured: CapturedHost) -> None:
+    setup, state, intent = read(captured(HOST))
+    record = next(one for one in intent.hints if one.best is not None and one.best.affinity)
+    found = rederive(setup, state, intent, record.pod_uid or "")
+    assert isinstance(found, Rederived)
+    decision = found.decision(record.container or "")
+    assert decision is not None
+    other = replace(record, best=TopologyHint(NodeSet.of(3), preferred=False))
+    (difference,) = differences(other, decision)
+    assert difference == "merged hint: the log has 3, not preferred, derived is 0, preferred"
+
+
+@pytest.mark.parametrize("pods", [None, {}])
+def test_a_pod_of_no_known_spec_is_not_derived(captured: CapturedHost, pods: dict[str, object] | None) -> None:
+    setup, state, intent = read(captured(HOST))
+    uid = next(iter(state.pods))
+    found = rederive(setup, state, replace(intent, pods=None if pods is None else {}), uid)
+    assert isinstance(found, str)
+    assert found.startswith("the pod's spec is not known")
