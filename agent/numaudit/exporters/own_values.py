@@ -50,6 +50,28 @@ def stranded(tick: Tick) -> Values:
         yield (str(node.numa_node),), node.stranded_bytes
 
 
+def fragmentation(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    if manager is not None and manager.fragmentation_ratio is not None:
+        yield (), manager.fragmentation_ratio
+
+
+def unpromised(tick: Tick) -> Values:
+    manager = tick.report.memory_manager
+    for node in () if manager is None else manager.nodes:
+        if node.unpromised_bytes is not None:
+            yield (str(node.numa_node),), node.unpromised_bytes
+
+
+def encroached(tick: Tick) -> Values:
+    """Into the two parts of what is allocatable."""
+    manager = tick.report.memory_manager
+    for node in () if manager is None else manager.nodes:
+        if node.unpromised_in_free_bytes is not None and node.unpromised_in_reserved_bytes is not None:
+            yield (str(node.numa_node), "free"), node.unpromised_in_free_bytes
+            yield (str(node.numa_node), "reserved"), node.unpromised_in_reserved_bytes
+
+
 def stale_entries(tick: Tick) -> Values:
     if tick.report.memory_manager is not None:
         yield (), sum(one.name == "stale" for one in tick.report.findings)

@@ -43,6 +43,19 @@ def test_the_memory_map_of_the_checkpoint_is_exported(captured: CapturedHost) ->
     assert _values("memory_manager_stranded_bytes", of) == {(node,): 0 for node in "0123"}
 
 
+def test_memory_without_a_promise_is_exported_beside_what_it_takes_away(captured: CapturedHost) -> None:
+    of = tick(build(Observer.of(captured("kubernetes-four-nodes")).observe()))
+    unpromised = _values("memory_manager_unpromised_bytes", of)
+    assert min(unpromised.values()) > 30 << 20
+    # 200 and 100 MiB of nodes 0 and 1 are reserved for the system, and nothing of the others.
+    assert _values("memory_manager_encroached_bytes", of) == {
+        **{(node, "free"): unpromised[(node,)] if node in "23" else 0 for node in "0123"},
+        **{(node, "reserved"): 0 for node in "0123"},
+    }
+    one_node, largest = 785899520, 1020780544
+    assert _values("memory_manager_fragmentation_ratio", of) == {(): 1 - one_node / largest}
+
+
 def test_containers_that_are_gone_and_still_hold_memory_are_counted(captured: CapturedHost) -> None:
     found = build(Observer.of(captured("kubernetes-four-nodes")).observe())
     gone = Finding("stale", "warning", "its pod is gone", "start one", None, "uid", "db", None, None, None)
@@ -53,7 +66,16 @@ def test_containers_that_are_gone_and_still_hold_memory_are_counted(captured: Ca
 
 def test_without_a_checkpoint_there_is_no_memory_map() -> None:
     of = tick(report(container()))
-    for name in ("bytes", "group", "admissible_bytes", "stranded_bytes", "stale_entries"):
+    for name in (
+        "bytes",
+        "group",
+        "admissible_bytes",
+        "stranded_bytes",
+        "stale_entries",
+        "unpromised_bytes",
+        "encroached_bytes",
+        "fragmentation_ratio",
+    ):
         assert _values(f"memory_manager_{name}", of) == {}
 
 

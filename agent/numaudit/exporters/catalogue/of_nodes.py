@@ -221,4 +221,19 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         "Containers that are gone and still hold memory in the map; the kubelet frees it at its next admission.",
         (), own_values.stale_entries, item="entry",
     ),
+    Metric(
+        "memory_manager_fragmentation_ratio", "ratio",
+        "Share of the largest container of one node that all free memory is enough for, but that is not admitted.",
+        (), own_values.fragmentation, merged=None,
+    ),
+    Metric(
+        "memory_manager_unpromised_bytes", "bytes",
+        "anon + shmem that no promise covers, of Burstable containers, services and all others.",
+        ("numa_node",), own_values.unpromised,
+    ),
+    Metric(
+        "memory_manager_encroached_bytes", "bytes",
+        "Of these, what is beyond the system's reservation, in memory that is free in the map or that was promised.",
+        ("numa_node", "state"), own_values.encroached,
+    ),
 )  # fmt: skip
