@@ -1,4 +1,4 @@
-"""`numaudit explain`: why a kubelet admits or refuses a pod, and how a container is that it admitted."""
+"""`numaudit explain`: why a kubelet admits or refuses a pod, and the account of one that is here."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def command(
     fail_on_reject: bool,
     root: Path | None,
 ) -> None:
-    """Say why a kubelet admits or refuses a pod, and how one is that it admitted.
+    """Say why a kubelet admits or refuses a pod, or account for one that is here.
 
     With -f: what comes of a pod, and what would let it in. With POD: a page on each container of a pod of this host:
     its promise and the rules behind it, by the kubelet's log and derived anew, what the kernel was told, where its

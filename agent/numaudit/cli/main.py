@@ -22,7 +22,7 @@ VERBS = {
     "report": "Where the memory of every container on this host really is.",
     "topology": "Nodes, CPUs, distances, memory and huge pages.",
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
-    "explain": "Why a pod is admitted or refused, and what would let it in.",
+    "explain": "Why a pod is admitted or refused, what would let it in; or a page on one that runs.",
     "simulate": "Pods on a described machine, step by step: admitted or refused, and where.",
     "doctor": "What this host can measure, and why not.",
     "run": "Run a command on nodes of its own, by the static memory manager.",

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import click
 
-from numaudit.cli import options
+from numaudit.cli import headroom, options
 from numaudit.cli.exits import EXIT_FINDINGS
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.examination import decode, expected_on
@@ -35,8 +35,6 @@ from numaudit.memorymanager.versions import (
     parse_version,
     read_feature_gates,
 )
-from numaudit.observer import Observer
-from numaudit.report.build import build
 from numaudit.views import document, state_document
 
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
@@ -225,35 +223,7 @@ def forecast(
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-@command.command(
-    epilog="""\b
-Examples:
-  numaudit state headroom
-  numaudit state headroom --root ./captured -o json
-Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or it may not be read.
-"""
-)
-@options.output("table", "json")
-@options.root
-def headroom(output: str, root: Path | None) -> None:
-    """What can still be promised, and what is in the way.
-
-    By node and group: the largest containers that are admitted now, memory that is free but for no container of one
-    node, who keeps each group together, and the memory without a promise that is on each node.
-    """
-    report = build(Observer.of(options.host(root)).observe())
-    found = report.memory_manager
-    if found is None:
-        raise Unavailable(
-            "no memory map is known here: no kubelet, its Memory Manager's policy is None, or its files cannot be "
-            "read; `numaudit state verify` says more"
-        )
-    if output == "json":
-        _write_json("Headroom", found)
-    else:
-        from numaudit.views import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
-
-        headroom_tables.print_headroom(found, terminal.console())
+command.add_command(headroom.command, "headroom")
 
 
 def _asked(version: str | None, gates: str | None) -> Asked:

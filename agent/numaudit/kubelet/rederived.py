@@ -12,6 +12,7 @@ from numaudit.errors import NumauditError
 from numaudit.intent import HintRecord, Intent, PodFacts
 from numaudit.memorymanager.admission import NodeState, remove
 from numaudit.memorymanager.pod.spec import Pod
+from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.scenario.explanation import ExplainedDecision, Explanation, explain
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
@@ -60,30 +61,11 @@ def differences(record: HintRecord, derived: ExplainedDecision) -> tuple[str, ..
         for name in sorted({*logged, *anew}):
             ours, theirs = anew.get(name, ()), logged.get(name, ())
             if ours != theirs:
-                found.append(f"{name}: the log has {hints_in_words(theirs)}, derived are {hints_in_words(ours)}")
+                found.append(f"{name}: the log has {words.hints(theirs)}, derived are {words.hints(ours)}")
     if record.best is not None and record.best != derived.decision.merged:
-        best = hint_in_words(derived.decision.merged)
-        found.append(f"merged hint: the log has {hint_in_words(record.best)}, derived is {best}")
+        best = words.hint(derived.decision.merged)
+        found.append(f"merged hint: the log has {words.hint(record.best)}, derived is {best}")
     return tuple(found)
-
-
-def hint_in_words(hint: TopologyHint) -> str:
-    """0-1, preferred"""
-    nodes = "any node" if hint.affinity is None else str(hint.affinity)
-    return f"{nodes}, {'preferred' if hint.preferred else 'not preferred'}"
-
-
-def hints_in_words(hints: Iterable[TopologyHint] | None) -> str:
-    """Those that are preferred, and how many are not."""
-    if hints is None:
-        return "no preference"
-    listed = tuple(hints)
-    if not listed:
-        return "nothing"
-    preferred = [str(one.affinity or "any") for one in listed if one.preferred]
-    others = len(listed) - len(preferred)
-    text = f"{' or '.join(preferred)} preferred" if preferred else "none preferred"
-    return f"{text}, {others} more possible" if others else text
 
 
 def _by_resource(answers: Iterable[ProviderHints]) -> dict[str, tuple[TopologyHint, ...] | None]:

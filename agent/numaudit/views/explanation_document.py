@@ -12,7 +12,7 @@ from numaudit.memorymanager.scenario.explanation import ExplainedDecision
 from numaudit.memorymanager.scenario.explanation import Explanation as FoundExplanation
 from numaudit.memorymanager.scenario.make_room import Leaver, Room
 from numaudit.memorymanager.scenario.sentences import PROVIDERS
-from numaudit.memorymanager.topologymanager.hints import MergeSteps, TopologyHint
+from numaudit.memorymanager.topologymanager.hints import MergeSteps, ProviderHints, TopologyHint
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views import simulation_document
 from numaudit.views.simulation_document import ContainerPlace, Hint, WayIn
@@ -170,13 +170,7 @@ def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
             Candidate(list(each.mask), str(each.verdict), each.preferred, words.verdict(each))
             for each in one.candidates
         ],
-        providers=[
-            ProviderAnswer(
-                answer.provider,
-                None if answer.hints is None else {name: _hints(hints) for name, hints in answer.hints.items()},
-            )
-            for answer in one.decision.answers
-        ],
+        providers=[provider_answer(answer.provider, answer.hints) for answer in one.decision.answers],
         merge=_steps(one.merge, policy, one.seconds),
     )
 
@@ -194,6 +188,11 @@ def _steps(merge: MergeSteps, policy: str, seconds: float | None) -> Merge:
         merge.combinations,
         None if seconds is None else round(seconds, 1),
     )
+
+
+def provider_answer(provider: str, hints: ProviderHints) -> ProviderAnswer:
+    """As the Topology Manager gets it."""
+    return ProviderAnswer(provider, None if hints is None else {name: _hints(some) for name, some in hints.items()})
 
 
 def _hints(hints: Sequence[TopologyHint] | None) -> list[Hint] | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import HintRecord
 from numaudit.kubelet.rederived import Rederived, differences
 from numaudit.memorymanager.scenario.sentences import PROVIDERS
-from numaudit.memorymanager.topologymanager.hints import ProviderHints
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.views import simulation_document
-from numaudit.views.explanation_document import ExplainedMerge, ProviderAnswer, explained_merge
+from numaudit.views.explanation_document import ExplainedMerge, ProviderAnswer, explained_merge, provider_answer
 from numaudit.views.simulation_document import Hint
 
 
@@ -87,16 +84,7 @@ def _logged(record: HintRecord) -> LoggedAdmission:
     named = zip(PROVIDERS, record.providers, strict=False)
     return LoggedAdmission(
         record.at,
-        [ProviderAnswer(provider, _answer(hints)) for provider, hints in named],
+        [provider_answer(provider, hints) for provider, hints in named],
         None if record.best is None else simulation_document.hint(record.best),
         record.regenerated,
     )
-
-
-def _answer(hints: ProviderHints) -> dict[str, list[Hint] | None] | None:
-    if hints is None:
-        return None
-    by_resource: Mapping[str, list[Hint] | None] = {
-        name: None if some is None else [simulation_document.hint(one) for one in some] for name, some in hints.items()
-    }
-    return dict(by_resource)

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from numaudit.errors import printable
 from numaudit.memorymanager.pod.names import full_name
+from numaudit.memorymanager.scenario import words
+from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.topology.nodeset import NodeSet
@@ -45,11 +47,11 @@ def _parts(one: Placement, nodes: tuple[NodeReport, ...]) -> Iterator[tuple[str,
     if container is None:
         if refused is not None:
             asked = ", ".join(f"{name} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
-            words = [
+            lines = [
                 f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}",
                 *_at(refused.at),
             ]
-            yield "refused", [*([f"asked for {asked}"] if asked else []), *words]
+            yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
         yield "why", list(_why(one.admission))
         yield (
             "what to do",
@@ -144,21 +146,15 @@ def _answers(providers: Iterable[ProviderAnswer]) -> str:
 
 
 def _hints(hints: list[Hint] | None) -> str:
-    if hints is None:
-        return "no preference"
-    if not hints:
-        return "impossible"
-    preferred = [_set(one) for one in hints if one.preferred]
-    rest = len(hints) - len(preferred)
-    return f"on {' or '.join(preferred) or 'none'}" + (f" (not preferred: {rest})" if rest else "")
+    return words.hints(None if hints is None else map(_value, hints))
 
 
 def _hint(hint: Hint) -> str:
-    return f"{_set(hint)}, {'preferred' if hint.preferred else 'not preferred'}"
+    return words.hint(_value(hint))
 
 
-def _set(hint: Hint) -> str:
-    return "any" if hint.nodes is None else str(NodeSet.from_ids(hint.nodes))
+def _value(hint: Hint) -> TopologyHint:
+    return TopologyHint(None if hint.nodes is None else NodeSet.from_ids(hint.nodes), hint.preferred)
 
 
 def _told(one: ContainerReport) -> Iterator[str]:

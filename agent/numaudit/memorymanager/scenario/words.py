@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from numaudit.memorymanager.memory.candidates import JudgedCandidate
 from numaudit.memorymanager.memory.group_rules import Verdict
 from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 from numaudit.topology.sizes import in_units
@@ -44,6 +45,27 @@ def nodes(mask: NodeSet) -> str:
 def request(sizes: Mapping[str, int]) -> str:
     """15Gi; 4Gi and 1Gi of hugepages-1Gi"""
     return listed(amount(size) if name == MEMORY else f"{amount(size)} of {name}" for name, size in sizes.items())
+
+
+def hint(one: TopologyHint) -> str:
+    """0-1, preferred"""
+    return f"{_affinity(one)}, {'preferred' if one.preferred else 'not preferred'}"
+
+
+def hints(some: Iterable[TopologyHint] | None) -> str:
+    """on 0 or 1 (not preferred: 3); the preferred ones by name"""
+    if some is None:
+        return "no preference"
+    listed = tuple(some)
+    if not listed:
+        return "impossible"
+    preferred = [_affinity(one) for one in listed if one.preferred]
+    others = len(listed) - len(preferred)
+    return f"on {' or '.join(preferred) or 'none'}" + (f" (not preferred: {others})" if others else "")
+
+
+def _affinity(one: TopologyHint) -> str:
+    return "any" if one.affinity is None else str(one.affinity)
 
 
 def verdict(candidate: JudgedCandidate) -> str:

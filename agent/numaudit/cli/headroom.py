@@ -1,0 +1,45 @@
+"""`numaudit state headroom`: what the Memory Manager can still promise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numaudit.cli import options
+from numaudit.errors import Unavailable
+from numaudit.observer import Observer
+from numaudit.report.build import build
+from numaudit.views import document
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit state headroom
+  numaudit state headroom --root ./captured -o json
+Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or it may not be read.
+"""
+)
+@options.output("table", "json")
+@options.root
+def command(output: str, root: Path | None) -> None:
+    """What can still be promised, and what is in the way.
+
+    By node and group: the largest containers that are admitted now, memory that is free but for no container of one
+    node, who keeps each group together, and the memory without a promise that is on each node.
+    """
+    report = build(Observer.of(options.host(root)).observe())
+    found = report.memory_manager
+    if found is None:
+        raise Unavailable(
+            "no memory map is known here: no kubelet, its Memory Manager's policy is None, or its files cannot be "
+            "read; `numaudit state verify` says more"
+        )
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Headroom", found))
+    else:
+        from numaudit.views import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        headroom_tables.print_headroom(found, terminal.console())
