@@ -28,6 +28,11 @@ def blocks(state: NodeState, uid: str) -> Iterator[Block]:
         yield from of_container
 
 
+def nodes_of(state: NodeState, uid: str) -> NodeSet:
+    """The nodes of its memory."""
+    return NodeSet.from_ids(node for block in blocks(state, uid) for node in block.numa_affinity or ())
+
+
 def memory_of(state: NodeState, uid: str) -> int:
     """Bytes, without huge pages."""
     return sum(block.size for block in blocks(state, uid) if block.type == MEMORY)

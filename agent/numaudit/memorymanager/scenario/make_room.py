@@ -18,11 +18,14 @@ from numaudit.memorymanager.pod.requests import pod_requests
 from numaudit.memorymanager.pod.spec import MEMORY, Pod
 from numaudit.memorymanager.scenario import holdings
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.topology.nodeset import NodeSet
 
 MOST_TRIES = 10_000
 """Admissions. One takes 0.2 ms on two nodes, and 0.8 ms on eight."""
 MOST_SETS = 100_000
 """Sets of one size, those of too little memory included."""
+_MOST_CLEARED = 2
+"""Nodes that are cleared for a set when there are too many sets to try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,10 @@ class _Search:
         self.held = {uid: holdings.memory_of(self.state, uid) for uid in self.may_leave}
         lacking = self._lacking()
         kinds = self._kinds()
+        most = [0, *accumulate(sorted(self.held.values(), reverse=True))]
         for size in range(1, len(self.may_leave) + 1):
+            if most[size] < lacking:
+                continue
             considered = list(islice(_choices(kinds, size), MOST_SETS + 1))
             enough = [one for one in considered if self._memory(one) >= lacking]
             if len(considered) > MOST_SETS or self.tried + len(enough) > self.most_tries:
@@ -88,17 +94,40 @@ class _Search:
         return Room(None, True, self.tried, len(self.may_leave))
 
     def _some(self, ruled_out: int) -> Room:
-        """There are too many sets: one of which no pod can stay, without the claim that there is none smaller."""
-        uids = tuple(self.may_leave)
-        admission = self._without(uids)
-        if admission is None:
+        """There are too many sets: the best of those that clear some nodes, and of which no pod can stay."""
+        best: tuple[tuple[str, ...], Admission] | None = None
+        for uids in self._clearing():
+            if (admission := self._without(uids)) is not None:
+                found = self._reduced(uids, admission)
+                if best is None or self._rank(found[0]) < self._rank(best[0]):
+                    best = found
+        if best is None:
             return Room(None, False, self.tried, ruled_out)
-        for uid in self.may_leave:
-            fewer = tuple(one for one in uids if one != uid)
-            still = self._without(fewer)
-            if still is not None:
-                uids, admission = fewer, still
-        return self._found(uids, admission, exact=False, ruled_out=ruled_out)
+        return self._found(*best, exact=False, ruled_out=ruled_out)
+
+    def _clearing(self) -> Iterator[tuple[str, ...]]:
+        """All pods that hold memory on one node, on two nodes; then all pods."""
+        nodes = {uid: holdings.nodes_of(self.state, uid) for uid in self.may_leave}
+        for cleared in NodeSet.from_ids(self.state.memory.state.machine).subsets():
+            if len(cleared) > _MOST_CLEARED:
+                break
+            yield tuple(uid for uid in self.may_leave if nodes[uid] & cleared)
+        yield tuple(self.may_leave)
+
+    def _reduced(self, uids: tuple[str, ...], admission: Admission) -> tuple[tuple[str, ...], Admission]:
+        """Pods stay one by one, the smallest first, until none can."""
+        before = None
+        while uids != before:
+            before = uids
+            for uid in before:
+                fewer = tuple(one for one in uids if one != uid)
+                still = self._without(fewer)
+                if still is not None:
+                    uids, admission = fewer, still
+        return uids, admission
+
+    def _rank(self, uids: Sequence[str]) -> tuple[int, int]:
+        return len(uids), self._memory(uids)
 
     def _found(self, uids: Sequence[str], admission: Admission, *, exact: bool, ruled_out: int) -> Room:
         state, leavers = admission.state, []
