@@ -37,3 +37,19 @@ def write_node(host: Host, node: Node) -> None:
 def node_of(step: str, tmp_path: Path) -> Host:
     """The tree of a moment, with the machine on which it was recorded."""
     return with_machine(Step(step).tree(tmp_path / "tree"), read_machine(step.partition("/")[0]))
+
+
+def running_node_of(step: str, tmp_path: Path) -> Host:
+    """The same with the containers that ran then, and their cpusets: enough for a report."""
+    host = node_of(step, tmp_path)
+    top = tmp_path / "tree/sys/fs/cgroup"
+    (tmp_path / "tree/proc/mounts").write_text("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    recorded = Step(step)
+    cpusets = recorded.cpusets()
+    for container in recorded.containers():
+        folder = top / container.path.lstrip("/")
+        folder.mkdir(parents=True)
+        (folder / "cpuset.mems.effective").write_text(f"{cpusets[container.id].mems}\n")
+        (folder / "cpuset.cpus.effective").write_text(f"{cpusets[container.id].cpus}\n")
+    (top / "cgroup.controllers").write_text("cpuset cpu memory hugetlb\n")
+    return host

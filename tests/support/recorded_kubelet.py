@@ -70,10 +70,15 @@ Event = LoggedAdmission | LoggedStart | LoggedRelease
 
 def read_events(run: str, log: str) -> list[Event]:
     """The events of a log in order; an admission stands where it began."""
+    return events_in((RUNS / run / log).read_text())
+
+
+def events_in(text: str) -> list[Event]:
+    """The same of the text of a log."""
     events: list[Event] = []
     current: LoggedAdmission | None = None
     releasing = False
-    for message, fields in _lines((RUNS / run / log).read_text()):
+    for message, fields in _lines(text):
         pod, container = str(fields.get("pod", "")), fields.get("containerName")
         if message == "TopologyHints":
             if current is None or current.pod != pod:

@@ -1,6 +1,6 @@
 """An admission that happened, derived anew with the pods that were there before it, and held against the log. Pure.
 
-Pods that have gone since are not known to it: where one of them held something then, the log's hints differ.
+What pods that have gone since held then is not known: where one held something, the log differs, and they are named.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from numaudit.errors import NumauditError
-from numaudit.intent import HintRecord, Intent, PodFacts
+from numaudit.intent import HintRecord, Intent, PodFacts, Rejection
 from numaudit.memorymanager.admission import NodeState, remove
+from numaudit.memorymanager.outcome import Rejection as DerivedRejection
+from numaudit.memorymanager.pod.names import full_name
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.scenario.explanation import ExplainedDecision, Explanation, explain
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,10 @@ class Rederived:
     """The Topology Manager's."""
     before: int
     """Pods that hold something and were there before it, by the log or by their creation."""
+    gone: tuple[str, ...] = ()
+    """Pods in the log before it that hold nothing now: they have gone, or were refused. They may have, then."""
+    refusal: Rejection | None = None
+    """The kubelet's, by its log or the pod's status; None = it admitted the pod."""
 
     def decision(self, container: str) -> ExplainedDecision | None:
         """The merge about a container; in pod scope there is one for all."""
@@ -48,24 +55,61 @@ def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederi
             state = remove(state, other)
     pod: Pod = replace(facts.spec, uid=f"{uid}-again")
     try:
-        return Rederived(explain(setup, state, pod), setup.kubelet.topology.policy, len(state.pods))
+        found = explain(setup, state, pod)
     except NumauditError as error:
         return f"it cannot be derived: {error}"
+    refusal = next((one for one in intent.rejections if one.pod_uid == uid), None)
+    gone = tuple(sorted(_gone(intent, uid, mine)))
+    return Rederived(found, setup.kubelet.topology.policy, len(state.pods), gone, refusal)
 
 
-def differences(record: HintRecord, derived: ExplainedDecision) -> tuple[str, ...]:
-    """Where the log and the derivation are not the same; () = they agree."""
-    found = []
+def differences(record: HintRecord, again: Rederived, derived: ExplainedDecision) -> tuple[str, ...]:
+    """Where the log and the derivation are not the same: hints, merge, outcome and what was given. () = they agree."""
+    return (*_merges_differ(record, derived), *_outcomes_differ(record, again))
+
+
+def _merges_differ(record: HintRecord, derived: ExplainedDecision) -> Iterator[str]:
     logged, anew = _by_resource(record.providers), _by_resource(one.hints for one in derived.decision.answers)
     if record.providers:
         for name in sorted({*logged, *anew}):
             ours, theirs = anew.get(name, ()), logged.get(name, ())
             if ours != theirs:
-                found.append(f"{name}: the log has {words.hints(theirs)}, derived are {words.hints(ours)}")
+                yield f"{name}: the log has {words.hints(theirs)}, derived are {words.hints(ours)}"
     if record.best is not None and record.best != derived.decision.merged:
         best = words.hint(derived.decision.merged)
-        found.append(f"merged hint: the log has {words.hint(record.best)}, derived is {best}")
-    return tuple(found)
+        yield f"merged hint: the log has {words.hint(record.best)}, derived is {best}"
+
+
+def _outcomes_differ(record: HintRecord, again: Rederived) -> Iterator[str]:
+    admission = again.explanation.admission
+    theirs, ours = _outcome(again.refusal), _outcome(admission.rejection)
+    if theirs != ours:
+        yield f"outcome: the log has {theirs}, derived is {ours}"
+    if theirs != ours or again.refusal is not None:  # what a refused pod got for a moment is taken back
+        return
+    got = [one for one in admission.placements if record.container in (None, one.container)]
+    cpus = CpuSet.from_ids(id_ for one in got for id_ in one.cpus or ())
+    if record.cpus is not None and record.cpus != cpus:
+        yield f"CPUs: the log has {record.cpus}, derived are {cpus or 'none'}"
+    nodes = NodeSet.from_ids(id_ for one in got for id_ in one.memory_nodes or ())
+    if record.memory_nodes is not None and record.memory_nodes != nodes:
+        yield f"nodes of its memory: the log has {record.memory_nodes or 'none'}, derived are {nodes or 'none'}"
+
+
+def _outcome(refusal: Rejection | DerivedRejection | None) -> str:
+    return "admitted" if refusal is None else f"{refusal.reason}: {refusal.message}"
+
+
+def _gone(intent: Intent, uid: str, mine: float) -> Iterator[str]:
+    pods = intent.pods or {}
+    refused = {one.pod_uid for one in intent.rejections}
+    seen = set[str | None]()
+    for one in intent.hints:
+        facts = pods.get(one.pod_uid or "")
+        is_before = one.at is not None and one.at < mine and one.pod_uid not in (None, uid)
+        if is_before and one.pod_uid not in seen and (facts is None or facts.has_ended or one.pod_uid in refused):
+            seen.add(one.pod_uid)
+            yield full_name(one.namespace, one.pod, one.pod_uid, None)
 
 
 def _by_resource(answers: Iterable[ProviderHints]) -> dict[str, tuple[TopologyHint, ...] | None]:

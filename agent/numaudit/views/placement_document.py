@@ -31,6 +31,12 @@ class DerivedAdmission(msgspec.Struct, frozen=True, rename="camel"):
 
     before: int
     """Those pods, as far as they hold something."""
+    gone: list[str]
+    """Pods that the log has before it and that hold nothing now: they may have held something then."""
+    admitted: bool
+    reason: str | None
+    message: str | None
+    """Of a refusal, in the kubelet's words."""
     sentence: str
     merge: ExplainedMerge | None
     """null under topologyManagerPolicy none."""
@@ -71,12 +77,19 @@ def account(record: HintRecord | None, found: Rederived | str, container: str | 
         return AdmissionAccount(logged, None, found, None)
     decision = found.decision(name)
     policy = found.policy
+    refusal = found.explanation.admission.rejection
     derived = DerivedAdmission(
-        found.before, found.explanation.sentence, None if decision is None else explained_merge(decision, policy)
+        before=found.before,
+        gone=list(found.gone),
+        admitted=refusal is None,
+        reason=None if refusal is None else refusal.reason,
+        message=None if refusal is None else refusal.message,
+        sentence=found.explanation.sentence,
+        merge=None if decision is None else explained_merge(decision, policy),
     )
     compared = None
     if record is not None and decision is not None and not record.regenerated:
-        compared = list(differences(record, decision))
+        compared = list(differences(record, found, decision))
     return AdmissionAccount(logged, derived, None, compared)
 
 

@@ -21,6 +21,7 @@ from numaudit.views.terminal import print_note
 from numaudit.views.words import UNKNOWN, judged_bytes, share, size
 
 _MOST_SETS = 8
+_MOST_GONE = 8
 
 
 def print_placements(found: PlacementList, out: Console) -> None:
@@ -105,18 +106,30 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
     if derived is None:
         yield f"not derived: {account.not_derived}"
     else:
-        pods = {0: "no other pod that is still here", 1: "the one pod that is"}.get(
-            derived.before, f"the {derived.before} pods that are"
-        )
-        still = "" if derived.before == 0 else " still here and were there before it"
-        yield f"derived, with {pods}{still}: {derived.sentence}"
+        yield f"derived, with {_pods_before(derived.before)}: {derived.sentence}"
         if derived.merge is not None:
             yield from _rules(derived.merge)
+        if not derived.admitted:
+            yield f"  refused with {derived.reason}: {derived.message}"
     if account.differences is not None:
         yield "log and derivation agree" if not account.differences else "log and derivation differ:"
         yield from (f"  {one}" for one in account.differences)
         if account.differences:
-            yield "  pods that have gone since may have held something then"
+            gone = [] if derived is None else derived.gone
+            more = f" and {len(gone) - _MOST_GONE} more" if len(gone) > _MOST_GONE else ""
+            yield (
+                f"  these were admitted or refused before it, and may have held something then: "
+                f"{', '.join(gone[:_MOST_GONE])}{more}"
+                if gone
+                else "  pods that have gone since, and that the log does not have, may have held something then"
+            )
+
+
+def _pods_before(count: int) -> str:
+    if count == 0:
+        return "no other pod that is still here"
+    pods = "the one pod that was" if count == 1 else f"the {count} pods that were"
+    return f"{pods} there before it and still {'is' if count == 1 else 'are'}"
 
 
 def _rules(merge: ExplainedMerge) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaudit.intent import Intent
+from numaudit.intent import Intent, Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.node_here import node_here, state_of
 from numaudit.kubelet.rederived import Rederived, differences, rederive
@@ -16,7 +16,7 @@ from numaudit.memorymanager.admission import NodeState, remove
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.observer import Observer
-from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
 HOST = "kubernetes-four-nodes"
@@ -39,7 +39,7 @@ def test_every_admission_in_the_kubelets_log_is_derived_as_the_log_has_it(captur
         assert isinstance(found, Rederived)
         decision = found.decision(record.container)
         assert decision is not None
-        assert differences(record, decision) == (), record.pod
+        assert differences(record, found, decision) == (), record.pod
         compared += bool(record.providers)
     assert compared == len(intent.hints) > 10
 
@@ -63,7 +63,7 @@ def test_a_pod_that_has_gone_since_shows_as_a_difference(captured: CapturedHost)
     assert isinstance(found, Rederived)
     decision = found.decision("app")
     assert decision is not None
-    assert any(one.startswith("cpu: the log has ") for one in differences(record, decision))
+    assert any(one.startswith("cpu: the log has ") for one in differences(record, found, decision))
 
 
 def test_another_merged_hint_is_a_difference(captured: CapturedHost) -> None:
@@ -74,8 +74,24 @@ def test_another_merged_hint_is_a_difference(captured: CapturedHost) -> None:
     decision = found.decision(record.container or "")
     assert decision is not None
     other = replace(record, best=TopologyHint(NodeSet.of(3), preferred=False))
-    (difference,) = differences(other, decision)
+    (difference,) = differences(other, found, decision)
     assert difference == "merged hint: the log has 3, not preferred, derived is 0, preferred"
+
+
+def test_another_outcome_or_other_cpus_and_nodes_are_differences(captured: CapturedHost) -> None:
+    setup, state, intent = read(captured(HOST))
+    (record,) = [one for one in intent.hints if one.pod == "gu-small-numanode"]
+    found = rederive(setup, state, intent, record.pod_uid or "")
+    assert isinstance(found, Rederived)
+    decision = found.decision("app")
+    assert decision is not None
+    elsewhere = replace(record, cpus=CpuSet.of(7), memory_nodes=NodeSet.of(3))
+    assert differences(elsewhere, found, decision) == (
+        "CPUs: the log has 7, derived are 1",
+        "nodes of its memory: the log has 3, derived are 0",
+    )
+    refused = replace(found, refusal=Rejection(record.pod_uid or "", "default", record.pod, "Some", "words"))
+    assert differences(elsewhere, refused, decision) == ("outcome: the log has Some: words, derived is admitted",)
 
 
 @pytest.mark.parametrize("pods", [None, {}])
