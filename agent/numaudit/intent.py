@@ -139,6 +139,8 @@ class PodContainer:
     previous_container_id: str | None = None
     """That of the previous instance, where the status still has it."""
     restarts: int | None = None
+    started_at: float | None = None
+    """When the newest instance started, seconds since the epoch; None = it does not run, or that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import HintRecord, Intent
 from numaudit.kernel.host import Host
 from numaudit.kubelet.node_here import node_here, state_of
-from numaudit.kubelet.rederived import Rederived, rederive
+from numaudit.kubelet.rederived import Rederived, admitted_at, rederive
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.scenario.values import Setup
@@ -53,11 +53,18 @@ class _Admissions:
     def of_container(self, one: ContainerReport) -> Placement:
         own = (hint for hint in self._records(one.pod_uid) if hint.container in (None, one.container))
         record = next(own, None)
-        return Placement(one, None, account(record, self._derived(one.pod_uid), one.container))
+        admission = account(record, self._derived(one.pod_uid), one.container)
+        promised_at = None if one.pod_uid is None else admitted_at(self.intent, one.pod_uid)
+        return Placement(one, None, admission, promised_at, self._started_at(one))
 
     def of_refused(self, one: HintOutcome) -> Placement:
         record = next(iter(self._records(one.pod_uid)), None)
         return Placement(None, one, account(record, self._derived(one.pod_uid), None))
+
+    def _started_at(self, one: ContainerReport) -> float | None:
+        pod = (self.intent.pods or {}).get(one.pod_uid or "")
+        parts = () if pod is None else pod.containers
+        return next((part.started_at for part in parts if part.name == one.container), None)
 
     def _records(self, uid: str | None) -> list[HintRecord]:
         return [one for one in reversed(self.intent.hints) if uid is not None and one.pod_uid == uid]

@@ -178,6 +178,7 @@ def _container(name: str, kind: ContainerKind, status: Fields, where: str) -> Po
         container_id=_id(status.get("containerID")),
         previous_container_id=_id(_mapping(last.get("terminated") or {}, f"{where}.lastState").get("containerID")),
         restarts=restarts if type(restarts) is int else None,
+        started_at=_seconds(_mapping(state.get("running") or {}, f"{where}.state.running").get("startedAt")),
     )
 
 

@@ -5,11 +5,11 @@ What pods that have gone since held then is not known: where one held something,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from numaudit.errors import NumauditError
-from numaudit.intent import HintRecord, Intent, PodFacts, Rejection
+from numaudit.intent import HintRecord, Intent, Rejection
 from numaudit.memorymanager.admission import NodeState, remove
 from numaudit.memorymanager.outcome import Rejection as DerivedRejection
 from numaudit.memorymanager.pod.names import full_name
@@ -45,13 +45,13 @@ def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederi
     facts = (intent.pods or {}).get(uid)
     if facts is None or facts.spec is None:
         return "the pod's spec is not known: the kubelet's list of pods could not be read, or does not have it"
-    began = _began(intent)
-    mine = began.get(uid)
+    mine = admitted_at(intent, uid)
     if mine is None:
         return "when it was admitted is not known"
     # With its own UID it would still hold what it has, and its hints would only repeat that.
     for other in state.pods:
-        if other == uid or began.get(other, mine) > mine:
+        began = admitted_at(intent, other)
+        if other == uid or (began is not None and began > mine):
             state = remove(state, other)
     pod: Pod = replace(facts.spec, uid=f"{uid}-again")
     try:
@@ -125,16 +125,8 @@ def _order(hint: TopologyHint) -> tuple[int, bool]:
     return (-1 if hint.affinity is None else hint.affinity.mask), hint.preferred
 
 
-def _began(intent: Intent) -> Mapping[str, float]:
-    """Pod UID -> when its admission began, seconds since the epoch, by the log; else when it was created."""
-    return {uid: at for uid, pod in (intent.pods or {}).items() if (at := _admitted_at(uid, pod, intent)) is not None}
-
-
-def _admitted_at(uid: str, pod: PodFacts, intent: Intent) -> float | None:
-    return min(_logged_at(uid, intent), default=pod.created_at)
-
-
-def _logged_at(uid: str, intent: Intent) -> Iterator[float]:
-    for one in intent.hints:
-        if one.pod_uid == uid and one.at is not None and not one.regenerated:
-            yield one.at
+def admitted_at(intent: Intent, uid: str) -> float | None:
+    """When a pod's admission began, seconds since the epoch, by the log; else when the pod was created."""
+    pod = (intent.pods or {}).get(uid)
+    logged = [one.at for one in intent.hints if one.pod_uid == uid and one.at is not None and not one.regenerated]
+    return min(logged, default=None if pod is None else pod.created_at)

@@ -60,6 +60,10 @@ class Placement(msgspec.Struct, frozen=True, rename="camel"):
     """null = the pod was refused."""
     refused: HintOutcome | None
     admission: AdmissionAccount
+    promised_at: float | None = None
+    """When its pod was admitted, seconds since the epoch, by the kubelet's log; else when the pod was created."""
+    started_at: float | None = None
+    """When its newest instance started, seconds since the epoch, by the pod's status."""
 
 
 class PlacementList(msgspec.Struct, frozen=True, rename="camel"):

@@ -59,12 +59,13 @@ def _parts(one: Placement, nodes: tuple[NodeReport, ...]) -> Iterator[tuple[str,
             ["`numaudit explain -f pod.yaml --make-room` says what would let it in now, and whom to delete"],
         )
         return
-    yield "promised", list(_promised(container))
+    at = [] if one.promised_at is None else [f"its pod is here since {_time(one.promised_at)}"]
+    yield "promised", [*_promised(container), *at]
     yield "why", list(_why(one.admission))
     yield "the kernel was told", list(_told(container))
     yield "its bytes", list(_bytes(container, nodes))
     yield "its accesses", list(_accesses(container))
-    yield "verdict", list(_verdict(container))
+    yield "verdict", list(_verdict(container, one.started_at))
     yield "cost", list(_cost(container))
     remedy = None if container.verdict is None else container.verdict.remedy
     yield "what to do", [remedy or "nothing"]
@@ -207,7 +208,7 @@ def _accesses(one: ContainerReport) -> Iterator[str]:
         yield "not measured; --duration 10s measures them on a running host"
 
 
-def _verdict(one: ContainerReport) -> Iterator[str]:
+def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:
     verdict = one.verdict
     if verdict is None:
         yield "none: nothing is promised to it"
@@ -216,7 +217,12 @@ def _verdict(one: ContainerReport) -> Iterator[str]:
     for cause in verdict.causes:
         yield f"{cause.cause}: {cause.evidence}"
     if verdict.since is None:
-        yield "since when is not known: this is the first look at it; the agent keeps that from tick to tick"
+        yield (
+            "since when is not known: it was so at the first tick; an agent that saw it begin has verdict.since in its "
+            "/report.json"
+        )
+        if started_at is not None:
+            yield f"no longer than the container runs: since {_time(started_at)}"
     else:
         yield f"since {_time(verdict.since)}, when it was first seen so"
     if one.findings:

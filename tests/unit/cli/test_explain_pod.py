@@ -50,6 +50,14 @@ def test_every_admission_of_the_captured_kubelet_agrees_with_its_log(capsys: Cap
     assert all(one["logged"] and one["derived"] and one["differences"] == [] for one in accounts)
 
 
+def test_a_verdict_is_no_older_than_its_container(capsys: Capture, fixtures: Path) -> None:
+    lines = page(capsys, "gu-init-numanode/app", "--root", str(fixtures / "misaligned-node"))
+    assert "  its pod is here since 2026-11-20 23:01:39 UTC" in lines
+    about = lines[lines.index("verdict") : lines.index("cost")]
+    assert any(line.startswith("  since when is not known: it was so at the first tick") for line in about)
+    assert "  no longer than the container runs: since 2026-11-20 23:01:58 UTC" in about
+
+
 def test_a_pod_has_a_page_for_each_of_its_containers(capsys: Capture, fixtures: Path) -> None:
     found = document(capsys, "gu-two-numanode", "--root", str(fixtures / "kubernetes-four-nodes"))
     assert [one["container"]["container"] for one in found["items"]] == ["a", "b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,7 @@ def test_a_recorded_list_gives_qos_containers_and_their_ids() -> None:
     assert small.phase == "Running"
     (app,) = small.containers
     assert (app.name, app.kind, app.state, app.restarts) == ("app", "app", "running", 0)
+    assert app.started_at == datetime(2026, 11, 20, 22, 0, 48, tzinfo=UTC).timestamp()
     assert app.container_id is not None
     assert len(app.container_id) == 64
 
