@@ -1,0 +1,186 @@
+"""Live views on a real kernel: reports that watch, a pod's page that measures, headroom and room that are true."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from commands import NODE, Lab, Started, ending, started
+from container import container
+from numaudit.cli.main import call
+from numaudit.kernel.host import Host
+from workload import MIB, cgroup, worker
+
+Json = dict[str, Any]
+Capture = pytest.CaptureFixture[str]
+
+HEADLINE = re.compile(r"\d\d:\d\d:\d\d, every 1 s; Ctrl-C ends it(.*)\n")
+
+for verb in ("report", "explain"):
+    importlib.import_module(f"numaudit.cli.{verb}")  # once here, and not by each child
+
+
+def next_tick(watching: Started) -> str:
+    """What the next headline adds to the time."""
+    while line := watching.line():
+        if found := HEADLINE.fullmatch(line):
+            return found[1]
+    raise AssertionError("it has ended")
+
+
+def programs(pid: int) -> set[str]:
+    """The ids of the BPF programs that a process has open, by the kernel."""
+    found = set()
+    for one in Path(f"/proc/{pid}/fdinfo").iterdir():
+        found |= set(re.findall(r"^prog_id:\s*(\d+)$", one.read_text(), re.MULTILINE))
+    return found
+
+
+def test_a_watch_keeps_its_probes_outlives_a_failed_tick_and_ends_with_ctrl_c() -> None:
+    watching = started(["report", "/numaudit-lab/seen", "--watch", "1s"])
+    with cgroup("numaudit-lab/seen", cpus="0") as group, ending(watching):
+        with worker(group, 4 * MIB):
+            assert next_tick(watching) == ""
+            loaded = programs(watching.pid)
+            assert loaded, "no probe runs"
+            assert next_tick(watching) == ""
+            assert programs(watching.pid) == loaded
+        group.path.rmdir()
+        while not (failed := next_tick(watching)):
+            pass
+        assert re.match(r"; FAILED: no container matches '/numaudit-lab/seen'.*; below is what there was at ", failed)
+        group.path.mkdir()
+        while next_tick(watching):
+            pass
+        assert programs(watching.pid) == loaded
+        watching.kill(signal.SIGINT)
+        code, text = watching.end()
+    assert code == 130
+    assert "Traceback" not in text
+
+
+def test_the_page_of_a_pod_has_what_was_measured_of_it(capsys: Capture) -> None:
+    uid = "0f0e0d0c-1111-2222-3333-444455556666"
+    some_work = ["sh", "-c", "while :; do for i in 1 2 3 4 5 6 7 8; do :; done; busybox usleep 20000; done"]
+    with container(uid, "app", some_work, cpus="3", mems="1"):
+        assert call(["explain", f"{uid}/app", "--duration", "1s", "-o", "json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    one = item["container"]
+    assert (one["pod_uid"], one["container"]) == (uid, "app")
+    assert (one["allowed_memory_nodes"], one["allowed_cpus"]) == ("1", "3")
+    seconds = {row["numa_node"]: row["seconds"] for row in one["cpu_seconds"]}
+    assert seconds.pop(3) > 0
+    assert not any(seconds.values())
+    assert "hint_faults" in [access["source"] for access in one["accesses"]]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab.below(tmp_path)
+
+
+@pytest.fixture
+def node(lab: Lab) -> Iterator[Path]:
+    """The folder of a kubelet that has the lab's machine and configuration."""
+    folder = Host().kubelet
+    folder.mkdir(parents=True, exist_ok=True)
+    configuration = yaml.safe_load((lab.folder / "run.yaml").read_text())
+    reserved = sum(one["limits"]["memory"] for one in configuration["reservedMemory"])
+    document = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": "restricted",
+        "systemReserved": {"memory": str(reserved)},
+        "evictionHard": {},
+        **configuration,
+    }
+    files = {"config.yaml": json.dumps(document), "memory_manager_state": ""}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    yield folder
+    for name in files:
+        (folder / name).unlink()
+
+
+def holding(lab: Lab, *sizes: int) -> dict[str, Started]:
+    """Commands of so many MiB; by the holder's name in the memory file."""
+    commands: dict[str, Started] = {}
+    for size in sizes:
+        one = lab.start(size, "sh", "-c", "echo ready; cat")
+        assert one.line() == "ready\n"
+        (holder,) = lab.entries().keys() - commands.keys()
+        commands[holder] = one
+    return commands
+
+
+def is_admitted(lab: Lab, mebibytes: int) -> bool:
+    return lab.run(mebibytes, "true")[0] == 0
+
+
+def test_the_headroom_is_what_commands_can_really_have(lab: Lab, node: Path, capsys: Capture) -> None:
+    commands = holding(lab, 600, 200)
+    with ending(*commands.values()):
+        (node / "memory_manager_state").write_bytes((lab.state / "memory_manager_state").read_bytes())
+        assert call(["state", "headroom", "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        free = {one["numa_node"]: one["free"] for one in found["tables"] if one["type"] == "memory"}
+        assert free == lab.free() == {0: 0, 1: 200 * MIB, 2: 200 * MIB, 3: NODE}
+        assert {one["numa_node"]: one["group"] for one in found["nodes"]} == {0: "0-1", 1: "0-1", 2: "2", 3: None}
+        assert {one["numa_node"]: one["stranded_bytes"] for one in found["nodes"]} == {0: 0, 1: 200 * MIB, 2: 0, 3: 0}
+        assert [one["pod_uid"] for one in found["holders"]] == list(commands)
+        largest = max(one["bytes"] for one in found["admissible"]) // MIB
+        assert is_admitted(lab, largest)
+        assert not is_admitted(lab, largest + 1)
+
+
+def test_who_is_named_to_make_room_makes_it_and_nobody_less_does(
+    lab: Lab, node: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Three commands, each alone on a node of four; what is as large as three nodes needs two of them to end."""
+    commands = holding(lab, 300, 280, 260)
+    with ending(*commands.values()):
+        assert lab.free() == {0: 100 * MIB, 1: 120 * MIB, 2: 140 * MIB, 3: NODE}
+        (node / "memory_manager_state").write_bytes((lab.state / "memory_manager_state").read_bytes())
+        names = {f"command-{number}": holder for number, holder in enumerate(commands)}
+        tree = this_host_with(tmp_path / "tree", names)
+        pod = tmp_path / "pod.json"
+        pod.write_text(json.dumps(manifest("large", "large", "1000Mi")))
+        assert call(["explain", "-f", str(pod), "--make-room", "--root", str(tree), "-o", "json"]) == 0
+        room = json.loads(capsys.readouterr().out)["makeRoom"]
+        named = [one["name"] for one in room["pods"]]
+        assert (named, room["exact"], room["unnamed"]) == (["command-1", "command-2"], True, 0)
+        assert [one["command"] for one in room["pods"]] == [f"kubectl delete pod -n lab {name}" for name in named]
+        for name in named:
+            assert not is_admitted(lab, 1000)
+            assert commands[names[name]].end()[0] == 0
+        assert is_admitted(lab, 1000)
+
+
+def this_host_with(tree: Path, names: dict[str, str]) -> Path:
+    """A tree for --root: this host, with a list of pods; `names`: pod -> UID."""
+    for folder in ("proc", "sys/devices", "var/lib/kubelet"):
+        (tree / folder).parent.mkdir(parents=True, exist_ok=True)
+        (tree / folder).symlink_to(f"/{folder}")
+    pods = [manifest(name, uid, "100Mi") | {"status": {"phase": "Running"}} for name, uid in names.items()]
+    (tree / "numaudit").mkdir()
+    (tree / "numaudit/pods.json").write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": pods}))
+    return tree
+
+
+def manifest(name: str, uid: str, memory: str) -> Json:
+    resources = {"cpu": "1m", "memory": memory}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "lab", "uid": uid},
+        "spec": {"containers": [{"name": "app", "resources": {"requests": resources, "limits": resources}}]},
+    }
