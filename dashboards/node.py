@@ -265,6 +265,41 @@ _ROOM = Section(
             unit="bytes",
             minimum=0,
         ),
+        Lines(
+            title="Fragmentation",
+            description="Share of the largest container of one NUMA node that all free memory is enough for, but that "
+            "is not admitted, for no node has as much of it. 0: free memory is in one piece.",
+            queries=[Query(f"max({_of('memory_manager_fragmentation_ratio')})", "fragmentation")],
+            width=8,
+            unit="percentunit",
+            minimum=0,
+            maximum=1,
+        ),
+        Lines(
+            title="Memory without a promise",
+            description="The anon and shmem on each NUMA node that no promise covers: of Burstable containers, services and "
+            "all others.",
+            queries=[
+                Query(f"sum by (numa_node) ({_of('memory_manager_unpromised_bytes')})", "node {{numa_node}}"),
+            ],
+            width=8,
+            unit="bytes",
+            minimum=0,
+        ),
+        Lines(
+            title="Memory in the way of promises",
+            description="Of the memory without a promise, what is beyond the system's reservation: in memory that the "
+            "map has as free (the next container gets less than it was promised) or as reserved (one that runs may).",
+            queries=[
+                Query(
+                    f"sum by (numa_node, state) ({_of('memory_manager_encroached_bytes')})",
+                    "node {{numa_node}}, {{state}}",
+                )
+            ],
+            width=8,
+            unit="bytes",
+            minimum=0,
+        ),
         Table(
             title="Memory Manager's map",
             description="What the Memory Manager knows of each NUMA node, by type: all of it, what the kubelet's "
