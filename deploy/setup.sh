@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv)
 guest_packages=(qemu-system-x86 qemu-system-common busybox-static kmod cpio)
-test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl buildah mmdebstrap systemd man-db)
+test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl buildah mmdebstrap systemd man-db chromium fonts-dejavu-core)
 
 say() { echo "setup: $*" >&2; }
 
@@ -65,5 +65,5 @@ if [ "$what" = test ]; then
 	.venv/bin/python tests/integration/tools.py
 	.venv/bin/python tests/support/checkov_venv.py
 	command -v node >/dev/null && command -v npm >/dev/null || install_packages nodejs npm
-	.venv/bin/python tests/integration/npm_packages.py || say "no npm packages: the tests of the dashboards' types will be skipped, and fail in CI"
+	.venv/bin/python tests/integration/npm_packages.py || say "no npm packages: the tests of the pages in a browser and of the dashboards' types will be skipped, and fail in CI"
 fi
