@@ -44,6 +44,8 @@ class Echo:
     def answer(self, request: Request) -> Response:
         if request.path == "/slow":
             self.go_on.wait(PATIENCE)
+        if request.path == "/known":
+            return Response(HTTPStatus.NOT_MODIFIED, "text/plain", (), (("ETag", '"a"'),))
         if request.path == "/large":
             return Response(HTTPStatus.OK, "text/plain", (LARGE,))
         if request.path == "/broken":
@@ -227,6 +229,18 @@ def test_head_is_get_without_the_body(start: StartServer) -> None:
     connection.request("HEAD", "/")
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Content-Length"], answer.read()) == (200, str(len(BODY)), b"")
+
+
+def test_an_answer_without_news_has_no_length_of_a_body_and_makes_nobody_wait(start: StartServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", start().port, timeout=PATIENCE)
+    begun = time.monotonic()
+    for _ in range(200):  # 50 s, if each were followed by the wait after an error
+        connection.request("GET", "/known")
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["ETag"], answer.read()) == (304, '"a"', b"")
+        assert not set(answer.headers) & {"Content-Length", "Content-Type", "Transfer-Encoding"}
+    assert time.monotonic() - begun < 40
+    connection.close()
 
 
 HOST = b"Host: a\r\n"

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from types import FrameType
 
 import psutil
@@ -35,11 +34,10 @@ from numaudit.exporters.prometheus import Pages
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 from numaudit.probes.session import Session
-from numaudit.views import document
 from numaudit.web.auth import Access
-from numaudit.web.pages import AgentSite
+from numaudit.web.pages import LINKS, AgentSite
 from numaudit.web.server import Server
-from numaudit.web.tick_document import Document
+from numaudit.web.tick_document import TickDocuments
 
 _log = logging.getLogger(__name__)
 _LONGEST_SLEEP = 2.0
@@ -85,8 +83,8 @@ class Daemon:
     _hung_up: bool = False
     """A SIGHUP came, and the settings have not been read since."""
     _debugging: bool = False
-    _document: Document | None = None
-    """The newest report."""
+    _documents: TickDocuments | None = None
+    """Of the newest tick that succeeded."""
 
     def __post_init__(self) -> None:
         """Bind the address. Raises InputError when it or the web-config file is wrong."""
@@ -95,7 +93,7 @@ class Daemon:
         access = Access.by(settings.web.config_file)
         self.pulse = Pulse(settings.interval)
         self.pages = Pages(self.live_numbers, settings.metrics.created, self.pulse.is_current)
-        self.site = AgentSite(self.pages, self._current_document, self.pulse.health, self.pulse.readiness, access)
+        self.site = AgentSite(self.pages, lambda: self._documents, self.pulse.health, self.pulse.readiness, access)
         self.site.may_reload = lambda: self.settings.web.reload
         self.site.reload = lambda: self.inbox.ask(self.read_settings, self.settings.web.timeout)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
@@ -168,7 +166,7 @@ class Daemon:
             published = self.publisher.next_tick(self.published, fetches)
             self.pages.publish(published.exposition)
             self.published = published
-            self._document = Document(partial(document.encode, "Report", published.report))
+            self._documents = TickDocuments.of(published.report, published.observed_at, self.settings.interval, LINKS)
             self.pulse.success(published.observed_at)
         except Exception:
             self.pulse.failure()
@@ -282,10 +280,6 @@ class Daemon:
         except OSError:  # too many open files: what else is known is still said
             return None, None
         return memory.rss, memory.vms
-
-    def _current_document(self) -> Document | None:
-        """The newest report, as long as it may be served."""
-        return self._document if self.pulse.is_current() else None
 
 
 def _leave() -> None:

@@ -32,7 +32,7 @@ _SENT_AT_ONCE = 256 << 10
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 1 << 20
 """For the rest of a refused request: closing before it has come would destroy the answer."""
 _BRAKE_SECONDS = 0.25
-"""After each answer that is not 200: guesses and nonsense at full speed would take all of the agent's time."""
+"""After each answer that is an error: guesses and nonsense at full speed would take all of the agent's time."""
 _VERSIONS = (b"1.0", b"1.1")
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Conversation:
         self._send(request, response, last)
         if last:
             self._linger()
-        elif response.status is not HTTPStatus.OK:
+        elif response.status >= HTTPStatus.BAD_REQUEST:
             self._brake()
         return not last and self._http.our_state is h11.DONE
 
@@ -147,7 +147,7 @@ class Conversation:
         self._http.send(h11.EndOfMessage())
         self.slot.standing = 1
         self._write(parts)
-        if response.status is HTTPStatus.OK and not self.slot.urgent:
+        if response.status < HTTPStatus.BAD_REQUEST and not self.slot.urgent:
             self.slot.standing = 2
 
     def _headers(self, response: Response, last: bool) -> Iterable[tuple[str, str]]:
@@ -160,6 +160,8 @@ class Conversation:
             **dict(response.headers),
             **dict(self.access.headers()),
         }
+        if response.status is HTTPStatus.NOT_MODIFIED:  # they would describe a body that is not sent
+            del headers["Content-Type"], headers["Content-Length"]
         if last:
             headers["Connection"] = "close"
         return headers.items()

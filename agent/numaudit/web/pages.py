@@ -7,15 +7,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from html import escape
+from functools import cache
 from http import HTTPStatus
 
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import Pages, accepts_gzip, negotiate
+from numaudit.views.page.live_page import policy, waiting_page
 from numaudit.web.auth import Access
 from numaudit.web.budget import SECONDS_PER_TRY
 from numaudit.web.passwords import Verdict
-from numaudit.web.tick_document import Document
+from numaudit.web.tick_document import Document, TickDocuments
 
 PLAIN = "text/plain; charset=utf-8"
 _GET = ("GET", "HEAD")
@@ -62,8 +63,8 @@ class AgentSite:
     """The agent's pages. Health and readiness never render metrics, need no password and are answered at once."""
 
     metrics: Pages
-    report: Callable[[], Document | None]
-    """The newest report; None before the first tick."""
+    newest: Callable[[], TickDocuments | None]
+    """Of the newest tick that succeeded, however old it is; None before the first."""
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
     access: Access
@@ -115,11 +116,23 @@ class AgentSite:
         return Response(HTTPStatus.OK, content_type, body, _encoding(form.gzip))
 
     def _report(self, request: Request) -> Response:
-        document = self.report()
-        if document is None:
+        newest = self.newest()
+        if newest is None:
             return _NO_TICK
-        packed = accepts_gzip(request.headers.get("accept-encoding", ""))
-        return Response(HTTPStatus.OK, "application/json", (document.get(packed),), _encoding(packed))
+        if not self.healthy().good:
+            return plain(
+                HTTPStatus.SERVICE_UNAVAILABLE, "no current snapshot to serve; see /-/healthy\n", *_age(newest)
+            )
+        return _document(request, newest, newest.report, "application/json")
+
+    def _page(self, request: Request) -> Response:
+        newest = self.newest()
+        if newest is None:
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (_waiting_page(),), _PAGE_HEADERS)
+        if self.healthy().good:
+            return _document(request, newest, newest.page, _HTML, *_PAGE_HEADERS)
+        body = newest.stale_page.get(gzip=False)
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (body,), _PAGE_HEADERS)
 
 
 def plain(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Response:
@@ -145,11 +158,30 @@ _TOO_MANY = plain(
 )
 
 
-def _index(*_: object) -> Response:
-    items = "".join(f'<li><a href="{path}">{path}</a>: {escape(one.what)}</li>\n' for path, one in _ROUTES.items())
-    head = "<!doctype html>\n<html lang=en><meta charset=utf-8><title>numaudit</title>\n<h1>numaudit</h1>\n"
-    body = f"{head}<ul>\n{items}</ul>\n</html>\n"
-    return Response(HTTPStatus.OK, "text/html; charset=utf-8", (body.encode(),))
+def _document(
+    request: Request, tick: TickDocuments, document: Document, content_type: str, *headers: tuple[str, str]
+) -> Response:
+    """A document of a tick, or that the client has it already."""
+    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    headers = (*headers, ("ETag", tick.tag), ("Cache-Control", "no-cache"), *_age(tick))
+    if known & {"*", tick.tag.removeprefix("W/")}:
+        return Response(HTTPStatus.NOT_MODIFIED, content_type, (), (*headers, *_encoding(packed=False)))
+    packed = accepts_gzip(request.headers.get("accept-encoding", ""))
+    return Response(HTTPStatus.OK, content_type, (document.get(packed),), (*headers, *_encoding(packed)))
+
+
+def _age(tick: TickDocuments) -> tuple[tuple[str, str], ...]:
+    """In seconds: clocks of agent and client may differ, so a time would not say how old the answer is."""
+    return (("Numaudit-Age", f"{tick.age:.2f}"), ("Numaudit-Interval", f"{tick.interval:g}"))
+
+
+@cache
+def _waiting_page() -> bytes:
+    return waiting_page(LINKS).encode()
+
+
+_HTML = "text/html; charset=utf-8"
+_PAGE_HEADERS = (("Content-Security-Policy", policy()), ("Referrer-Policy", "no-referrer"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +189,7 @@ class _Route:
     """One path."""
 
     what: str
-    """For the index."""
+    """For the page's list."""
     answer: Callable[[AgentSite, Request], Response]
     methods: tuple[str, ...] = _GET
     is_urgent: bool = False
@@ -165,10 +197,12 @@ class _Route:
 
 
 _ROUTES: Mapping[str, _Route] = {
-    "/": _Route("this index", _index),
+    "/": _Route("the newest report as a page", AgentSite._page),
     "/metrics": _Route("Prometheus metrics", AgentSite._metrics),
     "/report.json": _Route("the newest report", AgentSite._report),
     "/-/healthy": _Route("does the agent still tick?", lambda site, _: _health(site.healthy()), is_urgent=True),
     "/-/ready": _Route("is there a first snapshot?", lambda site, _: _health(site.ready()), is_urgent=True),
     "/-/reload": _Route("POST reads the settings again, where web.reload is on", AgentSite._reload, methods=("POST",)),
 }
+LINKS: Mapping[str, str] = {path: route.what for path, route in _ROUTES.items() if path != "/"}
+"""What the agent's page leads to."""

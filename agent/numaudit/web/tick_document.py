@@ -1,11 +1,18 @@
-"""A document that changes with each tick: made when it is first asked for, and once."""
+"""What programs and people read of a tick: each made when it is first asked for, and once."""
 
 from __future__ import annotations
 
 import threading
+import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from uuid import uuid4
+
+from numaudit.report.values import Report
+from numaudit.views import document
+from numaudit.views.page.live_page import live_page
 
 
 @dataclass(slots=True)
@@ -28,3 +35,41 @@ class Document:
                 packer = zlib.compressobj(1, wbits=31)
                 self._packed = packer.compress(self._plain) + packer.flush()
             return (self._packed if gzip else None) or self._plain
+
+
+@dataclass(frozen=True, slots=True)
+class TickDocuments:
+    """One tick as documents."""
+
+    tag: str
+    """Their ETag, which no other tick of any agent has; weak, since packed and plain bytes share it (RFC 9110, 8.8)."""
+    observed_at: float
+    """By the monotonic clock."""
+    interval: float
+    """Seconds between ticks."""
+    report: Document
+    page: Document
+    stale_page: Document
+    """The page while the ticks after this one fail or are late."""
+
+    @classmethod
+    def of(cls, report: Report, observed_at: float, interval: float, links: Mapping[str, str]) -> TickDocuments:
+        """`links`: path -> what it has, of the agent's other pages."""
+        tag = f'W/"{uuid4().hex}"'
+
+        def page(stale: bool) -> bytes:
+            return live_page(report, tag, links, stale).encode()
+
+        return cls(
+            tag,
+            observed_at,
+            interval,
+            Document(partial(document.encode, "Report", report)),
+            Document(partial(page, stale=False)),
+            Document(partial(page, stale=True)),
+        )
+
+    @property
+    def age(self) -> float:
+        """Seconds since the tick."""
+        return time.monotonic() - self.observed_at

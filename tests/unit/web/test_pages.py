@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
+import json
+import time
 from http import HTTPStatus
 from pathlib import Path
 
@@ -15,19 +18,24 @@ from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import Pages
 from numaudit.web.auth import Access
 from numaudit.web.budget import TRIES
-from numaudit.web.pages import AgentSite, Health, Request, Response
-from numaudit.web.tick_document import Document
+from numaudit.web.pages import LINKS, AgentSite, Health, Request, Response
+from numaudit.web.tick_document import TickDocuments
+from page_text import lines, parse
 from reports import LIVE, STARTED, container, exposition, report
 
 GOOD, BAD = Health(True, "ok"), Health(False, "the newest tick began 99 s ago")
+
+
+def _tick(seconds_ago: float = 3.0) -> TickDocuments:
+    return TickDocuments.of(report(container()), time.monotonic() - seconds_ago, 15.0, LINKS)
 
 
 def _site(access: Access | None = None, with_tick: bool = True, health: Health = GOOD) -> AgentSite:
     pages = Pages(lambda: evaluate_live(LIVE, STARTED))
     if with_tick:
         pages.publish(exposition(report(container())))
-    document = Document(lambda: b'{"kind": "Report"}\n') if with_tick else None
-    return AgentSite(pages, lambda: document, lambda: health, lambda: Health(with_tick, "ready"), access or Access())
+    tick = _tick() if with_tick else None
+    return AgentSite(pages, lambda: tick, lambda: health, lambda: Health(with_tick, "ready"), access or Access())
 
 
 def _get(site: AgentSite, path: str, **headers: str) -> Response:
@@ -42,11 +50,13 @@ def test_metrics_come_packed_when_asked_for() -> None:
 
 
 def test_the_report_comes_as_json_packed_or_not() -> None:
-    assert _get(_site(), "/report.json").body == (b'{"kind": "Report"}\n',)
-    assert gzip.decompress(*_get(_site(), "/report.json", accept_encoding="gzip").body) == b'{"kind": "Report"}\n'
+    site = _site()
+    (plain,) = _get(site, "/report.json").body
+    assert json.loads(plain)["kind"] == "Report"
+    assert gzip.decompress(*_get(site, "/report.json", accept_encoding="gzip").body) == plain
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/report.json", "/-/ready"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/report.json", "/-/ready"])
 def test_before_the_first_tick_there_is_nothing_to_see(path: str) -> None:
     assert _get(_site(with_tick=False), path).status == HTTPStatus.SERVICE_UNAVAILABLE
 
@@ -102,9 +112,109 @@ def test_a_stuck_agent_is_not_healthy_and_says_why() -> None:
     )
 
 
-def test_the_index_names_every_page() -> None:
-    body = b"".join(_get(_site(), "/").body).decode()
-    assert all(f'href="{path}"' in body for path in ("/metrics", "/report.json", "/-/healthy", "/-/ready"))
+# The page
+
+
+def _body(response: Response) -> str:
+    return b"".join(response.body).decode()
+
+
+@pytest.mark.parametrize("site", [_site(), _site(with_tick=False), _site(health=BAD)])
+def test_the_page_leads_to_every_other_one_also_below_another_path(site: AgentSite) -> None:
+    found = {one.attrib["href"] for one in parse(_body(_get(site, "/"))).iter("a")}
+    assert found - {"#containers"} == {"./metrics", "./report.json", "./-/healthy", "./-/ready", "./-/reload"}
+
+
+def test_the_page_is_the_report_packed_or_not() -> None:
+    site = _site()
+    page = _get(site, "/")
+    assert (page.status, page.content_type) == (HTTPStatus.OK, "text/html; charset=utf-8")
+    assert f"p: {report(container()).summary.text}" in lines(_body(page))
+    packed = _get(site, "/", accept_encoding="gzip")
+    assert ("Content-Encoding", "gzip") in packed.headers
+    assert gzip.decompress(*packed.body) == page.body[0]
+
+
+@pytest.mark.parametrize("site", [_site(), _site(with_tick=False), _site(health=BAD)])
+def test_the_policy_lets_the_scripts_and_styles_of_the_page_run_and_nothing_else(site: AgentSite) -> None:
+    answer = _get(site, "/")
+    headers = dict(answer.headers)
+    policy = dict(rule.strip().split(" ", 1) for rule in headers["Content-Security-Policy"].split(";"))
+    for tag in ("style", "script"):
+        (text,) = ["".join(one.itertext()) for one in parse(_body(answer)).iter(tag)]
+        hashed = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert policy.pop(f"{tag}-src") == f"'sha256-{hashed}'"
+    assert policy == {
+        "default-src": "'none'", "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'",
+        "frame-ancestors": "'none'", "require-trusted-types-for": "'script'", "trusted-types": "'none'",
+    }  # fmt: skip
+    assert headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_the_page_needs_the_password_that_other_pages_need(access: Access) -> None:
+    site = _site(access)
+    refused = _get(site, "/")
+    assert refused.status == HTTPStatus.UNAUTHORIZED
+    assert "prod" not in _body(refused)
+    assert _get(site, "/", authorization=_authorization("ali", "open sesame")).status == HTTPStatus.OK
+    known = _get(site, "/report.json", authorization=_authorization("ali", "open sesame"))
+    again = _get(site, "/report.json", if_none_match=dict(known.headers)["ETag"])
+    assert again.status == HTTPStatus.UNAUTHORIZED
+
+
+# Who has a tick already
+
+
+@pytest.mark.parametrize("path", ["/", "/report.json"])
+@pytest.mark.parametrize("form", ["{}", '"other", {}', "*", "{}, *"])
+def test_who_has_the_tick_already_gets_no_body(path: str, form: str) -> None:
+    site = _site()
+    first = dict(_get(site, path).headers)
+    assert first["Cache-Control"] == "no-cache"
+    again = _get(site, path, if_none_match=form.format(first["ETag"]), accept_encoding="gzip")
+    assert (again.status, again.size) == (HTTPStatus.NOT_MODIFIED, 0)
+    assert (dict(again.headers)["ETag"], dict(again.headers)["Vary"]) == (first["ETag"], first["Vary"])
+
+
+def test_a_newer_tick_comes_whole() -> None:
+    ticks = [_tick(), _tick()]
+    site = _site()
+    site.newest = lambda: ticks[0]
+    known = dict(_get(site, "/report.json").headers)["ETag"]
+    ticks.pop(0)
+    assert _get(site, "/report.json", if_none_match=known).status == HTTPStatus.OK
+
+
+def test_the_page_says_of_which_tick_it_is() -> None:
+    answer = _get(_site(), "/")
+    (bar,) = [one for one in parse(_body(answer)).iter("section") if one.get("id") == "live"]
+    assert bar.get("data-tag") == dict(answer.headers)["ETag"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"if_none_match": "*"}])
+def test_an_answer_says_how_old_its_tick_is_and_how_often_there_is_one(headers: dict[str, str]) -> None:
+    site = _site()
+    site.newest = lambda: _tick(seconds_ago=1000)
+    found = dict(_get(site, "/report.json", **headers).headers)
+    assert float(found["Numaudit-Age"]) >= 1000
+    assert found["Numaudit-Interval"] == "15"
+
+
+# Stale
+
+
+def test_a_stale_report_is_refused_to_programs_and_marked_for_people() -> None:
+    site = _site(health=BAD)
+    known = dict(_get(_site(), "/report.json").headers)["ETag"]
+    for path in ("/report.json", "/"):
+        assert _get(site, path, if_none_match=known).status == HTTPStatus.SERVICE_UNAVAILABLE
+        assert _get(site, path, if_none_match="*").status == HTTPStatus.SERVICE_UNAVAILABLE
+    page = _get(site, "/")
+    assert "ETag" not in dict(page.headers)
+    assert f"p: {report(container()).summary.text}" in lines(_body(page))
+    (marked,) = [one for one in parse(_body(page)).iter() if one.get("role") == "status"]
+    assert marked.text == "The agent's newest ticks failed or are late: the figures are stale."
+    assert float(dict(_get(site, "/report.json").headers)["Numaudit-Age"]) >= 3
 
 
 @pytest.mark.parametrize("path", ["/metrics/", "/METRICS", "/favicon.ico", "//metrics", "/..", ""])

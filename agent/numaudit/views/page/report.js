@@ -1,22 +1,49 @@
 "use strict";
+// Sorts and filters the table of containers. What it does to a page it can do to a newer one before that is shown.
 (() => {
-  const table = document.getElementById("rows");
-  const body = table.tBodies[0];
-  const rows = Array.from(body.rows);
-  const name = document.getElementById("name");
-  const verdict = document.getElementById("verdict");
-  const shown = document.getElementById("shown");
+  let order = null;
 
-  function filter() {
-    const wanted = name.value.trim().toLowerCase();
-    let count = 0;
-    for (const row of rows) {
-      const words = row.cells[2].lastChild ? row.cells[2].lastChild.textContent : "";
-      const fits = row.cells[0].textContent.toLowerCase().includes(wanted);
-      row.hidden = !fits || (verdict.value !== "" && words !== verdict.value);
-      count += row.hidden ? 0 : 1;
+  function present(page) {
+    const table = page.getElementById("rows");
+    dressHeads(page, table.tHead.rows[0].cells);
+    sort(table.tBodies[0]);
+    keepChoice(page);
+    page.getElementById("controls").hidden = false;
+    filter(page);
+  }
+
+  // A verdict that no container has any more stays chosen: nothing else would be filtered for instead.
+  function keepChoice(page) {
+    const chosen = document.getElementById("verdict").value;
+    const choices = page.getElementById("verdict");
+    if (Array.from(choices.options).some((option) => option.value === chosen)) return;
+    const option = page.createElement("option");
+    option.textContent = chosen;
+    choices.append(option);
+  }
+
+  function dressHeads(page, heads) {
+    for (const head of heads) {
+      if (head.querySelector("button") === null) {
+        const button = page.createElement("button");
+        button.type = "button";
+        button.append(...head.childNodes);
+        head.append(button);
+      }
+      if (order !== null && order.column === head.cellIndex) {
+        head.setAttribute("aria-sort", order.descends ? "descending" : "ascending");
+      } else {
+        head.removeAttribute("aria-sort");
+      }
     }
-    shown.textContent = `${count} of ${rows.length} containers shown`;
+  }
+
+  function sort(body) {
+    if (order === null) return;
+    const { column, descends } = order;
+    const rows = Array.from(body.rows);
+    rows.sort((a, b) => (descends ? -1 : 1) * compare(key(a.cells[column]), key(b.cells[column])));
+    body.append(...rows);
   }
 
   function key(cell) {
@@ -31,24 +58,32 @@
     return typeof a === "number" ? 1 : -1;
   }
 
-  function sort(head) {
-    const descends = head.getAttribute("aria-sort") === "ascending";
-    for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", descends ? "descending" : "ascending");
-    const column = head.cellIndex;
-    rows.sort((a, b) => (descends ? -1 : 1) * compare(key(a.cells[column]), key(b.cells[column])));
-    body.append(...rows);
+  function filter(page) {
+    const wanted = document.getElementById("name").value.trim().toLowerCase();
+    const verdict = document.getElementById("verdict").value;
+    const { rows } = page.getElementById("rows").tBodies[0];
+    let count = 0;
+    for (const row of rows) {
+      const words = row.cells[2].lastChild ? row.cells[2].lastChild.textContent : "";
+      const fits = row.cells[0].textContent.toLowerCase().includes(wanted);
+      row.hidden = !fits || (verdict !== "" && words !== verdict);
+      count += row.hidden ? 0 : 1;
+    }
+    page.getElementById("shown").textContent = `${count} of ${rows.length} containers shown`;
   }
 
-  for (const head of table.tHead.rows[0].cells) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => sort(head));
+  function click(event) {
+    const head = event.target.closest("#rows thead th");
+    if (head === null || event.target.closest("button") === null) return;
+    const column = head.cellIndex;
+    order = { column, descends: order !== null && order.column === column && !order.descends };
+    present(document);
   }
-  name.addEventListener("input", filter);
-  verdict.addEventListener("change", filter);
-  document.getElementById("controls").hidden = false;
-  filter();
+
+  if (document.getElementById("rows") !== null) present(document);
+  document.addEventListener("click", click);
+  document.addEventListener("input", (event) => {
+    if (event.target.closest("#controls") !== null) filter(document);
+  });
+  document.addEventListener("newer", (event) => present(event.detail));
 })();

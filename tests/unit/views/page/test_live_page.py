@@ -1,0 +1,69 @@
+"""The agent's page: what of it is there without the script, and what a file has none of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hostile_names import HOSTILE
+from numaudit.report.values import Report
+from numaudit.views.page.live_page import live_page, policy, waiting_page
+from numaudit.views.page.report_page import report_page
+from page_text import lines, parse
+from reports import container, report
+
+LINKS = {"/metrics": "numbers", "/-/healthy": "is it well?"}
+
+
+def _lines_of_report(page: str) -> list[str]:
+    found = list(lines(page))
+    return found[found.index("h1: numaudit report") :]
+
+
+def test_the_agent_shows_what_a_file_shows() -> None:
+    of = report(container())
+    expected = _lines_of_report(report_page(of))
+    assert _lines_of_report(live_page(of, "tag", LINKS))[: len(expected)] == expected
+
+
+def test_without_the_script_the_page_says_that_it_stays_as_it_is_and_has_no_button_that_does_nothing() -> None:
+    tree = parse(live_page(report(container()), "tag", LINKS))
+    (age,) = [one for one in tree.iter() if one.get("id") == "age"]
+    assert age.text == "The figures are those of one tick. Load the page again for newer ones."
+    (button,) = tree.iter("button")
+    assert "hidden" in button.attrib
+
+
+def test_what_is_stale_or_not_there_yet_is_said_without_the_script() -> None:
+    of = report(container())
+    for page, words in (
+        (live_page(of, "tag", LINKS), None),
+        (
+            live_page(of, "tag", LINKS, stale=True),
+            "The agent's newest ticks failed or are late: the figures are stale.",
+        ),
+        (waiting_page(LINKS), "There is no report yet: the agent's first tick is under way, or it failed."),
+    ):
+        (status,) = [one for one in parse(page).iter() if one.get("role") == "status"]
+        assert status.text == words
+
+
+def test_a_file_asks_nobody_for_anything() -> None:
+    page = report_page(report(container()))
+    assert not re.search(r"XMLHttpRequest|fetch\(|connect-src|setTimeout|setInterval", page)
+    assert not [one for one in parse(page).iter() if one.get("id") == "live"]
+
+
+def test_the_policy_of_the_header_is_that_of_the_page_and_keeps_it_out_of_frames() -> None:
+    page = live_page(report(container()), "tag", LINKS)
+    (inside,) = [one.attrib["content"] for one in parse(page).iter("meta") if one.get("http-equiv")]
+    assert policy() == f"{inside}; frame-ancestors 'none'"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_changes_no_element_of_the_live_page(name: str) -> None:
+    def shape(of: Report) -> list[tuple[str, list[str]]]:
+        return [(str(one.tag), sorted(one.attrib)) for one in parse(live_page(of, "tag", LINKS)).iter()]
+
+    assert shape(report(container(7, name, name, name))) == shape(report(container()))
