@@ -277,8 +277,8 @@ _ROOM = Section(
         ),
         Lines(
             title="Memory without a promise",
-            description="The anon and shmem on each NUMA node that no promise covers: of Burstable containers, services and "
-            "all others.",
+            description="The anon and shmem on each NUMA node that no promise covers: of Burstable containers, "
+            "services and all others.",
             queries=[
                 Query(f"sum by (numa_node) ({_of('memory_manager_unpromised_bytes')})", "node {{numa_node}}"),
             ],

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
 import recorded_scrapes
 from by_hand import MODULES
 from guest import Guest, Job, run

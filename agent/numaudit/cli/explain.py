@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.names import ContainerName
 from numaudit.cli.placement import placements
 from numaudit.cli.progress import Duration
 from numaudit.cli.scenario_files import ScenarioFiles
@@ -63,7 +64,7 @@ Examples:
 Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here.
 """
 )
-@click.argument("which", required=False, metavar="[POD[/CONTAINER]]")
+@click.argument("which", required=False, type=ContainerName(), metavar="[POD[/CONTAINER]]")
 @click.option("-f", "--file", "pod", type=_FILE, help="The v1 Pod, in YAML or JSON.")
 @options.output("table", "json")
 @click.option("--scenario", type=_FILE, help="The node as it is at the end of this scenario.")

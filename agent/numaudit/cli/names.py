@@ -15,7 +15,8 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Container
 
-_PLAIN = re.compile(r"[\w@%+=:,./-]+")
+_PLAIN = re.compile(r"[\w@%+:,./][\w@%+=:,./-]*", re.ASCII)
+"""What every shell takes as it is. With a dash first it is an option, with = first zsh puts a command's path there."""
 
 
 class ContainerName(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
