@@ -58,7 +58,7 @@
     const page = answer.responseXML;
     if (answer.status !== 200 || page === null) throw new Trouble(await explain(answer));
     if (paused) return;
-    if (document.getElementById("rows") === null || version(page) !== version(document)) {
+    if (tag === "" || version(page) !== version(document)) {
       location.reload();
       return;
     }

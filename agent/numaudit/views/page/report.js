@@ -5,6 +5,7 @@
 
   function present(page) {
     const table = page.getElementById("rows");
+    if (table === null) return;
     dressHeads(page, table.tHead.rows[0].cells);
     sort(table.tBodies[0]);
     keepChoice(page);
@@ -14,7 +15,7 @@
 
   // A verdict that no container has any more stays chosen: nothing else would be filtered for instead.
   function keepChoice(page) {
-    const chosen = document.getElementById("verdict").value;
+    const chosen = wanted("verdict");
     const choices = page.getElementById("verdict");
     if (Array.from(choices.options).some((option) => option.value === chosen)) return;
     const option = page.createElement("option");
@@ -58,14 +59,19 @@
     return typeof a === "number" ? 1 : -1;
   }
 
+  // What the reader has entered: it is in the page on the screen alone.
+  function wanted(id) {
+    return document.getElementById(id)?.value ?? "";
+  }
+
   function filter(page) {
-    const wanted = document.getElementById("name").value.trim().toLowerCase();
-    const verdict = document.getElementById("verdict").value;
+    const name = wanted("name").trim().toLowerCase();
+    const verdict = wanted("verdict");
     const { rows } = page.getElementById("rows").tBodies[0];
     let count = 0;
     for (const row of rows) {
       const words = row.cells[2].lastChild ? row.cells[2].lastChild.textContent : "";
-      const fits = row.cells[0].textContent.toLowerCase().includes(wanted);
+      const fits = row.cells[0].textContent.toLowerCase().includes(name);
       row.hidden = !fits || (verdict !== "" && words !== verdict);
       count += row.hidden ? 0 : 1;
     }
@@ -80,7 +86,7 @@
     present(document);
   }
 
-  if (document.getElementById("rows") !== null) present(document);
+  present(document);
   document.addEventListener("click", click);
   document.addEventListener("input", (event) => {
     if (event.target.closest("#controls") !== null) filter(document);
