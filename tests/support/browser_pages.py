@@ -22,6 +22,7 @@ from numaudit.errors import Unavailable
 PHONE, DESKTOP = 360, 1280
 """Widths in pixels."""
 _HEIGHT = 800
+Media = Literal["screen", "print"]
 
 
 @contextmanager
@@ -50,6 +51,11 @@ class Opened:
         wide = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         return bool(wide[0] > wide[1])
 
+    def show(self, width: int, media: Media = "screen") -> None:
+        """The same page in a window of another width, or on paper."""
+        self.page.set_viewport_size({"width": width, "height": _HEIGHT})
+        self.page.emulate_media(media=media)
+
     def first_paint(self) -> float:
         """Seconds from the start of the navigation to the first content on the screen."""
         first = "performance.getEntriesByName('first-contentful-paint')"
@@ -72,7 +78,7 @@ class Window(TypedDict, total=False):
 
     width: int
     dark: bool
-    media: Literal["screen", "print"]
+    media: Media
     script: bool
     login: HttpCredentials
     """For a server that asks who is there."""

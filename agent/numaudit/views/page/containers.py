@@ -9,7 +9,8 @@ from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, severity
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.bars import HEIGHT, bars
-from numaudit.views.page.markup import Markup, element, join, short
+from numaudit.views.page.markup import Attribute, Markup, element, join, short
+from numaudit.views.page.part import Part, box
 from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, share, size
 
@@ -33,21 +34,20 @@ _HELP = (
 )
 
 
-def containers_section(report: Report) -> Markup:
-    """Heading, legend, controls (shown by the script) and the table, the worst container first."""
+def containers_part(report: Report) -> Part:
+    """Words, legend, controls (shown by the script) and the table, the worst container first."""
     nodes = [one.numa_node for one in report.nodes]
     rows = [one for one in report.containers if not is_small_remainder(one)]
     left_out = len(report.containers) - len(rows)
-    return element(
-        "section",
-        element("h2", "Containers", id="containers"),
+    content = (
         element("p", _HELP),
         _legend(),
         _controls(rows),
         _not_asked_for(report),
-        element("div", _table(rows, nodes), class_="wide", role="region", aria_labelledby="containers", tabindex=0),
+        box(_table(rows, nodes), aria_labelledby="containers"),
         element("p", f"Left out: {small_remainders(left_out)}; -o json has all.") if left_out else "",
     )
+    return Part("containers", "Containers", content)
 
 
 def _not_asked_for(report: Report) -> Markup | str:
@@ -59,7 +59,7 @@ def _not_asked_for(report: Report) -> Markup | str:
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
     return element(
         "table",
-        element("caption", "The worst verdict first, and of each the most remote bytes"),
+        element("caption", "Memory of each container, service and cgroup"),
         element("thead", element("tr", (element("th", name, scope="col") for name in _COLUMNS))),
         element("tbody", (element("tr", _row(one, nodes)) for one in rows)),
         id="rows",
@@ -67,19 +67,31 @@ def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
 
 
 def _row(one: ContainerReport, nodes: Sequence[int]) -> Iterator[Markup]:
-    yield element("th", short(display_name(one)), scope="row")
+    yield element("th", short(display_name(one)), scope="row", class_="long")
     yield element("td", one.qos or "")
     yield _verdict(one)
     yield element("td", promised_nodes(one))
     yield element("td", node_list(one.allowed_memory_nodes))
     yield element("td", node_list(one.allowed_cpu_nodes))
-    yield element("td", size(one.judged_bytes), class_="n", data_v=one.judged_bytes)
-    yield element("td", bars(one, nodes), " ", _by_node(one))
+    yield element("td", size(one.judged_bytes), class_="n", data_v=_number(one.judged_bytes))
+    yield element("td", bars(one, nodes), " ", _by_node(one), class_="nodes", data_v=_number(_home(one)))
     part = share(one.remote_bytes, one.judged_bytes)
     remote = size(one.remote_bytes) if part in (UNKNOWN, "-") else f"{size(one.remote_bytes)} ({part})"
-    yield element("td", remote, class_="n", data_v=one.remote_bytes)
+    yield element("td", remote, class_="n", data_v=_number(one.remote_bytes))
     best = _best(one)
-    yield element("td", _accesses(best), data_v=None if best is None else best.remote_ratio)
+    yield element("td", _accesses(best), class_="long", data_v=_number(None if best is None else best.remote_ratio))
+
+
+def _number(value: float | None) -> Attribute:
+    """What the script sorts a cell by; nothing = not known, which comes last."""
+    return "" if value is None else repr(value)
+
+
+def _home(one: ContainerReport) -> int | None:
+    """The node that holds most of it."""
+    held = [(judged_bytes(row), -row.numa_node) for row in one.resident or ()]
+    most, node = max(held, default=(0, 0))
+    return -node if most else None
 
 
 def _verdict(one: ContainerReport) -> Markup:

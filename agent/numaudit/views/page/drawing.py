@@ -21,11 +21,13 @@ STYLE = """\
 @media print{.paper,.box{fill:#fff}.ink{fill:#000}.pale{fill:#333}.held{fill:#2a6db0}.wrong{fill:#b3261e}}
 """
 """Of a drawing in dark mode and in print."""
-_BOX, _GAP, _PAD, _LINE = 250, 12, 10, 17
+_BOX, _GAP, _PAD, _LINE = 300, 12, 10, 17
 _ROW = 4
 """Boxes side by side."""
 _NAMED = 6
 """Residents of a node that are named: the largest."""
+_NAME, _TEXT = 30, 40
+"""Characters of a name beside its amount, and of a line: what is longer loses its middle."""
 _CELL = 44
 _FONT = "system-ui,DejaVu Sans,Verdana,sans-serif"
 
@@ -129,9 +131,9 @@ def _box(node: DrawnNode, lines: Sequence[Markup], high: int) -> Iterator[Markup
 def _lines(node: DrawnNode) -> Iterator[Markup]:
     total = _known(node.total)
     yield _words(0, 0, f"memory {total}" if node.residents is None else f"{_known(node.free)} free of {total}")
-    yield _words(0, 0, short(f"CPUs {node.cpus}" if node.cpus else "no CPUs", 34))
+    yield _words(0, 0, short(f"CPUs {node.cpus}" if node.cpus else "no CPUs", _TEXT))
     for remark in node.remarks:
-        yield _words(0, 0, short(remark, 34), pale=True)
+        yield _words(0, 0, short(remark, _TEXT), pale=True)
     if node.residents is None:
         return
     largest = sorted(node.residents, key=lambda one: (-one.bytes, one.name))
@@ -147,7 +149,7 @@ def _lines(node: DrawnNode) -> Iterator[Markup]:
 def _resident(one: Resident) -> Markup:
     name = f"! {one.name}" if one.mark else one.name
     amount = _words(_BOX - 2 * _PAD, 0, in_units(one.bytes), end=True)
-    return join((_words(0, 0, short(name, 24), wrong=one.mark is not None), amount))
+    return join((_words(0, 0, short(name, _NAME), wrong=one.mark is not None), amount))
 
 
 def _memory_bar(node: DrawnNode) -> Iterator[Markup]:

@@ -9,6 +9,7 @@ from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.notes import table
+from numaudit.views.page.part import Part
 from numaudit.views.words import UNKNOWN, size
 
 _MAP = ("Node", "Group", "Allocatable", "Promised", "Left", "Stranded", "Unpromised", "In left", "In promised")
@@ -19,19 +20,18 @@ _HELP = (
 )
 
 
-def headroom_section(manager: MemoryManagerReport | None) -> Markup:
+def headroom_part(manager: MemoryManagerReport | None) -> Part:
     """What the Memory Manager has left for new containers."""
-    title = element("h2", "Headroom")
     if manager is None:
-        return element("section", title, element("p", "There is no memory map of the kubelet's Memory Manager."))
-    return element(
-        "section",
-        title,
-        element("div", table("What is promised on each node, and what is left", _MAP, _rows(manager)), class_="wide"),
-        element("p", _HELP),
-        _admissible(manager),
-        _holders(manager),
-    )
+        content: tuple[Markup | str, ...] = (element("p", "There is no memory map of the kubelet's Memory Manager."),)
+    else:
+        content = (
+            table("What is promised on each node, and what is left", _MAP, _rows(manager)),
+            element("p", _HELP),
+            *_admissible(manager),
+            _holders(manager),
+        )
+    return Part("headroom", "Headroom", content)
 
 
 def _rows(manager: MemoryManagerReport) -> Iterator[tuple[str, ...]]:

@@ -12,6 +12,7 @@ from numaudit.views.document import Topology, TopologyNode
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
 from numaudit.views.page.notes import table
+from numaudit.views.page.part import Part, box
 from numaudit.views.remainders import is_small_remainder
 from numaudit.views.words import UNKNOWN, judged_bytes, or_unknown, size
 
@@ -41,19 +42,17 @@ def _remarks(node: TopologyNode) -> tuple[str, ...]:
     return (*cores, *sockets, *pages)
 
 
-def nodes_section(report: Report) -> Markup:
+def nodes_part(report: Report) -> Part:
     """The map with the containers in it, then the nodes and their distances as tables."""
     title = "Map of the NUMA nodes and the containers that hold most memory on each"
     drawn = node_map([_drawn(node, report) for node in report.nodes], title)
-    figure = element("figure", element("div", drawn, class_="wide"), element("figcaption", _MAP))
-    return element(
-        "section",
-        element("h2", "Nodes"),
-        figure,
+    content = (
+        element("figure", box(drawn, aria_label="Map of the nodes"), element("figcaption", _MAP)),
         table("Memory of each node", _NODE_COLUMNS, _node_rows(report)),
         element("p", _RESIDUAL),
         _distances(report.nodes),
     )
+    return Part("nodes", "Nodes", content)
 
 
 _NODE_COLUMNS = ("Node", "CPUs", "Total", "Free", "Containers", "Unattributed", "Residual")

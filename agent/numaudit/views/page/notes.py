@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -11,18 +12,25 @@ from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.names import display_name
 from numaudit.report.values import CheckpointReport, ContainerReport, Report
 from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.page.part import Part, box
 from numaudit.views.words import size
 
 _SHOWN = ("unknown", "split")
 """Verdicts that are explained by their reason; of those that are misaligned each container is."""
 _NAMES = 10
+_ITEMS = 5
+"""Of a longer list the rest is folded away."""
+_FIGURE = re.compile(r"-?\d+(\.\d+)?[KMGTP]?%?|\?|-||none")
+"""In a column of figures alone they are flush right."""
+_LONGEST_LINE = 40
+"""Characters of a cell that is not broken into lines."""
 
 
-def findings_section(report: Report) -> Markup:
+def findings_part(report: Report) -> Part:
     """Misaligned containers and findings, each group with its one remedy."""
     parts = [*_verdicts(report.containers), *_findings(report)]
     nothing = element("p", "No container is misaligned, and nothing else was found.")
-    return element("section", element("h2", "Findings, and what to do"), parts or nothing)
+    return Part("findings", "Findings, and what to do", tuple(parts) or (nothing,))
 
 
 def _verdicts(containers: Iterable[ContainerReport]) -> Iterator[Markup]:
@@ -65,19 +73,25 @@ def _findings(report: Report) -> Iterator[Markup]:
 
 def _group(title: str, items: Iterable[Markup], remedy: str | None) -> Markup:
     todo = element("p", element("strong", "What to do: "), remedy, class_="remedy") if remedy else ""
-    return element("div", element("h3", title), element("ul", items), todo)
+    return element("div", element("h3", title), _list(tuple(items)), todo)
 
 
-def refused_section(report: Report) -> Markup | str:
+def _list(items: Sequence[Markup]) -> Iterator[Markup]:
+    yield element("ul", items[:_ITEMS])
+    if rest := items[_ITEMS:]:
+        yield element("details", element("summary", f"{len(rest)} more"), element("ul", rest))
+
+
+def refused_part(report: Report) -> Part | None:
     """Pods that the kubelet refused; nothing where there are none."""
     if not report.rejections:
-        return ""
+        return None
     rows = (
         (_pod(one), one.outcome, one.message or "", _asked(one.asked), "" if one.at is None else when(one.at))
         for one in report.rejections
     )
     titles = ("Pod", "Outcome", "The kubelet's words", "Asked for", "When")
-    return element("section", element("h2", "Refused pods"), table("Pods that the kubelet refused", titles, rows))
+    return Part("refused", "Refused pods", (table("Pods that the kubelet refused", titles, rows),))
 
 
 def _pod(one: HintOutcome) -> str:
@@ -88,10 +102,10 @@ def _asked(asked: Mapping[str, int] | None) -> str:
     return ", ".join(f"{name} {size(amount)}" for name, amount in (asked or {}).items() if amount)
 
 
-def state_section(checkpoints: Sequence[CheckpointReport]) -> Markup | str:
+def state_part(checkpoints: Sequence[CheckpointReport]) -> Part | None:
     """The kubelet's checkpoints; nothing on a host without a kubelet."""
     if not checkpoints:
-        return ""
+        return None
     words = {True: "yes", False: "no", None: "-"}
     rows = (
         (one.file, one.problem or "none", words[one.valid], one.starts_now, one.starts_after_reboot)
@@ -104,10 +118,10 @@ def state_section(checkpoints: Sequence[CheckpointReport]) -> Markup | str:
         for found in one.findings
     ]
     caption = "Would the kubelet start with them?"
-    return element("section", element("h2", "The kubelet's state files"), table(caption, titles, rows), found)
+    return Part("state", "The kubelet's state files", (table(caption, titles, rows), *found))
 
 
-def unknown_section(report: Report) -> Markup | str:
+def unknown_part(report: Report) -> Part | None:
     """What could not be read, and why."""
     reasons: dict[str, list[str]] = {}
     for one in report.containers:
@@ -119,19 +133,27 @@ def unknown_section(report: Report) -> Markup | str:
         *(f"{one.source}: {one.state}: {one.reason or ''}" for one in report.sources if one.state != "ok"),
     ]
     if not items:
-        return ""
-    listed = element("ul", (element("li", item) for item in items))
-    return element("section", element("h2", "What is not known, and why"), listed)
+        return None
+    listed = _list([element("li", item) for item in items])
+    return Part("unknown", "What is not known, and why", tuple(listed))
 
 
 def table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """A plain table; the first cell of a row is its heading."""
-    head = element("thead", element("tr", (element("th", title, scope="col") for title in titles)))
-    body = (
-        element("tr", element("th", first, scope="row"), (element("td", cell) for cell in rest))
-        for first, *rest in rows
-    )
-    return element("table", element("caption", caption), head, element("tbody", body))
+    """A plain table in a box that scrolls; the first cell of a row is its heading."""
+    lines = tuple(rows)
+    kinds = ["n" if all(map(_FIGURE.fullmatch, cells)) else None for cells in zip(*lines, strict=True)]
+    kinds = kinds or [None] * len(titles)
+    heads = (element("th", title, scope="col", class_=kind) for title, kind in zip(titles, kinds, strict=True))
+    head = element("thead", element("tr", heads))
+    body = element("tbody", (element("tr", _cells(line, kinds)) for line in lines))
+    whole = element("table", element("caption", caption), head, body)
+    return box(whole, aria_label=caption)
+
+
+def _cells(line: Sequence[str], kinds: Sequence[str | None]) -> Iterator[Markup]:
+    for number, (text, kind) in enumerate(zip(line, kinds, strict=True)):
+        class_ = "long" if len(text) > _LONGEST_LINE else kind
+        yield element("td", text, class_=class_) if number else element("th", text, scope="row", class_=class_)
 
 
 def when(seconds: float) -> str:

@@ -1,6 +1,7 @@
 "use strict";
 // Sorts and filters the table of containers. What it does to a page it can do to a newer one before that is shown.
 (() => {
+  const alphabet = new Intl.Collator("en", { numeric: true });
   let order = null;
 
   function present(page) {
@@ -43,20 +44,21 @@
     if (order === null) return;
     const { column, descends } = order;
     const rows = Array.from(body.rows);
-    rows.sort((a, b) => (descends ? -1 : 1) * compare(key(a.cells[column]), key(b.cells[column])));
+    rows.sort((a, b) => compare(key(a.cells[column]), key(b.cells[column]), descends));
     body.append(...rows);
   }
 
   function key(cell) {
     const number = cell.dataset.v;
-    return number === undefined ? cell.textContent : Number(number);
+    const text = number === undefined ? cell.textContent : number;
+    return ["", "-", "?"].includes(text) ? null : number === undefined ? text : Number(number);
   }
 
-  function compare(a, b) {
-    if (typeof a === typeof b) {
-      return typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true });
-    }
-    return typeof a === "number" ? 1 : -1;
+  // What is not known comes last, whichever way the rows are sorted.
+  function compare(a, b, descends) {
+    if (a === null || b === null) return (a === null) - (b === null);
+    const difference = typeof a === "number" ? a - b : alphabet.compare(a, b);
+    return descends ? -difference : difference;
   }
 
   // What the reader has entered: it is in the page on the screen alone.
@@ -75,7 +77,9 @@
       row.hidden = !fits || (verdict !== "" && words !== verdict);
       count += row.hidden ? 0 : 1;
     }
-    page.getElementById("shown").textContent = `${count} of ${rows.length} containers shown`;
+    const by = [name && `name with "${name}"`, verdict && `verdict ${verdict}`].filter(Boolean);
+    const whole = `${count} of ${rows.length} containers shown`;
+    page.getElementById("shown").textContent = [whole, by.join(", ")].filter(Boolean).join(": ");
   }
 
   function click(event) {

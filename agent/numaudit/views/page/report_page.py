@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 
 from numaudit.report.values import KubeletReport, Report
-from numaudit.views.page.containers import containers_section
+from numaudit.views.page.containers import containers_part
 from numaudit.views.page.frame import Frame, frame
-from numaudit.views.page.headroom import headroom_section
-from numaudit.views.page.machine import nodes_section
+from numaudit.views.page.headroom import headroom_part
+from numaudit.views.page.machine import nodes_part
 from numaudit.views.page.markup import Markup, element, join
-from numaudit.views.page.notes import findings_section, refused_section, state_section, unknown_section, when
+from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
+from numaudit.views.page.part import Part, links
 
 SKIP = element("a", "Skip to the containers", href="#containers", class_="skip")
 
@@ -28,26 +29,26 @@ def _frame() -> Frame:
 
 def report_content(report: Report) -> Markup:
     """All that a report says, for any page that shows one."""
-    return join(_parts(report))
-
-
-def _parts(report: Report) -> Iterator[Markup]:
-    yield element(
+    parts = list(filter(None, _parts(report)))
+    header = element(
         "header",
         element("h1", "numaudit report"),
         element("p", report.summary.text, class_="summary"),
         element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts"),
+        links(parts),
     )
-    yield element(
-        "main",
-        findings_section(report),
-        containers_section(report),
-        nodes_section(report),
-        headroom_section(report.memory_manager),
-        refused_section(report),
-        state_section(report.checkpoints),
-        unknown_section(report),
-    )
+    return join((header, element("main", (part.section() for part in parts))))
+
+
+def _parts(report: Report) -> Iterator[Part | None]:
+    """What to do comes first, and the picture of the machine before what may be a thousand rows."""
+    yield findings_part(report)
+    yield nodes_part(report)
+    yield containers_part(report)
+    yield headroom_part(report.memory_manager)
+    yield refused_part(report)
+    yield state_part(report.checkpoints)
+    yield unknown_part(report)
 
 
 def _time(seconds: float) -> Markup:

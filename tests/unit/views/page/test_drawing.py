@@ -11,6 +11,8 @@ from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_
 from numaudit.views.page.machine import topology_file
 from reports import MACHINE
 
+WIDTH = 280
+"""Of the bar."""
 _NAME = "{http://www.w3.org/2000/svg}"
 
 
@@ -36,13 +38,13 @@ def test_many_residents_are_counted() -> None:
 
 def test_the_bar_of_a_node_is_as_long_as_its_memory_is_used() -> None:
     drawing = node_map([DrawnNode(0, "0", 100, 20, (Resident("x", 50),))], "one node")
-    assert _width(drawing, "url(#used)") == [0.8 * 230]
-    assert _width(drawing, "#2a6db0") == [0.5 * 230]
+    assert _width(drawing, "url(#used)") == [0.8 * WIDTH]
+    assert _width(drawing, "#2a6db0") == [0.5 * WIDTH]
 
 
 def test_a_bar_never_leaves_its_box() -> None:
     drawing = node_map([DrawnNode(0, "0", 100, 90, (Resident("x", 500),))], "one node")
-    assert _width(drawing, "#2a6db0") == [0.1 * 230]
+    assert _width(drawing, "#2a6db0") == [0.1 * WIDTH]
     assert _width(node_map([DrawnNode(0, "0", 100, 200, ())], "one node"), "url(#used)") == [0]
 
 

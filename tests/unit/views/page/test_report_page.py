@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from hostile_names import HOSTILE
+from numaudit.errors import printable
 from numaudit.evaluation.access import Access
-from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
@@ -28,10 +28,10 @@ from numaudit.report.memory_manager import (
 )
 from numaudit.report.names import display_name
 from numaudit.report.selection import first
-from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report, Unknown
-from numaudit.snapshot import CollectorOutcome
+from numaudit.report.values import Intended, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.report_page import report_page
+from page_reports import hostile, many
 from page_text import SVG, lines, parse, text_of
 from reports import container, report
 
@@ -182,7 +182,7 @@ def _loads(page: str) -> set[str]:
 
 def test_the_page_loads_nothing_and_leads_nowhere() -> None:
     page = report_page(report(container()))
-    assert _loads(page) == {"#containers"}
+    assert {address[0] for address in _loads(page)} == {"#"}
     assert "http:" not in page
     assert "https:" not in page
 
@@ -206,30 +206,13 @@ def test_nothing_in_the_page_needs_what_the_policy_forbids() -> None:
 # Names from outside
 
 
-def _hostile_report(name: str) -> Report:
-    """The name stands wherever a name or a message may stand."""
-    of = report(container(7, name, name, name))
-    one = msgspec.structs.replace(
-        of.containers[0], path=name, verdict=Verdict("spilled", name, None, (Cause("cpuset", name),), name),
-        unknown=(Unknown(name, name),), container_id=name, runtime=name,
-    )  # fmt: skip
-    plain = msgspec.structs.replace(one, id=9, pod_uid=None, pod=None, namespace=None, container=None)
-    finding = Finding(name, "warning", name, name, 7, name, name, None, name, name)
-    refused = HintOutcome(name, name, name, None, AdmissionOutcome.REJECTED_OTHER, "log", None, name, name, {name: 1})
-    sources = (CollectorOutcome(name, "failed", name),)
-    return replace(
-        of, containers=(one, plain), findings=(finding,), rejections=(refused,), sources=sources,
-        summary=msgspec.structs.replace(of.summary, text=name),
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_adds_no_element_no_attribute_and_no_hidden_character(name: str) -> None:
     def shape(page: str) -> list[tuple[str, list[str]]]:
         return [(str(one.tag), sorted(one.attrib)) for one in parse(page).iter()]
 
-    page = report_page(_hostile_report(name))
-    assert shape(page) == shape(report_page(_hostile_report("plain")))
+    page = report_page(hostile(name))
+    assert shape(page) == shape(report_page(hostile("p" * len(printable(name)))))
     head, _, body = page.partition("</head>")
     assert name not in head
     text = body.partition("<script>")[0]
@@ -280,30 +263,9 @@ def test_without_the_script_all_rows_are_there_and_no_control_that_does_nothing(
 # Size
 
 
-def _many(number: int, nodes: int) -> Report:
-    """Misaligned containers with bytes on each node."""
-    of = report(container())
-    resident = tuple(NodeBytes(node, 123_456_789 + node, 0, 0, 0, 0, 0) for node in range(nodes))
-    rows: list[ContainerReport] = []
-    for id_ in range(number):
-        reason = "12.3G of its 45.6G are on nodes 0,2, promised are 4-5"
-        verdict = Verdict("spilled", reason, None, (Cause("full-node", "node 4 has 12.3M free"),), "Restart it.")
-        rows.append(
-            msgspec.structs.replace(
-                of.containers[0], id=id_, pod=f"deployment-name-5d8f7c9b6-x{id_:04d}", container="application",
-                resident=resident, verdict=verdict, allowed_memory_nodes=NodeSet.from_ids(range(nodes)),
-            )
-        )  # fmt: skip
-    node = of.nodes[0]
-    machine = tuple(
-        NodeReport(id_, node.cpus, node.total_bytes, node.free_bytes, node.resident, None, {}) for id_ in range(nodes)
-    )
-    return replace(of, containers=tuple(rows), nodes=machine)
-
-
 @pytest.mark.parametrize("nodes", [2, 8])
 def test_the_page_of_1000_misaligned_containers_is_small(nodes: int) -> None:
-    of = _many(1000, nodes)
+    of = many(1000, ("spilled",), nodes)
     page = report_page(of)
     assert page.count(display_name(of.containers[999])) >= 2
     assert len(page.encode()) <= MOST_BYTES

@@ -1,0 +1,31 @@
+"""What a page is made of: parts with a title, that a list of links leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from numaudit.views.page.markup import Markup, element
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One section of the page."""
+
+    id: str
+    title: str
+    content: Iterable[Markup | str]
+
+    def section(self) -> Markup:
+        return element("section", element("h2", self.title, id=self.id), self.content)
+
+
+def links(parts: Iterable[Part]) -> Markup:
+    """A way to each part, past tables of a thousand rows."""
+    items = (element("li", element("a", part.title, href=f"#{part.id}")) for part in parts)
+    return element("nav", element("ul", items), aria_label="Parts of this page")
+
+
+def box(child: Markup, **label: str) -> Markup:
+    """What is wider than the window scrolls in a box of its own, also by keyboard. `label`: an attribute of aria."""
+    return element("div", child, class_="wide", role="region", tabindex=0, **label)

@@ -1,0 +1,305 @@
+"""`report -o html` as people meet it: at any width, in the dark, on paper, without script, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pytest
+from playwright.sync_api import Page
+
+from browser_pages import DESKTOP, PHONE, Opened, OpenPage
+from hostile_names import HOSTILE
+from numaudit.evaluation.verdicts import REMEDIES
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.report.build import build
+from numaudit.report.redact import redact
+from numaudit.report.values import Report
+from numaudit.views.page.report_page import report_page
+from page_reports import hostile, many
+from reports import report
+
+TREES = (
+    "cgroup-v1", "eight-nodes", "huge-pages", "kubernetes-four-nodes", "memory-only-node", "misaligned-node",
+    "single-node-hybrid", "systemd-crio",
+)  # fmt: skip
+PAPER = 718
+"""Pixels of a sheet of A4 between the margins that browsers give it."""
+
+
+CapturedHost = Callable[[str], Host]
+
+
+@cache
+def page_of(number: int) -> str:
+    """The page of a busy node with as many containers."""
+    return report_page(many(number))
+
+
+def column(page: Page, title: str) -> list[str]:
+    """The cells below a heading, from the top, without hidden rows."""
+    cells: list[str] = page.evaluate(
+        """title => {
+            const table = document.getElementById("rows");
+            const at = [...table.tHead.rows[0].cells].findIndex(head => head.textContent === title);
+            return [...table.tBodies[0].rows].filter(row => !row.hidden).map(row => row.cells[at].textContent.trim());
+        }""",
+        title,
+    )
+    return cells
+
+
+def sorts(page: Page) -> dict[str, str]:
+    """Which headings say that the rows are in their order."""
+    heads = page.locator("#rows thead th[aria-sort]")
+    return {head.inner_text().strip(" \n▲▼"): str(head.get_attribute("aria-sort")) for head in heads.all()}
+
+
+def hides(page: Page, selector: str) -> bool:
+    return all(not one.is_visible() for one in page.locator(selector).all())
+
+
+# It fits, and can be read
+
+
+def fits(opened: Opened) -> bool:
+    """At each width, and on paper."""
+    for width in (PHONE, DESKTOP, PAPER):
+        opened.show(width, "print" if width == PAPER else "screen")
+        if opened.overflows:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_the_page_of_a_captured_host_fits_every_window(captured: CapturedHost, open_page: OpenPage, tree: str) -> None:
+    opened = open_page(report_page(build(Observer.of(captured(tree)).observe())))
+    assert fits(opened)
+    assert opened.page.locator("#rows tbody tr").count() > 0
+
+
+@pytest.mark.parametrize("number", [0, 5, 1000])
+def test_the_page_of_any_number_of_containers_fits_every_window(open_page: OpenPage, number: int) -> None:
+    opened = open_page(page_of(number))
+    assert fits(opened)
+    assert opened.page.locator("#rows tbody tr").count() == number
+
+
+@pytest.mark.parametrize("number", [5, 1000])
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_keeps_anybody_from_reading_the_page(open_page: OpenPage, number: int, width: int, dark: bool) -> None:
+    assert open_page(page_of(number), width=width, dark=dark).violations() == []
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_the_title_of_a_column_stays_on_one_line(open_page: OpenPage, width: int) -> None:
+    page = open_page(page_of(5), width=width).page
+    boxes = [title.bounding_box() for title in page.locator("thead th").all()]
+    assert len(boxes) > 20
+    assert max(box["height"] for box in boxes if box is not None) < 35
+
+
+def test_what_matters_most_is_on_the_first_screen(open_page: OpenPage) -> None:
+    page = open_page(page_of(1000)).page
+    for selector in (".summary", "time", "h2", "h3", ".remedy"):
+        box = page.locator(selector).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 800
+
+
+def test_every_part_can_be_reached_from_the_top_however_many_containers_there_are(open_page: OpenPage) -> None:
+    page = open_page(page_of(1000)).page
+    links = page.locator("nav a").all()
+    titles = page.locator("main h2").all_inner_texts()
+    assert [link.inner_text() for link in links] == titles
+    for link in links:
+        link.click()
+        assert page.locator("h2:target").inner_text() == link.inner_text()
+
+
+# It sorts
+
+NUMBERS = ("Judged", "Remote", "Accesses")
+UNKNOWN = ("", "-", "?", "not measured")
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def amount(text: str) -> float:
+    """What a cell of numbers begins with: 12.3M, 4.5%, 0."""
+    number = text.split(maxsplit=1)[0].rstrip("%")
+    return float(number.rstrip("KMG")) * UNITS.get(number[-1], 1)
+
+
+def words(text: str) -> tuple[list[int], str]:
+    """In which order words come: those that begin with a number by their numbers."""
+    return ([int(part) for part in re.findall(r"\d+", text)] if text[0].isdecimal() else [], text)
+
+
+@pytest.mark.parametrize("title", NUMBERS)
+def test_a_column_of_numbers_is_sorted_by_number_both_ways_and_what_is_not_known_comes_last(
+    open_page: OpenPage, title: str
+) -> None:
+    page = open_page(page_of(200)).page
+    for direction in ("ascending", "descending"):
+        page.get_by_role("button", name=title, exact=True).click()
+        assert sorts(page) == {title: direction}
+        cells = column(page, title)
+        known = [cell for cell in cells if cell not in UNKNOWN]
+        assert 0 < len(known) < len(cells)
+        assert cells[: len(known)] == known
+        amounts = [amount(cell) for cell in known]
+        assert amounts == sorted(amounts, reverse=direction == "descending")
+        assert len(set(amounts)) > 1
+
+
+@pytest.mark.parametrize("title", ["Container", "QoS", "Promised", "Allowed", "CPUs on"])
+def test_a_column_of_words_is_sorted_both_ways(open_page: OpenPage, title: str) -> None:
+    page = open_page(page_of(50)).page
+    for direction in ("ascending", "descending"):
+        page.get_by_role("button", name=title, exact=True).press("Enter")
+        assert sorts(page) == {title: direction}
+        known = [cell for cell in column(page, title) if cell not in UNKNOWN]
+        assert column(page, title)[: len(known)] == known
+        assert known == sorted(known, key=words, reverse=direction == "descending")
+
+
+def test_verdicts_are_sorted_by_severity(open_page: OpenPage) -> None:
+    page = open_page(page_of(50)).page
+    severities = [str(name) for name in REMEDIES]
+    for direction in ("ascending", "descending"):
+        page.get_by_role("button", name="Verdict", exact=True).press("Space")
+        assert sorts(page) == {"Verdict": direction}
+        ranks = [severities.index(text.split()[-1]) for text in column(page, "Verdict")]
+        assert ranks == sorted(ranks, reverse=direction == "descending")
+
+
+def test_by_node_sorts_by_the_node_that_holds_most(open_page: OpenPage) -> None:
+    page = open_page(page_of(50)).page
+
+    def homes() -> list[str]:
+        """Of each row the node with most bytes, in mebibytes."""
+        rows = [dict(part.split() for part in text.split(", ")) for text in column(page, "By node") if text != "?"]
+        return [max(row, key=lambda node: amount(row[node])) for row in rows]
+
+    for direction in ("ascending", "descending"):
+        page.get_by_role("button", name="By node", exact=True).click()
+        assert homes() == sorted(homes(), reverse=direction == "descending")
+        assert column(page, "By node")[-1] == "?"
+
+
+def test_the_keyboard_alone_sorts_and_stays_where_it_is(open_page: OpenPage) -> None:
+    page = open_page(page_of(50)).page
+    page.locator("#verdict").focus()
+    focused = "document.activeElement.textContent"
+    while page.evaluate(focused) != "Judged":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert sorts(page) == {"Judged": "descending"}
+    assert page.evaluate(focused) == "Judged"
+
+
+# It filters
+
+
+def test_a_name_and_a_verdict_choose_rows_together_and_the_count_is_right(open_page: OpenPage) -> None:
+    page = open_page(page_of(80)).page
+    assert page.locator("#shown").inner_text() == "80 of 80 containers shown"
+    page.get_by_label("Filter by name").fill("  KUBE-system ")
+    assert len(column(page, "Container")) == 40
+    page.get_by_label("Verdict").select_option("aligned")
+    names = column(page, "Container")
+    assert names == [name for name in names if name.startswith("kube-system/")]
+    assert set(column(page, "Verdict")) <= {"✓ aligned"}
+    assert page.locator("#shown").inner_text().startswith(f"{len(names)} of 80 containers shown")
+    page.get_by_label("Filter by name").fill("")
+    assert len(column(page, "Container")) == 10
+
+
+def test_a_sorted_table_stays_filtered_and_a_filtered_one_sorted(open_page: OpenPage) -> None:
+    page = open_page(page_of(80)).page
+    page.get_by_label("Verdict").select_option("spilled")
+    page.get_by_role("button", name="Container", exact=True).click()
+    spilled = column(page, "Container")
+    assert len(spilled) == 10
+    assert spilled == sorted(spilled)
+    page.get_by_label("Verdict").select_option("all")
+    assert column(page, "Container") == sorted(column(page, "Container"))
+    assert len(column(page, "Container")) == 80
+
+
+def test_a_filter_that_fits_nothing_says_so(open_page: OpenPage) -> None:
+    page = open_page(page_of(5)).page
+    page.get_by_label("Filter by name").fill("no such name")
+    assert page.locator("#shown").inner_text().startswith("0 of 5 containers shown")
+
+
+# On paper, and without script
+
+
+def test_paper_has_no_controls_and_says_what_a_filter_left_out(open_page: OpenPage) -> None:
+    page = open_page(page_of(80)).page
+    page.get_by_label("Filter by name").fill("kube")
+    page.get_by_label("Verdict").select_option("aligned")
+    page.emulate_media(media="print")
+    assert hides(page, "input, select, nav")
+    assert page.locator("#shown").is_visible()
+    count = len(column(page, "Container"))
+    assert page.locator("#shown").inner_text() == f'{count} of 80 containers shown: name with "kube", verdict aligned'
+
+
+def test_paper_shows_every_finding(open_page: OpenPage) -> None:
+    page = open_page(page_of(1000), media="print").page
+    assert page.locator("li:visible strong").count() == page.locator("li strong").count() > 400
+
+
+def test_paper_is_light_also_for_who_reads_in_the_dark(open_page: OpenPage) -> None:
+    page = open_page(page_of(5), dark=True, media="print").page
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_without_script_everything_can_be_read_and_nothing_pretends_to_work(open_page: OpenPage) -> None:
+    page = open_page(page_of(80), script=False).page
+    assert page.locator("#rows tbody tr:visible").count() == 80
+    assert hides(page, "input, select, button")
+    assert page.locator("main h2:visible").count() == page.locator("main h2").count()
+
+
+# Names from outside
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "x" * 4096, "\u202e" + "\u05d0" * 300])
+def test_a_hostile_name_is_text_and_the_page_keeps_its_shape(open_page: OpenPage, name: str) -> None:
+    def shape(page: Page) -> Sequence[str]:
+        names: list[str] = page.evaluate("[...document.querySelectorAll('*')].map(one => one.tagName)")
+        return names
+
+    opened = open_page(report_page(hostile(name)))
+    assert shape(opened.page) == shape(open_page(report_page(hostile("plain"))).page)
+    assert fits(opened)
+    assert opened.page.title() == "numaudit report"
+
+
+def test_a_redacted_page_shows_no_name_of_the_original(open_page: OpenPage) -> None:
+    original = many(20)
+    html = open_page(report_page(redact(original, b"key", original))).page.content()
+    assert "application" in report_page(original)
+    assert not [
+        word for word in ("application", "deployment-name", "kube-system", "database-0", "batch-0") if word in html
+    ]
+
+
+# Nothing to show
+
+
+def test_a_host_without_numa_and_containers_is_a_page_too(open_page: OpenPage) -> None:
+    opened = open_page(report_page(_nothing()))
+    assert opened.page.locator(".summary").inner_text()
+    assert opened.violations() == []
+
+
+def _nothing() -> Report:
+    return report()
