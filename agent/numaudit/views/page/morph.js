@@ -54,7 +54,9 @@ function morph(node, newer) {
 
   // Rows are the same by their first cell, parts of the page by their heading, choices by their word: wherever they are.
   function keyOf(child) {
-    const naming = { TR: child.firstElementChild, SECTION: child.firstElementChild, OPTION: child }[child.nodeName];
-    return `${child.nodeName} ${child.id ?? ""} ${naming?.textContent ?? ""}`;
+    const first = child.firstElementChild;
+    const naming = { DIV: first?.matches("h3") ? first : null, TR: first, SECTION: first, OPTION: child }[child.nodeName];
+    const name = naming?.textContent.replace(/: \d+ containers?$/, "");
+    return `${child.nodeName} ${child.id ?? ""} ${name ?? ""}`;
   }
 }

@@ -140,7 +140,7 @@ def test_what_the_reader_entered_and_where_they_are_stays(site: Site, open_page:
     assert page.evaluate("[scrollY, document.getElementById('name').selectionStart]") == before
     assert page.evaluate("document.activeElement.id") == "name"
     expect(page.locator("#rows [aria-sort]")).to_have_text(JUDGED)
-    expect(page.locator("#shown")).to_have_text("80 of 80 containers shown")
+    expect(page.locator("#shown")).to_have_text('80 of 80 containers shown: name with "pod"')
 
 
 def test_only_what_differs_is_touched(site: Site, open_page: OpenPage) -> None:
@@ -197,14 +197,16 @@ def test_containers_that_come_and_go_obey_the_filter_at_once(site: Site, open_pa
     assert page.locator("#verdict option").all_inner_texts() == ["all", "drifted"]
 
 
-def test_parts_of_the_page_that_come_and_go_leave_the_others_alone(site: Site, open_page: OpenPage) -> None:
-    unknown = msgspec.structs.replace(_one("db", 1), unknown=())
-    site.tick([_one("db", 1)])
+def test_a_list_that_was_unfolded_stays_so_when_others_come_before_it(site: Site, open_page: OpenPage) -> None:
+    drifted = [_one(f"db-{number}", 1, "drifted") for number in range(9)]
+    site.tick(drifted[:8])
     page = open_page(site.address).page
-    page.evaluate("for (const one of document.querySelectorAll('section')) one.same = true")
-    site.tick_and_see(page, [unknown])
-    kept = "Array.from(document.querySelectorAll('main section'), one => [one.firstChild.textContent, one.same])"
-    assert all(same for _, same in page.evaluate(kept))
+    page.get_by_text("3 more").click()
+    expect(page.locator("details[open]")).to_have_count(1)
+    spilled = [_one(f"web-{number}", 1, "spilled") for number in range(7)]
+    site.tick_and_see(page, [*spilled, *drifted])
+    expect(page.locator("details")).to_have_count(2)
+    expect(page.locator("details[open] summary")).to_have_text("4 more")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
