@@ -99,7 +99,7 @@ def open_page(browser: Browser, address: str, **window: Unpack[Window]) -> Opene
         http_credentials=window.get("login"),
     )
     page = context.new_page()
-    page.emulate_media(media=window.get("media", "screen"))
+    page.emulate_media(media=window.get("media"))
     opened = Opened(page)
     _watch(opened, address)
     page.goto(address)

@@ -20,6 +20,7 @@ HEIGHT = 26
 def bars(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     """The drawing; who cannot see it reads the other cells."""
     wide = _node_width(len(nodes))
+    width = wide * len(nodes) + 1
     places = {node: number * wide for number, node in enumerate(nodes)}
     intended, resident = container.intended, container.resident
     promised = () if intended is None or intended.memory_nodes is None else intended.memory_nodes
@@ -31,7 +32,8 @@ def bars(container: ContainerReport, nodes: Sequence[int]) -> Markup:
         _path("allowed", _cells(container.allowed_memory_nodes or (), places, wide, 9, 2)),
         _path("resident", _shares(held, places, wide)),
         _accessed(container, wide * len(nodes)),
-        width=wide * len(nodes) + 1,
+        viewBox=f"0 0 {width} {HEIGHT}",
+        width=width,
         height=HEIGHT,
         aria_hidden="true",
     )

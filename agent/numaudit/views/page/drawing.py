@@ -18,7 +18,8 @@ STYLE = """\
 @media (prefers-color-scheme:dark){
 .paper{fill:#17181c}.box{stroke:#8a8a90;fill:#17181c}.ink{fill:#e8e8ea}.pale{fill:#b4b4ba}
 .held{fill:#6fb1f0}.wrong{fill:#ff8a80}.hatch{stroke:#b4b4ba}}
-@media print{.paper,.box{fill:#fff}.ink{fill:#000}.pale{fill:#333}.held{fill:#2a6db0}.wrong{fill:#b3261e}}
+@media print{.paper,.box{fill:#fff}.ink{fill:#000}.pale{fill:#333}.held{fill:#2a6db0}.wrong{fill:#b3261e}
+.box{stroke:#5a5a60}.hatch{stroke:#8a8a90}}
 """
 """Of a drawing in dark mode and in print."""
 _BOX, _GAP, _PAD, _LINE = 300, 12, 10, 17
@@ -26,8 +27,12 @@ _ROW = 4
 """Boxes side by side."""
 _NAMED = 6
 """Residents of a node that are named: the largest."""
-_NAME, _TEXT = 30, 40
+_NAME, _TEXT = 30, 36
 """Characters of a name beside its amount, and of a line: what is longer loses its middle."""
+_AMOUNT = 50
+"""Pixels of an amount."""
+_NARROWEST = 360
+"""Pixels of a file, whose words on distances must fit."""
 _CELL = 44
 _FONT = "system-ui,DejaVu Sans,Verdana,sans-serif"
 
@@ -77,13 +82,14 @@ def machine_file(nodes: Sequence[DrawnNode], distances: Mapping[int, Mapping[int
     """A file of its own: the boxes, and the distances below them."""
     height, boxes = _boxes(nodes)
     matrix_height, matrix = _matrix(distances, height + _LINE)
-    width = max(_width_of(nodes), _CELL * (len(distances) + 2))
+    width = max(_width_of(nodes), _CELL * (len(distances) + 2), _NARROWEST)
     whole = height + _LINE + matrix_height
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         + element(
             "svg",
             element("title", title),
+            element("desc", _in_words(nodes, distances)),
             element("style", raw(STYLE)),
             _patterns(),
             element("rect", width=width, height=whole, fill=PAPER, class_="paper"),
@@ -101,6 +107,17 @@ def machine_file(nodes: Sequence[DrawnNode], distances: Mapping[int, Mapping[int
     )
 
 
+def _in_words(nodes: Sequence[DrawnNode], distances: Mapping[int, Mapping[int, int]]) -> str:
+    """The drawing for who cannot see it."""
+    said = []
+    for node in nodes:
+        row = distances.get(node.numa_node) or {}
+        away = ", ".join(f"{distance} to node {to}" for to, distance in row.items() if to != node.numa_node)
+        facts = (f"memory {_known(node.total)}", _cpus(node), *node.remarks, *([f"distances {away}"] if away else []))
+        said.append(f"Node {node.numa_node}: {'; '.join(facts)}.")
+    return " ".join(said)
+
+
 def _width_of(nodes: Sequence[DrawnNode]) -> int:
     return max(1, min(_ROW, len(nodes))) * (_BOX + _GAP) + _GAP
 
@@ -108,7 +125,7 @@ def _width_of(nodes: Sequence[DrawnNode]) -> int:
 def _boxes(nodes: Sequence[DrawnNode]) -> tuple[int, Markup]:
     """Height and drawing; all boxes are as high as the highest."""
     lines = [tuple(_lines(node)) for node in nodes]
-    high = 2 * _PAD + 34 + _LINE * max(map(len, lines), default=0)
+    high = 2 * _PAD + max(map(_head, nodes), default=0) - 12 + _LINE * max(map(len, lines), default=0)
     drawn = [
         element(
             "g",
@@ -125,13 +142,18 @@ def _box(node: DrawnNode, lines: Sequence[Markup], high: int) -> Iterator[Markup
     yield _words(_PAD, _PAD + 12, f"Node {node.numa_node}", weight=700)
     yield from _memory_bar(node)
     for number, line in enumerate(lines):
-        yield element("g", line, transform=f"translate({_PAD} {_PAD + 46 + number * _LINE})")
+        yield element("g", line, transform=f"translate({_PAD} {_PAD + _head(node) + number * _LINE})")
+
+
+def _head(node: DrawnNode) -> int:
+    """Pixels above the first line: the node's name, and the bar of its memory where that is drawn."""
+    return 30 if node.residents is None else 46
 
 
 def _lines(node: DrawnNode) -> Iterator[Markup]:
     total = _known(node.total)
     yield _words(0, 0, f"memory {total}" if node.residents is None else f"{_known(node.free)} free of {total}")
-    yield _words(0, 0, short(f"CPUs {node.cpus}" if node.cpus else "no CPUs", _TEXT))
+    yield _words(0, 0, short(_cpus(node), _TEXT))
     for remark in node.remarks:
         yield _words(0, 0, short(remark, _TEXT), pale=True)
     if node.residents is None:
@@ -147,18 +169,20 @@ def _lines(node: DrawnNode) -> Iterator[Markup]:
 
 
 def _resident(one: Resident) -> Markup:
+    """The whole name shows when it is pointed at."""
     name = f"! {one.name}" if one.mark else one.name
-    amount = _words(_BOX - 2 * _PAD, 0, in_units(one.bytes), end=True)
-    return join((_words(0, 0, short(name, _NAME), wrong=one.mark is not None), amount))
+    words = _words(0, 0, short(name, _NAME), wrong=one.mark is not None)
+    whole = element("g", element("title", short(one.name)), words, clip_path="url(#room)")
+    return join((whole, _words(_BOX - 2 * _PAD, 0, in_units(one.bytes), end=True)))
 
 
 def _memory_bar(node: DrawnNode) -> Iterator[Markup]:
     """What containers hold is solid, what else is in use is hatched, what is free is empty."""
     top, wide = _PAD + 20, _BOX - 2 * _PAD
-    if not node.total or node.free is None:
+    if node.residents is None or not node.total or node.free is None:
         return
     used = min(max(node.total - node.free, 0), node.total)
-    held = min(sum(one.bytes for one in node.residents or ()), used)
+    held = min(sum(one.bytes for one in node.residents), used)
     yield element("rect", x=_PAD, y=top, width=wide * used / node.total, height=9, fill="url(#used)")
     if held:
         yield element("rect", x=_PAD, y=top, width=wide * held / node.total, height=9, fill=HELD, class_="held")
@@ -185,7 +209,9 @@ def _matrix(distances: Mapping[int, Mapping[int, int]], top: int) -> tuple[int, 
 
 def _patterns() -> Markup:
     stroke = element("path", d="M0 5L5 0", stroke=OTHER, class_="hatch")
-    return element("defs", element("pattern", stroke, id="used", width=5, height=5, patternUnits="userSpaceOnUse"))
+    used = element("pattern", stroke, id="used", width=5, height=5, patternUnits="userSpaceOnUse")
+    room = element("rect", y=-_LINE, width=_BOX - 2 * _PAD - _AMOUNT, height=2 * _LINE)
+    return element("defs", used, element("clipPath", room, id="room"))
 
 
 def _words(
@@ -195,6 +221,10 @@ def _words(
     return element(
         "text", text, x=x, y=y, fill=fill, class_=name, font_weight=weight, text_anchor="end" if end else None
     )
+
+
+def _cpus(node: DrawnNode) -> str:
+    return f"CPUs {node.cpus}" if node.cpus else "no CPUs"
 
 
 def _known(value: int | None) -> str:

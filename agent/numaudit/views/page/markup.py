@@ -47,11 +47,11 @@ def raw(text: str) -> Markup:
 
 
 def short(name: str, most: int = _LONGEST_NAME) -> str:
-    """A long name with its middle left out: a cgroup's path may have 4096 characters."""
+    """A long name with its middle left out: a cgroup's path may have 4096 characters, of which the last say most."""
     text = printable(name)
     if len(text) <= most:
         return text
-    tail = most // 3
+    tail = 2 * most // 3
     return f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
