@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv)
 guest_packages=(qemu-system-x86 qemu-system-common busybox-static kmod cpio)
-test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl buildah mmdebstrap systemd man-db chromium fonts-dejavu-core zsh fish)
+test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl buildah mmdebstrap systemd man-db chromium fonts-dejavu-core zsh fish tmux)
 
 say() { echo "setup: $*" >&2; }
 

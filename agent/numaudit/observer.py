@@ -24,7 +24,7 @@ from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
-from numaudit.snapshot import Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 
 _LEAST_CAPACITY = 1024
 """BPF maps hold twice as many cgroups as there are, and at least this many."""
@@ -75,8 +75,16 @@ class Observer:
         capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
         return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=nodes)
 
-    def observe(self, mappings_budget: float | None = None, readings: Readings | None = None) -> Snapshot:
-        """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`."""
+    def observe(
+        self,
+        mappings_budget: float | None = None,
+        readings: Readings | None = None,
+        mappings_of: ContainerId | None = None,
+    ) -> Snapshot:
+        """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`.
+
+        `mappings_of`: the one container of which numa_maps is read; None = of all of them.
+        """
         run = Run()
         counted: set[int] = set()
         if readings is not None and self.hierarchies.is_v2:
@@ -99,6 +107,7 @@ class Observer:
             self.penalty,
             readings,
             mappings_budget,
+            mappings_of,
         )
         hierarchies = self.hierarchies
         snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)

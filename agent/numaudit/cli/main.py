@@ -20,6 +20,7 @@ from numaudit.errors import InputError, NumauditError, printable
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 VERBS = {
     "report": "Where the memory of every container on this host really is.",
+    "top": "The same as `report`, live: sort, filter, open one container.",
     "topology": "Nodes, CPUs, distances, memory and huge pages.",
     "state": "The kubelet's checkpoints: decoded, verified, compared.",
     "explain": "Why a pod is admitted or refused, what would let it in; or a page on one that runs.",

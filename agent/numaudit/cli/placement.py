@@ -17,20 +17,21 @@ from numaudit.memorymanager.scenario.values import Setup
 from numaudit.observer import Observer
 from numaudit.report.selection import narrow
 from numaudit.report.values import ContainerReport
+from numaudit.snapshot import Snapshot
 from numaudit.views.placement_document import Placement, PlacementList, account
 
-_MAPPINGS_BUDGET = 2.0
+MAPPINGS_BUDGET = 2.0
 """Seconds, as of a report."""
 
 
 def placements(host: Host, which: str, duration: float | None) -> PlacementList:
     """Those of that name, as `numaudit report` takes it. Raises InputError when none is a container of a pod."""
-    snapshot, report = observe_whole(Observer.of(host), _MAPPINGS_BUDGET, duration)
+    snapshot, report = observe_whole(Observer.of(host), MAPPINGS_BUDGET, duration)
     found = narrow(report, which)
     containers = [one for one in found.containers if one.pod_uid is not None and one.container is not None]
     if not containers and not found.rejections:
         raise InputError(f"{which!r} is no container of a pod; `numaudit report {which}` shows what is known of it")
-    admissions = _Admissions(snapshot.intent or Intent(), _node(host))
+    admissions = Admissions.of(host, snapshot)
     items = [admissions.of_container(one) for one in containers]
     items += [admissions.of_refused(one) for one in found.rejections]
     return PlacementList(items, report.nodes)
@@ -46,9 +47,16 @@ def _node(host: Host) -> tuple[Setup, NodeState] | str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Admissions:
+class Admissions:
+    """How the kubelet came to its promises."""
+
     intent: Intent
     node: tuple[Setup, NodeState] | str
+
+    @classmethod
+    def of(cls, host: Host, snapshot: Snapshot) -> Admissions:
+        """Reads the kubelet's settings and state files of now."""
+        return cls(snapshot.intent or Intent(), _node(host))
 
     def of_container(self, one: ContainerReport) -> Placement:
         own = (hint for hint in self._records(one.pod_uid) if hint.container in (None, one.container))

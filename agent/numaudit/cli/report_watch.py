@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 from typing import Any
@@ -16,17 +15,14 @@ import click
 
 from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.progress import Duration
+from numaudit.cli.report_ticks import Ticks
 from numaudit.cli.report_view import View
 from numaudit.daemon.ticks import Beat
-from numaudit.errors import NumauditError, Unavailable, printable
-from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.errors import NumauditError, printable
 from numaudit.kernel.host import explain
 from numaudit.observer import Observer
 from numaudit.probes.probe import Kind
-from numaudit.probes.session import Readings, Session
-from numaudit.report.build import build
 from numaudit.report.values import Report
-from numaudit.snapshot import Snapshot
 
 _HOME, _END_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
 """Go to the first line; clear to the end of the line; clear all that is below."""
@@ -42,28 +38,6 @@ class Interval(Duration):
             raise click.BadParameter(f"{error.message}; a NAME comes before --watch", ctx, param) from None
 
 
-@dataclass(slots=True)
-class _Ticks:
-    """Each tick is judged by the one before it, as the agent does; the probes stay loaded."""
-
-    observer: Observer
-    session: Session
-    numa_maps_budget: float | None
-    last: Snapshot | None = None
-    judgements: Judgements | None = None
-
-    def take(self) -> Report:
-        """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none."""
-        snapshot = self.observer.observe(self.numa_maps_budget, Readings(self.session))
-        judgements = judge(snapshot, self.last, self.judgements)
-        report = build(snapshot, judgements, self.last)
-        for one in report.sources:
-            if one.source == "cgroups" and one.state not in ("ok", "partial"):
-                raise Unavailable(f"no container could be read: {one.reason}")
-        self.last, self.judgements = snapshot, judgements
-        return report
-
-
 def watch(
     observer: Observer, view: View, seconds: float, numa_maps_budget: float | None, kinds: Collection[Kind[Any]]
 ) -> int:
@@ -75,7 +49,7 @@ def watch(
     drawn, drawn_at = "", ""
     try:
         with observer.open_probes(kinds) as session:
-            ticks = _Ticks(observer, session, numa_maps_budget)
+            ticks = Ticks(observer, session, numa_maps_budget)
             while True:
                 headline = f"{_now()}, every {seconds:g} s; Ctrl-C ends it"
                 try:

@@ -107,6 +107,8 @@ class Tick:
     """None = there are no probes."""
     mappings_budget: float | None = None
     """Seconds for numa_maps; None = it is not read."""
+    mappings_of: ContainerId | None = None
+    """The one container of which it is read; None = of all of them."""
 
     def read(self, kind: Kind[R]) -> R:
         """A probe's reading. Raises Unavailable when the probe does not run, or its cgroups are not containers'."""

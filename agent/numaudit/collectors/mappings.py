@@ -26,14 +26,18 @@ _HIDDEN = (
 
 
 def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Mappings of every container whose bytes are known, the largest container first."""
+    """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
     judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
+    if tick.mappings_of is not None:
+        judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ == tick.mappings_of}
     order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
     return replace(snapshot, numa_maps=_of(tick).collect(tick.census, order, skipped))
 
 
 def collect_root(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
+    if tick.mappings_of is not None:
+        return snapshot
     hugetlb = _of(tick).unattributed_hugetlb(skipped)
     unattributed = snapshot.unattributed
     if unattributed is None or unattributed.hugetlb is not None:

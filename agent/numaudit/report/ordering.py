@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from numaudit.report.names import display_name
@@ -29,13 +29,19 @@ KEYS = ("verdict", *BY_AMOUNT, "name")
 
 def in_order_of(report: Report, key: str) -> Report:
     """Rows that are equal keep the order by verdict."""
+    return replace(report, containers=ordered(report.containers, key))
+
+
+def ordered(containers: Sequence[ContainerReport], key: str, reverse: bool = False) -> tuple[ContainerReport, ...]:
+    """Those of one report. `reverse`: the other way round, but what is not known still comes last."""
     if key == "verdict":
-        return report
+        return tuple(reversed(containers) if reverse else containers)
     if key == "name":
-        return replace(report, containers=tuple(sorted(report.containers, key=display_name)))
+        return tuple(sorted(containers, key=display_name, reverse=reverse))
     amount = BY_AMOUNT[key]
-    return replace(report, containers=tuple(sorted(report.containers, key=lambda one: _largest_first(amount(one)))))
+    sign = 1 if reverse else -1
+    return tuple(sorted(containers, key=lambda one: _unknown_last(amount(one), sign)))
 
 
-def _largest_first(amount: float | None) -> tuple[bool, float]:
-    return amount is None, -(amount or 0)
+def _unknown_last(amount: float | None, sign: int) -> tuple[bool, float]:
+    return amount is None, sign * (amount or 0)

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from numaudit.errors import InputError, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.report.names import display_name
 from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId
@@ -51,6 +52,16 @@ def of_verdicts(report: Report, verdicts: Collection[str]) -> Report:
     return _of_containers(
         report, tuple(one for one in report.containers if one.verdict is not None and one.verdict.name in verdicts)
     )
+
+
+def with_words(containers: Sequence[ContainerReport], text: str) -> tuple[ContainerReport, ...]:
+    """Those that have every word of the text in their name or verdict, in capitals or not."""
+    words = text.casefold().split()
+    return tuple(one for one in containers if all(word in _searched(one) for word in words))
+
+
+def _searched(one: ContainerReport) -> str:
+    return f"{display_name(one)} {'' if one.verdict is None else one.verdict.name}".casefold()
 
 
 def first(report: Report, most: int | None) -> Report:

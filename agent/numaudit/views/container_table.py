@@ -37,7 +37,7 @@ def container_table(
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """One column of the containers' table; its title is that of `new_table`, its rank that of `fit`."""
 
     title: str
@@ -49,60 +49,60 @@ class _Column:
         return Filled(self.title, self.rank, [self.cell(one) for one in containers], self.least)
 
 
-def _container_columns(node_columns: Sequence[_Column], wide: bool, kubernetes: bool, report: Report) -> list[_Column]:
-    columns = [_Column("CONTAINER", display_name)]
+def _container_columns(node_columns: Sequence[Column], wide: bool, kubernetes: bool, report: Report) -> list[Column]:
+    columns = [Column("CONTAINER", display_name)]
     if kubernetes:
         columns += [
-            _Column("QOS", lambda one: one.qos or "", 9),
-            _Column("PROMISED", promised_nodes, 2),
+            Column("QOS", lambda one: one.qos or "", 9),
+            Column("PROMISED", promised_nodes, 2),
         ]
     columns += [
-        _Column("MEMS", lambda one: node_list(one.allowed_memory_nodes), 5),
-        _Column("CPUS ON", lambda one: node_list(one.allowed_cpu_nodes), 6),
-        _Column(">JUDGED", lambda one: size(one.judged_bytes), 3),
+        Column("MEMS", lambda one: node_list(one.allowed_memory_nodes), 5),
+        Column("CPUS ON", lambda one: node_list(one.allowed_cpu_nodes), 6),
+        Column(">JUDGED", lambda one: size(one.judged_bytes), 3),
         *node_columns,
     ]
     if wide:
-        columns += [_Column(f">{kind.upper()}", partial(_type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
+        columns += [Column(f">{kind.upper()}", partial(type_cell, kind)) for kind in ("anon", "shmem", "hugetlb")]
         if has_shared_of_others(report):
-            columns.append(_Column("OTHERS' SHARED", _shared_of_others))
+            columns.append(Column("OTHERS' SHARED", _shared_of_others))
         if kubernetes:
-            columns.append(_Column(">MISPLACED", _misplaced))
+            columns.append(Column(">MISPLACED", misplaced_cell))
     columns += [
-        _Column(">FILE", partial(_type_cell, "file"), 8),
-        _Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes)), 7),
-        _Column(">REMOTE%", lambda one: _remote(one, share(one.remote_bytes, one.judged_bytes)), 4),
+        Column(">FILE", partial(type_cell, "file"), 8),
+        Column(">REMOTE", lambda one: _remote(one, size(one.remote_bytes)), 7),
+        Column(">REMOTE%", lambda one: _remote(one, share(one.remote_bytes, one.judged_bytes)), 4),
     ]
     if has_cpu_time(report):
-        columns.append(_Column(">EXPECTED", lambda one: _percent(one.expected_remote_ratio), 3))
+        columns.append(Column(">EXPECTED", lambda one: percent(one.expected_remote_ratio), 3))
         if wide:
-            columns += [_Column(">DISTANCE", _distance), _Column(">CPU TIME", _cpu_time)]
+            columns += [Column(">DISTANCE", _distance), Column(">CPU TIME", cpu_time_cell)]
     if has_counts(report):
-        columns.append(_Column(">COUNTED REMOTE", _counted_remote, 2))
+        columns.append(Column(">COUNTED REMOTE", _counted_remote, 2))
         if wide:
-            columns.append(_Column(">STALL", _stall))
+            columns.append(Column(">STALL", _stall))
     if has_samples(report):
-        columns.append(_Column(">SAMPLED REMOTE", _sampled_remote, 2))
+        columns.append(Column(">SAMPLED REMOTE", _sampled_remote, 2))
     if kubernetes:
-        columns.append(_Column("VERDICT", _verdict))
+        columns.append(Column("VERDICT", verdict_cell))
     if wide:
         columns += [
-            _Column("HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else ""),
-            _Column("KIND", lambda one: one.kind),
-            _Column("RUNTIME", lambda one: one.runtime or ""),
-            _Column("CGROUP", lambda one: printable(one.path or "")),
+            Column("HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else ""),
+            Column("KIND", lambda one: one.kind),
+            Column("RUNTIME", lambda one: one.runtime or ""),
+            Column("CGROUP", lambda one: printable(one.path or "")),
         ]
     return columns
 
 
-def _node_columns(nodes: Sequence[int]) -> list[_Column]:
+def _node_columns(nodes: Sequence[int]) -> list[Column]:
     if len(nodes) > _NODE_COLUMNS:
         return _one_node_column()
-    return [_Column(f">N{node}", partial(_node_cell, node)) for node in nodes]
+    return [Column(f">N{node}", partial(_node_cell, node)) for node in nodes]
 
 
-def _one_node_column(_nodes: Sequence[int] = ()) -> list[_Column]:
-    return [_Column("~BY NODE", _by_node_cell, least=_TWO_NODES)]
+def _one_node_column(_nodes: Sequence[int] = ()) -> list[Column]:
+    return [Column("~BY NODE", by_node_cell, least=_TWO_NODES)]
 
 
 def _node_cell(node: int, container: ContainerReport) -> str:
@@ -111,7 +111,7 @@ def _node_cell(node: int, container: ContainerReport) -> str:
     return size(sum(judged_bytes(row) for row in container.resident if row.numa_node == node))
 
 
-def _by_node_cell(container: ContainerReport) -> str:
+def by_node_cell(container: ContainerReport) -> str:
     if container.resident is None:
         return UNKNOWN
     rows = [(row.numa_node, judged_bytes(row)) for row in container.resident]
@@ -125,18 +125,18 @@ def _shared_of_others(container: ContainerReport) -> str:
     return " ".join(f"N{node}:{size(value)}" for node, value in by_node.items()) or "-"
 
 
-def _type_cell(kind: str, container: ContainerReport) -> str:
+def type_cell(kind: str, container: ContainerReport) -> str:
     return size(_total(container.resident, kind))
 
 
-def _misplaced(container: ContainerReport) -> str:
+def misplaced_cell(container: ContainerReport) -> str:
     """Nothing where nothing was promised."""
     if container.misplaced_bytes is None:
         return UNKNOWN if container.intended is not None and container.intended.memory_nodes else "-"
     return size(container.misplaced_bytes)
 
 
-def _cpu_time(container: ContainerReport) -> str:
+def cpu_time_cell(container: ContainerReport) -> str:
     return UNKNOWN if container.cpu_seconds is None else f"{sum(on.seconds for on in container.cpu_seconds):.1f} s"
 
 
@@ -144,7 +144,7 @@ def _remote(container: ContainerReport, text: str) -> Text:
     return Text(text, "red" if container.remote_bytes else "")
 
 
-def _verdict(container: ContainerReport) -> Text:
+def verdict_cell(container: ContainerReport) -> Text:
     if container.verdict is None:
         return Text("")
     name = container.verdict.name
@@ -163,7 +163,7 @@ def _counted_remote(container: ContainerReport) -> str:
     """The share of the accesses that were counted; ~ where a part of the count is made up for."""
     for access in container.accesses:
         if access.counted is not None:
-            return f"{'~' if access.counted.multiplexed else ''}{_percent(access.remote_ratio)}"
+            return f"{'~' if access.counted.multiplexed else ''}{percent(access.remote_ratio)}"
     return "-"
 
 
@@ -200,7 +200,7 @@ def _distance(container: ContainerReport) -> str:
     return UNKNOWN if container.distance_ratio is None else f"{container.distance_ratio:.2f}"
 
 
-def _percent(ratio: float | None) -> str:
+def percent(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"
 
 

@@ -44,13 +44,14 @@ class Filled:
         return not any(_length(cell) for cell in self.cells)
 
 
-def fit(columns: Sequence[Filled], width: int) -> tuple[list[Filled], bool]:
+def fit(columns: Sequence[Filled], width: int, name_share: float = 0.25) -> tuple[list[Filled], bool]:
     """The columns that stay in a terminal of this width, names shortened; and whether they fit now.
 
-    The first column has the names. A column with nothing in it leaves before any other.
+    The first column has the names; others leave before those have less than this share of the width. A column with
+    nothing in it leaves before any other.
     """
     kept = list(columns)
-    least_name = min(columns[0].width, max(_SHORTEST_NAME, width // 4))
+    least_name = min(columns[0].width, max(_SHORTEST_NAME, int(width * name_share)))
     while (leaving := _first_to_leave(kept)) is not None and _width_for_name(kept, width) < least_name:
         kept.remove(leaving)
     left = _width_for_name(kept, width)

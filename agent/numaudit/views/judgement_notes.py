@@ -19,7 +19,7 @@ from numaudit.views.words import size
 def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:
     """The worst verdict first. Each remedy comes once, after the last of those that it is for."""
     _print_verdicts(shown, out)
-    _print_findings(report, out)
+    print_findings(report, out)
     _print_refused(report, out)
 
 
@@ -91,7 +91,8 @@ def _what_is_remote(one: ContainerReport, verdict: Verdict) -> str:
     return f"{size(one.remote_bytes)} remote"
 
 
-def _print_findings(report: Report, out: Console) -> None:
+def print_findings(report: Report, out: Console) -> None:
+    """Each remedy once, after the findings that it is for."""
     by_remedy: dict[str, list[str]] = {}
     for finding in report.findings:
         subject = full_name(finding.namespace, finding.pod, finding.pod_uid, finding.container)

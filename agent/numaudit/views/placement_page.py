@@ -30,10 +30,21 @@ def print_placements(found: PlacementList, out: Console) -> None:
         if number:
             out.print()
         print_note(_title(one), out, "bold")
-        for heading, lines in _parts(one, found.nodes):
-            print_note(heading, out, "bold")
-            for line in lines:
-                print_note(f"  {printable(line)}", out)
+        _print_parts(_refused(one) if one.container is None else _parts(one.container, one, found.nodes), out)
+
+
+def print_container(
+    one: ContainerReport, placement: Placement | None, nodes: tuple[NodeReport, ...], out: Console
+) -> None:
+    """The page on one container, without its title. `placement` None = the kubelet has no part in it."""
+    _print_parts(_parts(one, placement, nodes), out)
+
+
+def _print_parts(parts: Iterator[tuple[str, list[str]]], out: Console) -> None:
+    for heading, lines in parts:
+        print_note(heading, out, "bold")
+        for line in lines:
+            print_note(f"  {printable(line)}", out)
 
 
 def _title(one: Placement) -> str:
@@ -43,29 +54,31 @@ def _title(one: Placement) -> str:
     return "" if refused is None else printable(full_name(refused.namespace, refused.pod, refused.pod_uid, None))
 
 
-def _parts(one: Placement, nodes: tuple[NodeReport, ...]) -> Iterator[tuple[str, list[str]]]:
-    container, refused = one.container, one.refused
-    if container is None:
-        if refused is not None:
-            asked = ", ".join(f"{name} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
-            lines = [
-                f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}",
-                *_at(refused.at),
-            ]
-            yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
-        yield "why", list(_why(one.admission))
-        yield (
-            "what to do",
-            ["`numaudit explain -f pod.yaml --make-room` says what would let it in now, and whom to delete"],
-        )
-        return
-    at = [] if one.promised_at is None else [f"its pod is here since {_time(one.promised_at)}"]
-    yield "promised", [*_promised(container), *at]
+def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
+    refused = one.refused
+    if refused is not None:
+        asked = ", ".join(f"{name} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
+        lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
+        yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
     yield "why", list(_why(one.admission))
+    yield (
+        "what to do",
+        ["`numaudit explain -f pod.yaml --make-room` says what would let it in now, and whom to delete"],
+    )
+
+
+def _parts(
+    container: ContainerReport, placement: Placement | None, nodes: tuple[NodeReport, ...]
+) -> Iterator[tuple[str, list[str]]]:
+    promised_at, started_at = (None, None) if placement is None else (placement.promised_at, placement.started_at)
+    at = [] if promised_at is None else [f"its pod is here since {_time(promised_at)}"]
+    yield "promised", [*_promised(container), *at]
+    if placement is not None:
+        yield "why", list(_why(placement.admission))
     yield "the kernel was told", list(_told(container))
     yield "its bytes", list(_bytes(container, nodes))
     yield "its accesses", list(_accesses(container))
-    yield "verdict", list(_verdict(container, one.started_at))
+    yield "verdict", list(_verdict(container, started_at))
     yield "cost", list(_cost(container))
     remedy = None if container.verdict is None else container.verdict.remedy
     yield "what to do", [remedy or "nothing"]

@@ -190,7 +190,7 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
         print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
     for reason, names in _unknown_by_reason(shown).items():
         print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
-    for why, sources in _sources_by_trouble(report).items():
+    for why, sources in sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
 
 
@@ -206,7 +206,7 @@ def _ended(report: Report) -> str | None:
     return f"cgroups that ended meanwhile, and have no row: {seconds:.2f} s of CPU time, {size(given)} allocated"
 
 
-def _sources_by_trouble(report: Report) -> dict[str, list[str]]:
+def sources_by_trouble(report: Report) -> dict[str, list[str]]:
     """State and reason -> the sources it holds of; those without trouble are left out."""
     found: dict[str, list[str]] = {}
     for source in report.sources:

@@ -1,0 +1,1 @@
+"""`numaudit top`: the report on a live screen."""

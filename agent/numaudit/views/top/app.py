@@ -1,0 +1,334 @@
+"""The screen of `numaudit top`: what the keys do, and what is drawn where. No figure is made here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from numaudit.report.ordering import KEYS, ordered
+from numaudit.report.selection import with_words
+from numaudit.views.top import head
+from numaudit.views.top.columns import container_grid, node_grid
+from numaudit.views.top.lines import Lines, Rows, in_ascii
+from numaudit.views.top.news import Ended, Failed, Feed, Key, Measured, News, key_of
+from numaudit.views.top.page import container_lines, help_lines
+
+EXIT_INTERRUPTED = 130
+_LATE = 3
+"""Intervals without a tick that went well make the figures stale."""
+_NOT_WHILE_TYPING = ("enter", "sort", "reverse", "filter", "pause", "interval", "help", "page", "end")
+_NOT_ON_A_PAGE = ("move", "page", "end", "sort", "reverse", "filter")
+
+
+class Top(App[int]):
+    """The live screen; its result is the exit code.
+
+    Colours are the terminal's own sixteen, and there is none that does not repeat what a word says.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
+    CSS = """
+    Screen, Lines, Static, Input { background: ansi_default; color: ansi_default; }
+    #title, #columns, #foot { height: 1; }
+    #failure, #summary, #nodes { height: auto; }
+    #rows, #page { height: 1fr; }
+    #typing, Input { height: 1; border: none; padding: 0; }
+    #prompt { width: auto; }
+    """
+    AUTO_FOCUS = None
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(keys, action, show=False, priority=True)
+        for keys, action in (
+            ("q", "leave(0)"),
+            ("ctrl+c,ctrl+q", f"leave({EXIT_INTERRUPTED})"),
+            ("ctrl+z", "suspend_process"),
+            ("up", "move(-1)"),
+            ("down", "move(1)"),
+            ("pageup", "page(-1)"),
+            ("pagedown", "page(1)"),
+            ("home", "end(-1)"),
+            ("end", "end(1)"),
+            ("enter", "enter"),
+            ("escape", "close"),
+            ("s", "sort(1)"),
+            ("S", "sort(-1)"),
+            ("r", "reverse"),
+            ("slash", "filter"),
+            ("p,space", "pause"),
+            ("plus", "interval(1)"),
+            ("minus", "interval(-1)"),
+            ("h,question_mark", "help"),
+        )
+    ]
+    """All have priority, so that keys that come at once are taken one after the other."""
+
+    class Told(Message):
+        """News, from the thread that measures."""
+
+        def __init__(self, news: News) -> None:
+            super().__init__()
+            self.news = news
+
+    def __init__(self, feed: Feed, where: str, sort: str = KEYS[0], *, ascii_only: bool = False) -> None:
+        super().__init__(ansi_color=True)
+        self.animation_level = "none"
+        self.feed, self.sort = feed, sort
+        self.error: BaseException | None = None
+        """What ended the screen."""
+        self.status = head.Status(feed.captured or where, feed.captured is not None, feed.interval)
+        self._width, self._height = 80, 24
+        self._reverse, self._text = False, ""
+        self._news: Measured | None = None
+        self._measured_at = time.monotonic()
+        self._open: Key | None = None
+        self._last_known: list[Text] = []
+        self._helps = False
+        self._ascii_only = ascii_only
+
+    def compose(self) -> ComposeResult:
+        for name in ("title", "failure", "summary", "nodes", "columns"):
+            yield Static(id=name, markup=False)
+        yield Rows(id="rows", ascii_only=self._ascii_only)
+        yield Lines(id="page", ascii_only=self._ascii_only)
+        yield Static(id="foot", markup=False)
+        with Horizontal(id="typing"):
+            yield Static("filter: ", id="prompt", markup=False)
+            yield Input(placeholder="words of name and verdict", compact=True, select_on_focus=False)
+
+    def on_load(self) -> None:
+        """A signal ends the screen as a key does, with the terminal as it was."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self.exit, EXIT_INTERRUPTED)
+
+    def on_mount(self) -> None:
+        self._box.cursor_blink = False
+        self.set_interval(1.0, self._look_whether_stale)
+        self._page.display = self._typing.display = False
+        self._draw()
+        self.feed.start(self._tell)
+
+    def _tell(self, news: News) -> None:
+        """In the thread that measures."""
+        self.post_message(self.Told(news))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Also what comes with SIGCONT, when the shell has written over the screen."""
+        self._width, self._height = event.size
+        self._draw()
+        self.screen.refresh(layout=True)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Ends the screen; whoever started it says the error. Else textual would print a page of its own."""
+        self.error = self.error or error
+        if self.is_headless:
+            super()._handle_exception(error)
+        self.exit(1)
+
+    # What it is told
+
+    def on_top_told(self, message: Top.Told) -> None:
+        match message.news:
+            case Measured() as news:
+                self._news, self._measured_at = news, time.monotonic()
+                self.status = replace(self.status, taken_at=news.whole.taken_at, failure=None, stale=False)
+            case Failed(reason):
+                self.status = replace(self.status, failure=reason)
+            case Ended(error):
+                self.error = error
+                self.exit(1)
+        self._draw()
+
+    def _look_whether_stale(self) -> None:
+        late = time.monotonic() - self._measured_at > _LATE * self.status.interval
+        stale = late and not self.status.paused and not self.status.captured and self._news is not None
+        if stale != self.status.stale:
+            self.status = replace(self.status, stale=stale)
+            self._draw_title()
+
+    # What the keys do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Letters are a filter's while one is typed, and a page scrolls by keys of its own."""
+        if self._types:
+            return action not in _NOT_WHILE_TYPING and not (action == "leave" and parameters == (0,))
+        return not self._reads or action not in _NOT_ON_A_PAGE
+
+    def action_leave(self, code: int) -> None:
+        self.exit(code)
+
+    def action_move(self, by: int) -> None:
+        self._rows.move(by)
+        self._draw_foot()
+
+    def action_page(self, direction: int) -> None:
+        self._rows.move(direction * max(1, self._rows.size.height - 1))
+        self._draw_foot()
+
+    def action_end(self, direction: int) -> None:
+        self._rows.move(direction * len(self._rows.lines))
+        self._draw_foot()
+
+    def action_enter(self) -> None:
+        """Keep the filter; or open the chosen container, or close it."""
+        if self._types:
+            self._type(False)
+        elif self._reads:
+            self._turn_to(None, helps=False)
+        elif (key := self._rows.key) is not None:
+            self._turn_to(key, helps=False)
+
+    def action_close(self) -> None:
+        """What is open; where nothing is, the filter goes."""
+        if self._reads:
+            self._turn_to(None, helps=False)
+        else:
+            self._box.value = ""
+            self._type(False)
+
+    def action_sort(self, by: int) -> None:
+        self.sort = KEYS[(KEYS.index(self.sort) + by) % len(KEYS)]
+        self._draw()
+
+    def action_reverse(self) -> None:
+        self._reverse = not self._reverse
+        self._draw()
+
+    def action_filter(self) -> None:
+        self._type(True)
+
+    def action_pause(self) -> None:
+        if not self.status.captured:
+            self.status = replace(self.status, paused=not self.status.paused, stale=False)
+            self._measured_at = time.monotonic()
+            self.feed.set_paused(self.status.paused)
+            self._draw_title()
+
+    def action_interval(self, by: int) -> None:
+        longer = [one for one in head.INTERVALS if one > self.status.interval]
+        shorter = [one for one in head.INTERVALS if one < self.status.interval]
+        steps = longer[:1] if by > 0 else shorter[-1:]
+        if steps and not self.status.captured:
+            self.status = replace(self.status, interval=steps[0])
+            self.feed.set_interval(steps[0])
+            self._draw_title()
+
+    def action_help(self) -> None:
+        self._turn_to(self._open, helps=not self._helps)
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        self._text = message.value
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        """Enter, after all that was typed before it; a second one may have come here before the first was done."""
+        self.action_enter()
+
+    def _type(self, types: bool) -> None:
+        """The line of the filter, in place of the last one."""
+        self._typing.display, self._line("foot").display = types, not types
+        self.screen.set_focus(self._box if types else None)
+
+    def _turn_to(self, key: Key | None, *, helps: bool) -> None:
+        if key != self._open:
+            self.feed.open(key)
+            self._last_known = []
+        self._open, self._helps = key, helps
+        for name in ("summary", "nodes", "columns"):
+            self._line(name).display = not self._reads
+        self._rows.display, self._page.display = not self._reads, self._reads
+        self._page.scroll_home(animate=False)
+        self.screen.set_focus(self._page if self._reads else None)
+        self._draw()
+
+    @property
+    def _types(self) -> bool:
+        return self.focused is self._box
+
+    @property
+    def _reads(self) -> bool:
+        return self._open is not None or self._helps
+
+    # What is drawn
+
+    def _draw(self) -> None:
+        self._draw_title()
+        if self._helps:
+            self._page.show(help_lines(None if self._news is None else self._news.whole, self._width))
+        elif self._news is not None and self._open is not None:
+            lines = container_lines(self._news, self._open, self._width)
+            gone = [] if lines else [Text("It is no more; this is what was last known of it.", "bold yellow")]
+            self._last_known = lines or self._last_known
+            self._page.show([*gone, *self._last_known])
+        elif self._news is not None:
+            self._draw_rows(self._news)
+        self._draw_foot()
+
+    def _draw_title(self) -> None:
+        self._put("title", head.title(self.status))
+        failure = head.failure(self.status, self._width)
+        self._line("failure").display = failure is not None
+        self._put("failure", failure or Text())
+
+    def _draw_rows(self, news: Measured) -> None:
+        width, height = self._width, self._height
+        report = news.report
+        said = head.cut(report.summary.text, width, 1 if height < 20 else 2)
+        missing = head.not_measured(report)
+        lines = [head.in_lines(said, "bold")]
+        lines += [head.in_lines(head.cut(missing, width, 1), "yellow")] if missing else []
+        self._put("summary", Text("\n", no_wrap=True).join(lines))
+        nodes = node_grid(news.whole, max(1, height // 3 - 2), width)
+        self._put("nodes", Text("\n", no_wrap=True).join([nodes.head, *nodes.rows]))
+        shown = ordered(with_words(report.containers, self._text), self.sort, self._reverse)
+        grid = container_grid(report, shown, width - 1)
+        self._put("columns", Text.assemble(" ", grid.head))
+        self._rows.show_rows(grid.rows, [key_of(one) for one in shown])
+
+    def _draw_foot(self) -> None:
+        if self._open is not None or self._helps:
+            line = Text("Esc back  Up Down PgUp PgDn scroll  q quit", "dim")
+        else:
+            rows = self._rows
+            total = 0 if self._news is None else len(self._news.report.containers)
+            number = f"{rows.chosen + 1}" if rows.lines else "0"
+            of = f"{len(rows.lines)}" if len(rows.lines) == total else f"{len(rows.lines)} ({total} in all)"
+            line = head.foot(f"{number} of {of}", self.sort, self._reverse, self._text, self._width)
+        self._put("foot", line)
+
+    def _put(self, name: str, text: Text) -> None:
+        if self._ascii_only:
+            text = Text(in_ascii(text.plain), spans=text.spans, no_wrap=True)
+        self._line(name).update(text)
+
+    def _line(self, name: str) -> Static:
+        return self.query_one(f"#{name}", Static)
+
+    @property
+    def _rows(self) -> Rows:
+        return self.query_one(Rows)
+
+    @property
+    def _page(self) -> Lines:
+        return self.query_one("#page", Lines)
+
+    @property
+    def _typing(self) -> Horizontal:
+        return self.query_one("#typing", Horizontal)
+
+    @property
+    def _box(self) -> Input:
+        return self.query_one(Input)

@@ -1,0 +1,137 @@
+"""The lines above and below the rows of `numaudit top`, and its help. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.text import Text
+
+from numaudit.errors import printable
+from numaudit.report.values import Report
+from numaudit.views.report_tables import sources_by_trouble
+
+INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
+"""Seconds; what + and - choose from."""
+
+KEYS = (
+    ("Up Down PgUp PgDn Home End", "choose a container; on a page: scroll"),
+    ("Enter", "open it: promise, bytes, accesses, verdict, cost, what to do; Esc or Enter closes it"),
+    ("/", "filter by words of name and verdict as you type; Enter keeps it, Esc clears it"),
+    ("s S", "the next and the previous order"),
+    ("r", "the other way round; what is not known stays last"),
+    ("p Space", "pause: nothing is measured; again: go on with a tick at once"),
+    ("+ -", "measure less often, and more often"),
+    ("h ?", "this page"),
+    ("q", "quit; Ctrl-C, too, with exit code 130"),
+    ("Ctrl-Z", "back to the shell; fg goes on"),
+)
+COLUMNS = (
+    ("JUDGED", "anon + shmem + hugetlb; page cache is FILE, and does not count in verdicts"),
+    ("MISPLACED", "judged bytes on nodes that were not promised"),
+    ("REMOTE", "judged bytes on nodes that have none of the allowed CPUs"),
+    ("ACCESSED", "share of the accesses that were remote, as the best source measured them"),
+    ("EXPECTED", "the same, expected from where it ran and where its bytes are"),
+    ("CPU OFF", "share of its CPU time on other nodes than the promised ones, since the first tick"),
+    ("MEMS, CPUS ON", "nodes its memory may be on, and those of the CPUs it may use"),
+    ("[!!###...]", "a node's memory: ! misplaced, # otherwise used, . free"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the first line says."""
+
+    where: str
+    """Name of the host, or the captured tree."""
+    captured: bool
+    interval: float
+    taken_at: float | None = None
+    """Seconds since the epoch; None = no tick is done yet."""
+    paused: bool = False
+    stale: bool = False
+    failure: str | None = None
+    """Of the last tick."""
+
+
+def title(status: Status) -> Text:
+    """`numaudit top  node-1  12:00:05, every 5 s  PAUSED`"""
+    line = Text(no_wrap=True, end="", overflow="ellipsis")
+    line.append("numaudit top", "bold").append(f"  {printable(status.where)}  ")
+    if status.captured:
+        line.append("captured; it never changes")
+    elif status.taken_at is None:
+        line.append("measuring ...")
+    else:
+        line.append(f"{clock(status.taken_at)}, every {status.interval:g} s")
+    if status.paused:
+        line.append("  PAUSED", "bold yellow")
+    if status.stale:
+        line.append("  STALE", "bold red")
+    return line
+
+
+def failure(status: Status, width: int) -> Text | None:
+    """Up to three lines on the tick that failed; None = it went well."""
+    if status.failure is None:
+        return None
+    what = f"FAILED: {printable(status.failure)}"
+    before = "" if status.taken_at is None else f"below is what there was at {clock(status.taken_at)}"
+    return in_lines([*cut(what, width, 2), before], "bold red")
+
+
+def in_lines(lines: Iterable[str], style: str) -> Text:
+    """One text of them, in one style."""
+    return Text("\n".join(lines), style, no_wrap=True)
+
+
+def clock(at: float) -> str:
+    """Local time of day."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+
+
+def not_measured(report: Report) -> str:
+    """What is not known on this host, in short; empty = nothing is missing."""
+    what = [one.what for one in report.unknown]
+    what += [source for sources in sources_by_trouble(report).values() for source in sources]
+    return f"not measured: {', '.join(what)}; ? says why" if what else ""
+
+
+def why_not_measured(report: Report) -> Iterator[str]:
+    """A line for each reason."""
+    for unknown in report.unknown:
+        yield f"{unknown.what}: {printable(unknown.reason)}"
+    for why, sources in sources_by_trouble(report).items():
+        yield f"{', '.join(sources)}: {printable(why)}"
+
+
+def foot(place: str, sort: str, reverse: bool, text: str, width: int) -> Text:
+    """The keys, how the rows are ordered, and where we are; the last stays where there is little room."""
+    order = f"s sort: {sort}{' reversed' if reverse else ''}"
+    words = f"/ filter: {printable(text)}" if text else "/ filter"
+    keys = ["q quit", order, words, "Enter open", "r reverse", "p pause", "? help"]
+    room = width - len(place) - 2
+    line = ""
+    for key in keys:
+        longer = f"{line}  {key}" if line else key
+        if len(longer) > room:
+            break
+        line = longer
+    return Text(f"{line}{' ' * max(2, width - len(line) - len(place))}{place}", "dim", no_wrap=True, end="")
+
+
+def cut(text: str, width: int, lines: int) -> list[str]:
+    """The text in this many lines, broken at blanks; what has no room is left out."""
+    words = text.split(" ")
+    done: list[str] = []
+    while words and len(done) < lines - 1:
+        line = words.pop(0)
+        while words and len(line) + 1 + len(words[0]) <= width:
+            line += f" {words.pop(0)}"
+        done.append(_begin(line, width))
+    return [*done, _begin(" ".join(words), width)] if words else done
+
+
+def _begin(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

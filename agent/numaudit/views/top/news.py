@@ -1,0 +1,86 @@
+"""What the screen of `numaudit top` is told, and whom it asks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from numaudit.report.values import ContainerReport, Report
+from numaudit.views.placement_document import Placement
+
+Key = tuple[str, ...]
+"""What stays the same of a container while its row moves, and when it is started again."""
+
+
+def key_of(one: ContainerReport) -> Key:
+    """Containers of a pod by their name, all others by their cgroup."""
+    if one.pod_uid is None or one.kind == "pod":
+        return (one.path or "",)
+    return one.pod_uid, one.kind, one.container or one.container_id or one.path or ""
+
+
+def find(report: Report, key: Key) -> ContainerReport | None:
+    """The container of that key, while there is one."""
+    return next((one for one in report.containers if key_of(one) == key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was read for the one container whose page is open."""
+
+    key: Key
+    placement: Placement | None
+    """None = it is of no pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One tick."""
+
+    whole: Report
+    """Of the host."""
+    report: Report
+    """What was asked for of it."""
+    opened: Opened | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A tick that failed; the next one is tried."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """There will be no more ticks."""
+
+    error: BaseException
+
+
+News = Measured | Failed | Ended
+
+
+class Feed(Protocol):
+    """Where ticks come from. It measures in a thread of its own, so that no key has to wait."""
+
+    captured: str | None
+    """The captured tree that this is about, which never changes; None = this host."""
+    interval: float
+    """Seconds."""
+
+    def start(self, tell: Callable[[News], None]) -> None:
+        """Begin; `tell` is called in the other thread."""
+
+    def set_interval(self, seconds: float) -> None:
+        """From now on."""
+
+    def set_paused(self, paused: bool) -> None:
+        """Measure nothing until it goes on, which it does with a tick at once."""
+
+    def open(self, key: Key | None) -> None:
+        """Read for this container what only its page shows, at once and at every tick; None = for none."""
+
+    def stop(self) -> None:
+        """Measure nothing more, and let go of the probes."""

@@ -1,0 +1,71 @@
+"""What fills the screen of `numaudit top` once a container is opened, and its help. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.report.names import display_name
+from numaudit.report.selection import only
+from numaudit.report.values import Report
+from numaudit.snapshot import ContainerId
+from numaudit.views.judgement_notes import print_findings
+from numaudit.views.placement_page import print_container
+from numaudit.views.process_table import print_processes
+from numaudit.views.terminal import new_table, print_note, print_table
+from numaudit.views.top import head
+from numaudit.views.top.news import Key, Measured, find
+
+
+def container_lines(news: Measured, key: Key, width: int) -> list[Text]:
+    """All that is known of one container; nothing once it has gone."""
+    one = find(news.report, key)
+    if one is None:
+        return []
+    opened = news.opened if news.opened is not None and news.opened.key == key else None
+
+    def put(out: Console) -> None:
+        print_note(display_name(one), out, "bold")
+        print_container(one, None if opened is None else opened.placement, news.report.nodes, out)
+        alone = replace(news.report, containers=(one,))
+        if one.id is not None and one.findings:
+            out.print()
+            print_findings(only(news.report, ContainerId(one.id)), out)
+        if opened is None:
+            out.print()
+            print_note("its admission and its processes are being read ...", out)
+        print_processes(alone, out)
+
+    return _drawn(put, width)
+
+
+def help_lines(report: Report | None, width: int) -> list[Text]:
+    """Keys, columns, and why something is not measured here."""
+
+    def put(out: Console) -> None:
+        for heading, rows in (("KEY", head.KEYS), ("COLUMN", head.COLUMNS)):
+            table = new_table(heading, "~WHAT")
+            for row in rows:
+                table.add_row(*row)
+            print_table(table, out)
+            out.print()
+        missing = [] if report is None else list(head.why_not_measured(report))
+        print_note("not measured here" if missing else "everything that can be measured is measured here", out, "bold")
+        for line in missing:
+            print_note(f"  {line}", out)
+
+    return _drawn(put, width)
+
+
+def _drawn(put: Callable[[Console], None], width: int) -> list[Text]:
+    """What a view prints, as lines; colours as names of the terminal's own."""
+    file = io.StringIO()
+    out = Console(
+        file=file, width=width, force_terminal=True, color_system="standard", highlight=False, markup=False, emoji=False
+    )
+    put(out)
+    return [Text.from_ansi(line, no_wrap=True, end="") for line in file.getvalue().split("\n")]

@@ -1,0 +1,82 @@
+"""The screen of `numaudit top` without a terminal: keys go in, and what is to be seen comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from numaudit.cli.report_view import View
+from numaudit.cli.top_feed import CapturedFeed
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.views.top.app import Top
+from numaudit.views.top.news import Feed
+
+PATIENCE = 60.0
+"""Seconds, on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """80 columns by 24 lines, if nothing else is said."""
+
+    top: Top
+    pilot: Pilot[int]
+
+    def lines(self) -> list[str]:
+        """What is to be seen, without blanks at the ends."""
+        return [strip.text.rstrip() for strip in self.top.screen._compositor.render_strips()]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+    def rows(self) -> list[str]:
+        """Names in the table of containers, as far as they are to be seen; the chosen one has its `>`."""
+        lines = self.lines()
+        head = next(number for number, line in enumerate(lines) if line.startswith(" CONTAINER"))
+        return [line.split("  ")[0] for line in lines[head + 1 : -1] if line]
+
+    def chosen(self) -> str:
+        (row,) = (line for line in self.rows() if line.startswith(">"))
+        return row.removeprefix(">")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        await self.press(*("slash" if char == "/" else "space" if char == " " else char for char in text))
+
+    async def sees(self, seen: Callable[[], object]) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(PATIENCE):
+            while not seen():
+                await self.pilot.pause(0.01)
+
+    async def shows(self, *words: str) -> None:
+        try:
+            await self.sees(lambda: all(word in self.text() for word in words))
+        except TimeoutError:
+            raise AssertionError(f"{words} not in:\n{self.text()}") from None
+
+
+@asynccontextmanager
+async def screen(
+    feed: Feed, width: int = 80, height: int = 24, *, sort: str = "verdict", ascii_only: bool = False
+) -> AsyncIterator[Screen]:
+    """The screen on this feed, until the end of the block."""
+    top = Top(feed, "node-1", sort, ascii_only=ascii_only)
+    try:
+        async with top.run_test(size=(width, height)) as pilot:
+            yield Screen(top, pilot)
+    finally:
+        feed.stop()
+
+
+def captured(root: Path, *, which: str | None = None) -> CapturedFeed:
+    """Of a captured tree."""
+    return CapturedFeed(Observer.of(Host.under(root)), View(which), "captured-tree")

@@ -1,0 +1,197 @@
+"""`numaudit top`: what its keys do, on a captured node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.events import Key
+
+from top_screen import Screen, captured, screen
+
+DRIFTED, CPU_REMOTE = "default/gu-init-numanode/app", "default/gu-small-numanode/app"
+
+
+def _on(root: Path, steps: Callable[[Screen], Awaitable[None]], width: int = 120, height: int = 50) -> int | None:
+    """Do the steps once the first report is there; the exit code, if they end the screen."""
+
+    async def run() -> int | None:
+        async with screen(captured(root), width, height) as shown:
+            await shown.shows("CONTAINER")
+            await steps(shown)
+        return shown.top.return_value
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def node(fixtures: Path) -> Path:
+    return fixtures / "misaligned-node"
+
+
+def test_the_screen_begins_with_the_sentence_and_the_worst_container(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        lines = shown.lines()
+        assert lines[0] == "numaudit top  captured-tree  captured; it never changes"
+        assert lines[1].startswith("2 of 8 promised containers are misaligned; worst: default/gu-init-numanode/app")
+        assert shown.chosen() == DRIFTED
+        assert "1 of 30" in lines[-1]
+
+    _on(node, steps)
+
+
+def test_arrows_choose_a_row_and_stop_at_the_ends(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("up", "down", "down", "up")
+        assert shown.chosen() == CPU_REMOTE
+        await shown.press("end", "down")
+        assert "30 of 30" in shown.lines()[-1]
+        await shown.press("home", "up")
+        assert shown.chosen() == DRIFTED
+
+    _on(node, steps)
+
+
+def test_the_chosen_row_stays_in_sight(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("pagedown", "down", "down", "pagedown", "pageup")
+        assert shown.chosen()
+        await shown.press("end")
+        assert shown.rows()[-1].startswith(">")
+
+    _on(node, steps, 80, 24)
+
+
+def test_the_choice_stays_with_its_container_when_rows_move(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("down", "s")
+        assert "s sort: judged" in shown.lines()[-1]
+        assert shown.chosen() == CPU_REMOTE
+        assert shown.rows()[0] == " /system"
+        await shown.press("r")
+        assert shown.chosen() == CPU_REMOTE
+        assert "s sort: judged reversed" in shown.lines()[-1]
+        await shown.press("r", "S", "S")
+        assert "s sort: name" in shown.lines()[-1]
+
+    _on(node, steps)
+
+
+def test_a_filter_narrows_the_rows_as_it_is_typed(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("slash")
+        await shown.type("ali")
+        assert all("aligned" in line for line in shown.lines() if "default/" in line and "worst" not in line)
+        await shown.type("gned SIDE")
+        assert shown.rows() == [">default/gu-sidecar-numanode/app", " default/gu-sidecar-numanode/side"]
+        await shown.press("down")
+        assert shown.chosen() == "default/gu-sidecar-numanode/side"
+        await shown.press("enter")
+        assert "filter: aligned SIDE" in shown.lines()[-1]
+        assert "2 of 2 (30 in all)" in shown.lines()[-1]
+        await shown.press("escape")
+        assert "30 of 30" not in shown.text()
+        assert "of 30" in shown.lines()[-1]
+        assert shown.chosen() == "default/gu-sidecar-numanode/side"
+
+    _on(node, steps)
+
+
+def test_letters_of_a_filter_are_no_commands(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.type("/qsrp h?-+/")
+        assert "filter: qsrp h?-+/" in shown.text()
+        assert shown.rows() == []
+        await shown.press("enter")
+        assert "0 of 0 (30 in all)" in shown.lines()[-1]
+        await shown.press("enter")  # there is nothing to open
+        await shown.press("escape")
+        assert shown.chosen() == DRIFTED
+
+    assert _on(node, steps) is None
+
+
+def test_keys_that_come_at_once_are_taken_in_their_order(node: Path) -> None:
+    """As over a slow line: the letters after `/` are the filter's, although it is not drawn yet."""
+
+    async def steps(shown: Screen) -> None:
+        for key in ("slash", "s", "i", "d", "e", "enter", "enter"):
+            shown.top.post_message(Key(key, key if len(key) == 1 else None))
+        await shown.shows("default/gu-sidecar-numanode/app", "the kernel was told")
+
+    _on(node, steps)
+
+
+def test_a_container_is_opened_and_closed(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("down", "enter")
+        await shown.shows(CPU_REMOTE, "the kernel was told", "log and derivation agree", "cpu-remote: 100%")
+        await shown.press("down", "down")
+        assert not shown.lines()[1].startswith(CPU_REMOTE)
+        await shown.press("escape")
+        assert shown.chosen() == CPU_REMOTE
+        await shown.press("enter", "enter")
+        assert shown.chosen() == CPU_REMOTE
+
+    _on(node, steps, 100, 30)
+
+
+def test_the_help_names_every_key_and_column(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        for key in ("h", "question_mark"):
+            await shown.press(key)
+            for word in ("Enter", "/", "Ctrl-Z", "MISPLACED", "CPU OFF"):
+                assert word in shown.text()
+            await shown.press(key)
+            assert shown.chosen() == DRIFTED
+
+    _on(node, steps)
+
+
+@pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130)])
+def test_the_key_that_ends_it_says_how(node: Path, key: str, code: int) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press(key)
+
+    assert _on(node, steps) == code
+
+
+def test_ctrl_c_ends_it_also_while_a_filter_is_typed(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("slash", "x", "ctrl+c")
+
+    assert _on(node, steps) == 130
+
+
+def test_a_captured_tree_has_no_pause_and_no_interval(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("p", "plus", "minus", "space")
+        assert shown.lines()[0] == "numaudit top  captured-tree  captured; it never changes"
+
+    _on(node, steps)
+
+
+def test_another_size_draws_all_again(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        assert "QOS" in shown.text()
+        await shown.pilot.resize_terminal(60, 15)
+        assert "QOS" not in shown.text()
+        assert all(len(line) <= 60 for line in shown.lines()), shown.text()
+        assert "1 of 30" in shown.lines()[14]
+        await shown.press("question_mark")
+        await shown.pilot.resize_terminal(100, 20)
+        assert "choose a container; on a page: scroll" in shown.text()
+
+    _on(node, steps, 160)
+
+
+def test_a_terminal_without_unicode_gets_none(node: Path) -> None:
+    async def run() -> None:
+        async with screen(captured(node), 60, ascii_only=True) as shown:
+            await shown.shows("CONTAINER")
+            assert "~" in shown.text()
+            assert shown.text().isascii()
+
+    asyncio.run(run())
