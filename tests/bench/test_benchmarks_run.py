@@ -58,6 +58,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "later ticks, a container changed",
         ".* before and after",
     ),
+    "live_page": ("making and packing it, once per tick", "sending it, .* reader", "a poll without news", "a poll is"),
     "memorymanager": (
         "best-effort *container",
         "single-numa-node *container",

@@ -1,0 +1,97 @@
+"""What readers of the agent's page cost the agent: a poll without news, the page when it is there, and making it.
+
+Run: python tests/bench/bench_live_page.py. 1,000 containers, CPU time of the agent's own process. It fails when a poll
+costs more than a twentieth of making the page, which happens once for each tick, however many read it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+from agent_process import running_agent
+from node_tree import NodeTree
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.report.build import build
+from numaudit.report.values import Report
+from numaudit.web.pages import LINKS
+from numaudit.web.tick_document import TickDocuments
+from short import pick, run
+
+CONTAINERS = pick(1000, short=50)
+ROUNDS = pick(7, short=1)
+REQUESTS = pick(5000, short=20)
+INTERVAL = 15
+"""Seconds: the agent's default."""
+MOST_OF_MAKING = 1 / 20
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        tree = NodeTree(Path(folder) / "node")
+        tree.fill(CONTAINERS)
+        report = build(Observer.of(Host.under(tree.root)).observe())
+        making, whole, packed = _making(report)
+        with running_agent("--root", str(tree.root), "--interval", "1h", log=Path(folder) / "log") as agent:
+            process = psutil.Process(agent.process.pid)
+
+            def cpu() -> float:
+                times = process.cpu_times()
+                return float(times.user + times.system)
+
+            connection = agent.connection()
+            tag = _ask(connection, "GET", "/report.json", {}, 200)
+            poll = _each(lambda: _ask(connection, "HEAD", "/report.json", {"If-None-Match": tag}, 304), cpu)
+            page = _each(lambda: _ask(connection, "GET", "/", {"Accept-Encoding": "gzip"}, 200), cpu)
+    print(f"{CONTAINERS} containers: a page of {whole} bytes, {packed} packed; CPU time of the agent:")
+    print(f"  making and packing it, once per tick    {1000 * making:8.3f} ms")
+    print(f"  sending it, once per tick and reader    {1000 * page:8.3f} ms")
+    print(f"  a poll without news                     {1000 * poll:8.3f} ms")
+    hundred = (making + 100 * (page + poll)) / INTERVAL
+    print(f"  100 readers, a tick every {INTERVAL} s           {100 * hundred:8.3f} % of a CPU")
+    print(f"a poll is {poll / making:.4f} of making the page; allowed {MOST_OF_MAKING:.4f}")
+    return 0 if poll <= MOST_OF_MAKING * making else 1
+
+
+def _making(report: Report) -> tuple[float, int, int]:
+    """Seconds of the quickest round, and the bytes of the page, as it is and packed."""
+    seconds = []
+    for _ in range(ROUNDS):
+        documents = TickDocuments.of(report, 0.0, INTERVAL, LINKS)
+        begun = time.thread_time()
+        packed = documents.page.get(gzip=True)
+        seconds.append(time.thread_time() - begun)
+    return min(seconds), len(documents.page.get(gzip=False)), len(packed)
+
+
+def _each(ask: Callable[[], object], cpu: Callable[[], float]) -> float:
+    """CPU seconds of one request, as the mean of many: the kernel counts in hundredths."""
+    ask()
+    begun = cpu()
+    for _ in range(REQUESTS):
+        ask()
+    return (cpu() - begun) / REQUESTS
+
+
+def _ask(
+    connection: http.client.HTTPConnection, method: str, path: str, headers: Mapping[str, str], status: int
+) -> str:
+    """The ETag of the answer."""
+    connection.request(method, path, headers=dict(headers))
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == status, answer.status
+    return answer.headers["ETag"]
+
+
+if __name__ == "__main__":
+    run(main)
