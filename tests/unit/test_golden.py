@@ -13,6 +13,8 @@ from documents import without_times
 from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from numaudit.views.document import KINDS, schema
+from pages import TOP
+from scenarios import pod
 
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
@@ -87,6 +89,29 @@ def test_the_pages_on_the_pods_of_a_captured_host_are_known(
 ) -> None:
     text = _output(capsys, "explain", "default/*", "--root", str(fixtures / name))
     matches_golden(f"tests/golden/{name}.explain.txt", text)
+
+
+@pytest.mark.parametrize(("output", "suffix"), [("table", "txt"), ("json", "json")])
+@pytest.mark.parametrize(
+    ("name", "memory", "where"),
+    [
+        ("kubernetes-four-nodes", "900Mi", ("--root", str(FIXTURES / "kubernetes-four-nodes"))),
+        ("walk-through", "28Gi", ("--scenario", str(TOP / "docs/examples/walk-through.yaml"))),
+    ],
+)
+def test_the_room_that_a_pod_needs_is_known(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    matches_golden: MatchesGolden,
+    name: str,
+    memory: str,
+    where: tuple[str, ...],
+    output: str,
+    suffix: str,
+) -> None:
+    (tmp_path / "pod.json").write_text(json.dumps(pod("large", memory, cpu="500m")))
+    arguments = ("explain", "-f", str(tmp_path / "pod.json"), "--make-room", *where, "-o", output)
+    matches_golden(f"tests/golden/{name}.make-room.{suffix}", _output(capsys, *arguments))
 
 
 @pytest.mark.parametrize("kind", KINDS)

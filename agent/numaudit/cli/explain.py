@@ -234,7 +234,12 @@ def _described(asked: _Asked) -> _Node:
 def _here(host: Host, asked: _Asked) -> _Node:
     """This host, but for what files say. A captured machine or another configuration may not fit its state files."""
     version = None if asked.version is None else parse_version(asked.version)
-    here: NodeHere = node_here(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
+    try:
+        here: NodeHere = node_here(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
+    except Unavailable as reason:
+        raise Unavailable(
+            f"{reason}; run as root, or name one with --config FILE, or a whole node with --scenario FILE"
+        ) from None
     try:
         setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup
         files = asked.files() if asked.state or "machine" in asked.head else here.files

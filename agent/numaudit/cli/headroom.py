@@ -9,8 +9,10 @@ import click
 
 from numaudit.cli import options
 from numaudit.errors import Unavailable
+from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.observer import Observer
 from numaudit.report.build import build
+from numaudit.report.values import Report
 from numaudit.views import document
 
 
@@ -33,13 +35,20 @@ def command(output: str, root: Path | None) -> None:
     report = build(Observer.of(options.host(root)).observe())
     found = report.memory_manager
     if found is None:
-        raise Unavailable(
-            "no memory map is known here: no kubelet, its Memory Manager's policy is None, or its files cannot be "
-            "read; `numaudit state verify` says more"
-        )
+        raise Unavailable(f"no memory map is known here: {_why_not(report)}")
     if output == "json":
         sys.stdout.buffer.write(document.encode("Headroom", found))
     else:
         from numaudit.views import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         headroom_tables.print_headroom(found, terminal.console())
+
+
+def _why_not(report: Report) -> str:
+    intent = next((one for one in report.sources if one.source == "intent"), None)
+    if intent is not None and intent.state == "absent":
+        return f"{intent.reason}; run it on a node, as root, or give a captured one with --root"
+    if report.kubelet is not None and (report.kubelet.memory_manager_policy or "None") == "None":
+        return "the kubelet's Memory Manager has the policy None, which promises nothing"
+    said = [finding.message for one in report.checkpoints if one.file == MEMORY for finding in one.findings]
+    return f"{said[0] if said else f'{MEMORY} cannot be read'}; `numaudit state verify` says more"

@@ -46,8 +46,7 @@ def node_here(host: Host, asked: Asked) -> NodeHere:
     here = kubelet_on(host, asked)
     if here.config.document is None:
         raise Unavailable(
-            f"no kubelet's configuration is known on this host (its files are looked for in {host.kubelet_root}); "
-            "run as root, or name one with --config FILE, or a whole node with --scenario FILE"
+            f"no kubelet's configuration is known on this host (its files are looked for in {host.kubelet_root})"
         )
     files = Files(**{name: state_files.read(state_files.paths(host)[kind]) for name, kind in _FILES.items()})
     devices = devices_of(files)

@@ -15,8 +15,10 @@ def read_verdicts(text: str, option: str) -> frozenset[str]:
     """Read an option's `drifted,cpu-remote`. Raises InputError for another name, with the one that is nearest."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
+        if not name:
+            raise InputError(f"{option} {text[:60]!r}: a name is missing; give some of {','.join(REMEDIES)}")
         if name not in REMEDIES:
-            begin_alike = [one for one in REMEDIES if name and one.startswith(name)]
+            begin_alike = [one for one in REMEDIES if one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
             raise InputError(
                 f"{option}: no verdict is named {name[:60]!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"

@@ -33,6 +33,7 @@ from numaudit.views.document import schema
 TESTS = Path(__file__).parents[2]
 NODE = FIXTURES / "kubernetes-four-nodes"
 ONE_NODE = FIXTURES / "single-node-hybrid"
+WITH_A_KUBELET = {"kubernetes-four-nodes", "misaligned-node"}
 KUBELET = FIXTURES / "kubelet-1.36"
 CROSS = KUBELET / "standalone-restricted/1-cross/memory_manager_state"
 MORE = KUBELET / "standalone-restricted/2-more/memory_manager_state"
@@ -641,6 +642,32 @@ def test_the_state_document_has_the_same_headroom_but_for_what_no_file_says(caps
     assert all(one["unpromised_bytes"] is None for one in shown["nodes"])
 
 
-def test_a_host_without_a_kubelet_has_no_headroom(capsys: Capture) -> None:
-    assert call(["state", "headroom", "--root", str(ONE_NODE)]) == 3
-    assert "no memory map is known here" in capsys.readouterr().err
+@pytest.mark.parametrize("host", sorted({sys.parent.name for sys in FIXTURES.glob("*/sys")} - WITH_A_KUBELET))
+def test_a_host_without_a_kubelet_has_no_headroom(capsys: Capture, host: str) -> None:
+    assert call(["state", "headroom", "--root", str(FIXTURES / host)]) == 3
+    assert capsys.readouterr().err == (
+        "numaudit: no memory map is known here: no kubelet: no process of that name is visible, and there is no "
+        "/var/lib/kubelet; run it on a node, as root, or give a captured one with --root\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "policy", "said"),
+    [
+        (None, "Static", "no file /var/lib/kubelet/memory_manager_state, though the Memory Manager's policy is Static"),
+        (b"", "Static", "`numaudit state verify` says more"),
+        (b"{}", "Static", "`numaudit state verify` says more"),
+        (None, "None", "the kubelet's Memory Manager has the policy None, which promises nothing"),
+    ],
+)
+def test_without_a_memory_map_the_headroom_says_why(
+    capsys: Capture, tmp_path: Path, file: bytes | None, policy: str, said: str
+) -> None:
+    root = shutil.copytree(NODE, tmp_path / "host", symlinks=True)
+    (root / "var/lib/kubelet/memory_manager_state").unlink()
+    if file is not None:
+        (root / "var/lib/kubelet/memory_manager_state").write_bytes(file)
+    settings = root / "etc/kubernetes/kubelet.yaml"
+    settings.write_text(settings.read_text().replace("memoryManagerPolicy: Static", f"memoryManagerPolicy: {policy}"))
+    assert call(["state", "headroom", "--root", str(root)]) == 3
+    assert said in capsys.readouterr().err

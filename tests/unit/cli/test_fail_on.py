@@ -56,8 +56,6 @@ def test_a_verdict_that_is_not_accepted_outweighs_bytes_that_are_not_known(drift
         ("drift", "drift", "drifted"),
         ("aligned,cpu_remote", "cpu_remote", "cpu-remote"),
         ("Spilled", "Spilled", "spilled"),
-        ("spilled,", "", ""),
-        ("", "", ""),
     ],
 )
 def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
@@ -68,6 +66,15 @@ def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
     assert out == ""
     assert f"no verdict is named {wrong!r}; {nearest}" in err
     assert "of drifted, spilled, cpu-remote, remote-access, unknown, split, aligned, unmanaged" in err
+
+
+@pytest.mark.parametrize("given", ["spilled,", "", ",spilled"])
+def test_a_name_that_is_missing_is_refused_with_the_list(drifted: Path, capsys: Capture, given: str) -> None:
+    assert call(["report", "--root", str(drifted), "--fail-on", given]) == 2
+    assert capsys.readouterr().err == (
+        f"numaudit: --fail-on {given!r}: a name is missing; give some of drifted,spilled,cpu-remote,remote-access,"
+        "unknown,split,aligned,unmanaged\n"
+    )
 
 
 def test_where_no_promise_is_known_there_is_no_answer(fixtures: Path, capsys: Capture) -> None:
