@@ -56,6 +56,37 @@ def _ends_with_usage_error(*arguments: str, environment: dict[str, str] | None =
     return done.stderr
 
 
+def _headers(agent: Agent, method: str, path: str, **asked: str) -> tuple[int, dict[str, str], bytes]:
+    connection = agent.connection()
+    try:
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in asked.items()})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.headers), answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_page_and_the_report_are_of_one_tick_and_come_once(tree: NodeTree, tmp_path: Path) -> None:
+    with running_agent("--root", str(tree.root), "--interval", "1h", log=tmp_path / "log") as agent:
+        status, page, body = _headers(agent, "GET", "/")
+        assert (status, page["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert b"prod/db-0/db" in body
+        assert page["Content-Security-Policy"].startswith("default-src 'none'; ")
+        assert page["X-Content-Type-Options"] == "nosniff"
+        assert 0 <= float(page["Numaudit-Age"]) < PATIENCE
+        assert page["Numaudit-Interval"] == "3600"
+        status, head, nothing = _headers(agent, "HEAD", "/")
+        assert (status, head["Content-Length"], nothing) == (200, str(len(body)), b"")
+        for path in ("/", "/report.json"):
+            status, again, nothing = _headers(agent, "GET", path, If_None_Match=page["ETag"])
+            assert (status, again["ETag"], nothing) == (304, page["ETag"], b"")
+
+
+def test_each_tick_has_a_tag_of_its_own(agent: Agent) -> None:
+    _, first, _ = _headers(agent, "HEAD", "/report.json")
+    assert eventually(lambda: _headers(agent, "HEAD", "/report.json", If_None_Match=first["ETag"])[0] == 200)
+
+
 def test_the_agent_serves_what_the_report_says_and_stops_at_once(agent: Agent) -> None:
     (container,) = [one for one in agent.report()["containers"] if one["container"] == "db"]
     assert container["judged_bytes"] == agent.value("numaudit_container_judged_bytes", container="db")

@@ -104,10 +104,11 @@
     }
   }
 
-  // Seconds. Not all pages ask at the same moment.
+  // Seconds: until a little after the next tick, which takes a moment to be published. Not all pages ask at once.
   function wait() {
-    const next = failures === 0 ? Math.max(interval - seconds(), interval / 4, 1) : 2 ** (failures - 1);
-    return Math.min(next, LONGEST_WAIT) * (1 + Math.random() / 10);
+    const due = interval * (1.05 + Math.random() / 10) - seconds();
+    const next = failures === 0 ? Math.max(due, interval / 4, 1) : 2 ** (failures - 1) * (1 + Math.random() / 10);
+    return Math.min(next, LONGEST_WAIT);
   }
 
   function seconds() {

@@ -1,5 +1,6 @@
 // Makes one tree of nodes like another, and touches only what differs: focus, selection and scroll positions stay.
 function morph(node, newer) {
+  if (node.isEqualNode(newer)) return;
   if (node.nodeType === Node.TEXT_NODE) {
     replaceText(node, newer.data);
   } else {
