@@ -72,6 +72,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "4 nodes.*:",
     ),
     "otlp": ("peak before pushes", "peak memory", "OTLP push", "one tick"),
+    "page": ("size", "made", "first paint", "sorted by number", "sorted by name", "filtered by name"),
     "pass": ("one tick", "first tick", "floor", "numaudit --help"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
     "run": ("a command begins after", "Python with click alone:", "added:"),
