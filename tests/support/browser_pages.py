@@ -22,6 +22,8 @@ from numaudit.errors import Unavailable
 PHONE, DESKTOP = 360, 1280
 """Widths in pixels."""
 _HEIGHT = 800
+_PATIENCE = 120_000
+"""Milliseconds that anything may take on a busy machine."""
 Media = Literal["screen", "print"]
 
 
@@ -102,6 +104,7 @@ def open_page(browser: Browser, address: str, **window: Unpack[Window]) -> Opene
         java_script_enabled=window.get("script", True),
         http_credentials=window.get("login"),
     )
+    context.set_default_timeout(_PATIENCE)
     page = context.new_page()
     page.emulate_media(media=window.get("media"))
     opened = Opened(page)
