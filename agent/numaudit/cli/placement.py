@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from numaudit.cli.report import observe_whole
 from numaudit.errors import InputError, Unavailable
+from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import HintRecord, Intent
 from numaudit.kernel.host import Host
@@ -15,8 +16,9 @@ from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.observer import Observer
+from numaudit.report.build import build
 from numaudit.report.selection import narrow
-from numaudit.report.values import ContainerReport
+from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Snapshot
 from numaudit.views.placement_document import Placement, PlacementList, account
 
@@ -26,15 +28,24 @@ MAPPINGS_BUDGET = 2.0
 
 def placements(host: Host, which: str, duration: float | None) -> PlacementList:
     """Those of that name, as `numaudit report` takes it. Raises InputError when none is a container of a pod."""
-    snapshot, report = observe_whole(Observer.of(host), MAPPINGS_BUDGET, duration)
+    observer = Observer.of(host)
+    if duration is not None:  # a name that is not there is not worth the wait
+        now = observer.observe()
+        _named(build(now, judge(now)), which)
+    snapshot, report = observe_whole(observer, MAPPINGS_BUDGET, duration)
+    containers, refused = _named(report, which)
+    admissions = Admissions.of(host, snapshot)
+    items = [admissions.of_container(one) for one in containers]
+    items += [admissions.of_refused(one) for one in refused]
+    return PlacementList(items, report.nodes)
+
+
+def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[HintOutcome, ...]]:
     found = narrow(report, which)
     containers = [one for one in found.containers if one.pod_uid is not None and one.container is not None]
     if not containers and not found.rejections:
         raise InputError(f"{which!r} is no container of a pod; `numaudit report {which}` shows what is known of it")
-    admissions = Admissions.of(host, snapshot)
-    items = [admissions.of_container(one) for one in containers]
-    items += [admissions.of_refused(one) for one in found.rejections]
-    return PlacementList(items, report.nodes)
+    return containers, found.rejections
 
 
 def _node(host: Host) -> tuple[Setup, NodeState] | str:

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.kernel.host import Host
 from numaudit.views.document import schema
 
 Capture = pytest.CaptureFixture[str]
@@ -91,6 +92,14 @@ def test_without_the_kubelets_configuration_the_log_stands_alone(
     found = document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["admission"]
     assert found["derived"] is None
     assert "no kubelet's configuration is known" in found["notDerived"]
+
+
+def test_a_name_that_is_not_there_is_said_before_anything_is_measured(
+    capsys: Capture, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numaudit.cli.options.Host", lambda: Host.under(fixtures / "misaligned-node"))
+    assert call(["explain", "gu-two-numanod/c", "--duration", "24h"]) == 2
+    assert "did you mean gu-two-numanode/b, gu-two-numanode/a" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 def soon(work: Callable[[], Answer]) -> Answer:
-    """What it gives; it must take less CPU time than SECONDS in one try, for a neighbour on the core makes it slower."""
+    """What it gives; it must take less CPU time than SECONDS in one try: a neighbour on the core makes it slower."""
     spent = []
     for _ in range(TRIES):
         began = process_time()
