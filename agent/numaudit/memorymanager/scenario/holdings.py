@@ -8,7 +8,7 @@ from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.memorymanager.scenario import words
-from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
 def holders(state: NodeState) -> list[str]:
@@ -47,13 +47,15 @@ def kind_of(state: NodeState, uid: str) -> Hashable:
 
 
 def in_words(state: NodeState, uid: str) -> str:
-    """1Gi of memory on node 0 and CPUs 1-2"""
-    parts = [
-        f"{words.amount(block.size)} of {block.type} on {words.nodes(NodeSet.from_ids(block.numa_affinity or ()))}"
-        for block in blocks(state, uid)
-    ]
-    cpus = {} if state.cpu is None else state.cpu.entries.get(uid, {})
-    parts += [f"CPUs {own}" for own in cpus.values()]
+    """1Gi of memory on node 0 and CPUs 1-2: of all its containers together"""
+    amounts: dict[tuple[str, NodeSet], int] = {}
+    for block in blocks(state, uid):
+        what = block.type, NodeSet.from_ids(block.numa_affinity or ())
+        amounts[what] = amounts.get(what, 0) + block.size
+    parts = [f"{words.amount(size)} of {type_} on {words.nodes(nodes)}" for (type_, nodes), size in amounts.items()]
+    own = {} if state.cpu is None else state.cpu.entries.get(uid, {})
+    cpus = CpuSet.from_ids(one for of_container in own.values() for one in of_container)
+    parts += [f"CPUs {cpus}"] if cpus else []
     parts += [
         f"{resource} {words.listed(sorted(ids))}"
         for resources in state.devices.entries.get(uid, {}).values()
