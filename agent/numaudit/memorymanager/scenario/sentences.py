@@ -221,13 +221,18 @@ def _group_rule(admission: Admission, explained: Explained | None, rejection: Re
 
 def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
     """Who has memory on these nodes: default/a holds 5Gi on node 0."""
-    found: list[str] = []
+    held: dict[tuple[str, str, NodeSet], int] = {}
     for uid, containers in memory.entries.items():
         for blocks in containers.values():
             for block in blocks:
-                nodes = NodeSet.from_ids(block.numa_affinity or ())
-                if nodes & on:
-                    found.append(f"{names.get(uid, uid)} holds {words.amount(block.size)} on {words.nodes(nodes)}")
+                what = uid, block.type, NodeSet.from_ids(block.numa_affinity or ())
+                held[what] = held.get(what, 0) + block.size
+    found = [
+        f"{names.get(uid, uid)} holds {words.amount(size)}{'' if type_ == MEMORY else f' of {type_}'} "
+        f"on {words.nodes(nodes)}"
+        for (uid, type_, nodes), size in held.items()
+        if nodes & on
+    ]
     more = [f"{len(found) - _MOST_HOLDERS} more"] if len(found) > _MOST_HOLDERS else []
     return ", ".join([*found[:_MOST_HOLDERS], *more])
 
