@@ -26,7 +26,7 @@ class Screen:
     """80 columns by 24 lines, if nothing else is said."""
 
     top: Top
-    pilot: Pilot[int]
+    pilot: Pilot[bool]
 
     def lines(self) -> list[str]:
         """What is to be seen, without blanks at the ends."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from numaudit.cli import options
+from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.names import ContainerName, NamespaceName
 from numaudit.cli.progress import Duration
 from numaudit.cli.report_view import View
@@ -67,12 +68,12 @@ def command(
 
     top = Top(feed, os.uname().nodename, sort, ascii_only=not _shows_unicode())
     try:
-        code = top.run(mouse=False)
+        interrupted = top.run(mouse=False)
     finally:
         feed.stop()
     if top.error is not None:
         raise top.error
-    return code or 0
+    return EXIT_INTERRUPTED if interrupted else 0
 
 
 def _require_a_terminal() -> None:

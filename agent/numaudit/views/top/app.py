@@ -24,15 +24,14 @@ from numaudit.views.top.lines import Lines, Rows, in_ascii
 from numaudit.views.top.news import Ended, Failed, Feed, Key, Measured, News, key_of
 from numaudit.views.top.page import container_lines, help_lines
 
-EXIT_INTERRUPTED = 130
 _LATE = 3
 """Intervals without a tick that went well make the figures stale."""
 _NOT_WHILE_TYPING = ("enter", "sort", "reverse", "filter", "pause", "interval", "help", "page", "end")
 _NOT_ON_A_PAGE = ("move", "page", "end", "sort", "reverse", "filter")
 
 
-class Top(App[int]):
-    """The live screen; its result is the exit code.
+class Top(App[bool]):
+    """The live screen. Its result says whether it was interrupted.
 
     Colours are the terminal's own sixteen, and there is none that does not repeat what a word says.
     """
@@ -41,6 +40,7 @@ class Top(App[int]):
     ALLOW_SELECT = False
     CSS = """
     Screen, Lines, Static, Input { background: ansi_default; color: ansi_default; }
+    Static { text-wrap: nowrap; text-overflow: clip; }
     #title, #columns, #foot { height: 1; }
     #failure, #summary, #nodes { height: auto; }
     #rows, #page { height: 1fr; }
@@ -51,8 +51,8 @@ class Top(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(keys, action, show=False, priority=True)
         for keys, action in (
-            ("q", "leave(0)"),
-            ("ctrl+c,ctrl+q", f"leave({EXIT_INTERRUPTED})"),
+            ("q", "leave(False)"),
+            ("ctrl+c,ctrl+q", "leave(True)"),
             ("ctrl+z", "suspend_process"),
             ("up", "move(-1)"),
             ("down", "move(1)"),
@@ -112,7 +112,7 @@ class Top(App[int]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self.exit, EXIT_INTERRUPTED)
+                loop.add_signal_handler(number, self.exit, True)
 
     def on_mount(self) -> None:
         self._box.cursor_blink = False
@@ -136,7 +136,7 @@ class Top(App[int]):
         self.error = self.error or error
         if self.is_headless:
             super()._handle_exception(error)
-        self.exit(1)
+        self.exit()
 
     # What it is told
 
@@ -149,7 +149,7 @@ class Top(App[int]):
                 self.status = replace(self.status, failure=reason)
             case Ended(error):
                 self.error = error
-                self.exit(1)
+                self.exit()
         self._draw()
 
     def _look_whether_stale(self) -> None:
@@ -164,11 +164,11 @@ class Top(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Letters are a filter's while one is typed, and a page scrolls by keys of its own."""
         if self._types:
-            return action not in _NOT_WHILE_TYPING and not (action == "leave" and parameters == (0,))
+            return action not in _NOT_WHILE_TYPING and not (action == "leave" and parameters == (False,))
         return not self._reads or action not in _NOT_ON_A_PAGE
 
-    def action_leave(self, code: int) -> None:
-        self.exit(code)
+    def action_leave(self, interrupted: bool) -> None:
+        self.exit(interrupted)
 
     def action_move(self, by: int) -> None:
         self._rows.move(by)

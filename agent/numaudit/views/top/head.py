@@ -56,9 +56,9 @@ class Status:
 
 
 def title(status: Status) -> Text:
-    """`numaudit top  node-1  12:00:05, every 5 s  PAUSED`"""
-    line = Text(no_wrap=True, end="", overflow="ellipsis")
-    line.append("numaudit top", "bold").append(f"  {printable(status.where)}  ")
+    """`numaudit top  12:00:05, every 5 s  PAUSED  node-1`, which is cut off where there is no room."""
+    line = Text(no_wrap=True, end="")
+    line.append("numaudit top  ", "bold")
     if status.captured:
         line.append("captured; it never changes")
     elif status.taken_at is None:
@@ -69,6 +69,7 @@ def title(status: Status) -> Text:
         line.append("  PAUSED", "bold yellow")
     if status.stale:
         line.append("  STALE", "bold red")
+    line.append(f"  {printable(status.where)}")
     return line
 
 
