@@ -14,8 +14,9 @@ from numaudit.cli.report_view import View
 from numaudit.cli.top_feed import CapturedFeed
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
+from numaudit.report.values import Report
 from numaudit.views.top.app import Top
-from numaudit.views.top.news import Feed
+from numaudit.views.top.news import Feed, Key, Measured, News
 
 PATIENCE = 60.0
 """Seconds, on a busy machine."""
@@ -80,3 +81,30 @@ async def screen(
 def captured(root: Path, *, which: str | None = None) -> CapturedFeed:
     """Of a captured tree."""
     return CapturedFeed(Observer.of(Host.under(root)), View(which), "captured-tree")
+
+
+class Told:
+    """A feed of the reports that a test gives it."""
+
+    captured: str | None = None
+    interval = 5.0
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.tell: Callable[[News], None] = lambda _: None
+
+    def start(self, tell: Callable[[News], None]) -> None:
+        self.tell = tell
+        tell(Measured(self.report, self.report))
+
+    def set_interval(self, seconds: float) -> None:
+        self.interval = seconds
+
+    def set_paused(self, paused: bool) -> None:
+        pass
+
+    def open(self, key: Key | None) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass

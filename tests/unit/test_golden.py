@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from numaudit.cli.main import call
 from numaudit.views.document import KINDS, schema
 from pages import TOP
 from scenarios import pod
+from top_screen import captured, screen
 
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
@@ -117,3 +119,18 @@ def test_the_room_that_a_pod_needs_is_known(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_in_the_documentation_is_that_of_the_program(matches_golden: MatchesGolden, kind: str) -> None:
     matches_golden(f"docs/schemas/{kind}.schema.json", json.dumps(schema(kind), indent=2) + "\n")
+
+
+@pytest.mark.parametrize("name", ["misaligned-node", "eight-nodes", "cgroup-v1"])
+def test_the_live_screen_of_a_captured_host_is_known(fixtures: Path, matches_golden: MatchesGolden, name: str) -> None:
+    """80 columns and 24 lines; then those of its first container's page that fit."""
+
+    async def draw() -> str:
+        async with screen(captured(fixtures / name)) as shown:
+            await shown.shows("CONTAINER")
+            rows = shown.text()
+            await shown.press("enter")
+            await shown.shows("the kernel was told")
+            return f"{rows}\n\n{shown.text()}\n"
+
+    matches_golden(f"tests/golden/{name}.top.txt", asyncio.run(draw()))

@@ -7,9 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from textual.events import Key
 
-from top_screen import Screen, captured, screen
+from hostile_names import HOSTILE
+from numaudit.views.top.news import Measured
+from reports import container, report
+from top_screen import Screen, Told, captured, screen
 
 DRIFTED, CPU_REMOTE = "default/gu-init-numanode/app", "default/gu-small-numanode/app"
 
@@ -193,5 +197,51 @@ def test_a_terminal_without_unicode_gets_none(node: Path) -> None:
             await shown.shows("CONTAINER")
             assert "~" in shown.text()
             assert shown.text().isascii()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "x" * 4096, "\u05d0" * 300, "\u4e2d\u6587" * 100, "[bold red]a[/]"])
+def test_a_hostile_name_steers_nothing_and_breaks_no_line(name: str) -> None:
+    of = report(container(7, name, name, name), container(8))
+
+    async def run() -> None:
+        async with screen(Told(of)) as shown:
+            await shown.shows("CONTAINER", "prod/db-0/db")
+            seen = [shown.lines()]
+            await shown.press("enter")
+            await shown.shows("the kernel was told")
+            seen.append(shown.lines())
+        for lines in seen:
+            assert len(lines) == 24
+            assert all(line.isprintable() and cell_len(line) <= 80 for line in lines)
+
+    asyncio.run(run())
+
+
+def test_markup_in_a_name_is_text() -> None:
+    async def run() -> None:
+        async with screen(Told(report(container(7, "[bold]", "[red]a[/]")))) as shown:
+            await shown.shows("prod/[bold]/[red]a[/]")
+
+    asyncio.run(run())
+
+
+def test_the_choice_goes_to_the_next_row_when_its_container_has_gone() -> None:
+    of = [report(*(container(number, f"pod-{number}") for number in ids)) for ids in ((1, 2, 3), (1, 3), (3, 2, 1), ())]
+
+    async def run() -> None:
+        feed = Told(of[0])
+        async with screen(feed) as shown:
+            await shown.shows("1 of 3")
+            await shown.press("down")
+            assert shown.chosen() == "prod/pod-2/db"
+            for then, chosen in ((of[1], "prod/pod-3/db"), (of[2], "prod/pod-3/db")):
+                feed.tell(Measured(then, then))
+                await shown.shows(f"of {len(then.containers)}")
+                assert shown.chosen() == chosen
+            feed.tell(Measured(of[3], of[3]))
+            await shown.shows("0 of 0")
+            await shown.press("down", "enter", "up")
 
     asyncio.run(run())

@@ -29,7 +29,8 @@ def container_lines(news: Measured, key: Key, width: int) -> list[Text]:
     opened = news.opened if news.opened is not None and news.opened.key == key else None
 
     def put(out: Console) -> None:
-        print_note(display_name(one), out, "bold")
+        verdict = "" if one.verdict is None else f": {one.verdict.name}"
+        print_note(f"{display_name(one)}{verdict}", out, "bold")
         print_container(one, None if opened is None else opened.placement, news.report.nodes, out)
         alone = replace(news.report, containers=(one,))
         if one.id is not None and one.findings:

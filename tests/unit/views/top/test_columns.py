@@ -1,0 +1,176 @@
+"""The rows of `numaudit top`, as values: what each cell says, and which columns stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as replace_struct
+
+from numaudit.evaluation.access import Access
+from numaudit.evaluation.verdicts import REMEDIES, Verdict
+from numaudit.report.counters import NodeSeconds
+from numaudit.report.memory_manager import MemoryManagerReport, MemoryTableReport
+from numaudit.report.ordering import ordered
+from numaudit.report.selection import with_words
+from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.top.columns import container_grid, node_grid
+from numaudit.views.top.news import key_of
+from reports import container, report
+
+GIB = 1 << 30
+COLUMNS = (
+    "CONTAINER", "VERDICT", "PROMISED", "QOS", "MEMS", "CPUS ON", "JUDGED", "MISPLACED", "REMOTE", "ACCESSED",
+    "EXPECTED", "CPU OFF", "CPU TIME", "BY NODE", "FILE",
+)  # fmt: skip
+
+
+def _promised(one: ContainerReport, nodes: str, aligned: int) -> ContainerReport:
+    return replace_struct(
+        one,
+        intended=Intended(NodeSet.parse(nodes), {"memory": GIB}, CpuSet.parse("0"), NodeSet.parse("0"), None),
+        judged_bytes=12288,
+        aligned_bytes=aligned,
+        verdict=Verdict("spilled", "for a reason", None, (), REMEDIES["spilled"]),
+    )
+
+
+def _cells(of: Report, one: ContainerReport, width: int = 250) -> dict[str, str]:
+    """By title, of a row of this one; no cell here has a blank in it."""
+    grid = container_grid(of, [one], width)
+    titles, row = grid.head.plain, grid.rows[0].plain
+    shown = [name for name in COLUMNS if name in titles]
+    return dict(zip(shown, [cell.strip() for cell in row.split("  ") if cell.strip()], strict=True))
+
+
+def _with(of: Report, one: ContainerReport) -> Report:
+    return replace(of, containers=(one,))
+
+
+def test_a_row_says_what_was_promised_and_what_is() -> None:
+    of = report(container())
+    one = replace_struct(
+        _promised(of.containers[0], "0", aligned=4096),
+        cpu_seconds=(NodeSeconds(0, 3.0), NodeSeconds(1, 1.0)),
+        accesses=(Access("pmu", None, reason="no"), Access("hint_faults", 0.25)),
+        expected_remote_ratio=0.5,
+    )
+    cells = _cells(_with(of, one), one)
+    assert cells["CONTAINER"] == "prod/db-0/db"
+    assert cells["VERDICT"] == "spilled"
+    assert (cells["PROMISED"], cells["MEMS"], cells["CPUS ON"]) == ("0", "0", "0")
+    assert (cells["JUDGED"], cells["MISPLACED"]) == ("12K", "8K")
+    assert cells["ACCESSED"] == "25.0%", "by the best source that has a share"
+    assert cells["EXPECTED"] == "50.0%"
+    assert cells["CPU OFF"] == "25.0%", "of 4 s one was on node 1"
+    assert cells["CPU TIME"] == "4.0 s"
+    assert cells["BY NODE"] == "N0:4K N1:8K"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, "?"), ((), "-"), ((NodeSeconds(1, 2.0),), "100.0%")])
+def test_cpu_time_that_is_not_known_is_no_share(seconds: tuple[NodeSeconds, ...] | None, said: str) -> None:
+    of = report(container(), container(8, "web-0", "web"))
+    one = replace_struct(_promised(of.containers[0], "0", aligned=4096), cpu_seconds=seconds)
+    assert _cells(replace(of, containers=(one, of.containers[1])), one)["CPU OFF"] == said
+
+
+def test_a_host_without_promises_has_no_column_for_them() -> None:
+    of = report(container(3, pod=None))
+    titles = container_grid(of, of.containers, 250).head.plain
+    assert "VERDICT" not in titles
+    assert "MISPLACED" not in titles
+    assert "REMOTE" in titles
+    assert container_grid(of, of.containers, 250).rows[0].plain.startswith("/system.slice/unit-3.service")
+
+
+@pytest.mark.parametrize("width", [20, 40, 59, 79, 119, 199])
+def test_name_verdict_and_misplaced_bytes_always_stay(width: int) -> None:
+    of = report(container())
+    one = _promised(of.containers[0], "0", aligned=4096)
+    grid = container_grid(_with(of, one), [one], width)
+    assert grid.rows[0].cell_len <= max(width, len("prod/db-0/db  spilled  MISPLACED") + 8)
+    for word in ("VERDICT", "MISPLACED"):
+        assert word in grid.head.plain
+    assert "spilled" in grid.rows[0].plain
+
+
+def test_no_row_is_wider_than_the_screen_and_names_stay_apart() -> None:
+    of = report(*(container(number, f"{'a' * 200}-{number}", "db") for number in range(30)))
+    grid = container_grid(of, of.containers, 79)
+    assert {row.cell_len for row in grid.rows} == {grid.head.cell_len}
+    assert grid.head.cell_len <= 79
+    assert len({row.plain.split()[0] for row in grid.rows}) == 30
+
+
+def _held(node: int, anon: int) -> NodeBytes:
+    return NodeBytes(node, anon, 0, 0, 0, None, None)
+
+
+def _map(*reserved: int) -> MemoryManagerReport:
+    rows = tuple(
+        MemoryTableReport(node, "memory", 64 * GIB, 0, 64 * GIB, amount, 64 * GIB - amount)
+        for node, amount in enumerate(reserved)
+    )
+    pages = MemoryTableReport(0, "hugepages-2Mi", GIB, 0, GIB, GIB, 0)
+    return MemoryManagerReport((*rows, pages), (), (), None, ())
+
+
+def test_a_node_says_what_is_promised_and_misplaced_on_it() -> None:
+    of = replace(report(container(), container(8, "web-0", "web")), memory_manager=_map(5 * GIB, 0))
+    first, second = of.containers
+    on_1 = replace_struct(_promised(first, "0", 0), resident=(_held(0, GIB), _held(1, 9 * GIB)))
+    split = replace_struct(_promised(second, "0-1", 0), resident=(_held(0, GIB), _held(1, GIB)))
+    grid = node_grid(replace(of, containers=(on_1, split)), 8, 80)
+    assert grid.head.plain.split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED"]
+    assert grid.rows[0].plain.split() == ["0", "[##########..........]", "64G", "32G", "32G", "5G", "0"]
+    assert grid.rows[1].plain.split() == ["1", "[!!!#######..........]", "64G", "32G", "32G", "0", "9G"]
+
+
+def test_without_a_memory_map_a_node_says_what_is_remote() -> None:
+    of = report(container(3, pod=None))  # its CPUs are on node 0
+    grid = node_grid(of, 8, 80)
+    assert grid.head.plain.split()[-1] == "REMOTE"
+    assert [row.plain.split()[-1] for row in grid.rows] == ["0", "8K"]
+    assert grid.rows[1].plain.split()[1].startswith("[!#"), "a few bytes are not rounded to nothing"
+
+
+def test_of_many_nodes_those_with_misplaced_bytes_are_shown() -> None:
+    of = report(container(3, pod=None))
+    nodes = tuple(replace(of.nodes[0], numa_node=number, free_bytes=number * GIB) for number in range(16))
+    held = (_held(9, GIB), _held(14, 2 * GIB))
+    grid = node_grid(replace(_with(of, replace_struct(of.containers[0], resident=held)), nodes=nodes), 4, 80)
+    assert [row.plain.split()[0] for row in grid.rows] == ["0", "1", "9", "14", "and"]
+    assert grid.rows[-1].plain == "and 12 more nodes"
+
+
+def test_a_node_whose_memory_is_not_known_has_no_bar() -> None:
+    of = report(container())
+    grid = node_grid(replace(of, nodes=(replace(of.nodes[0], free_bytes=None),)), 8, 80)
+    assert "[" not in grid.rows[0].plain
+    assert grid.rows[0].plain.split()[1:4] == ["64G", "?", "?"]
+
+
+def test_reversed_rows_keep_what_is_not_known_last() -> None:
+    of = report(container(1, "a"), container(2, "b"), container(3, "c"))
+    known = [replace_struct(one, judged_bytes=amount) for one, amount in zip(of.containers, (5, None, 9), strict=True)]
+    assert [one.judged_bytes for one in ordered(known, "judged")] == [9, 5, None]
+    assert [one.judged_bytes for one in ordered(known, "judged", reverse=True)] == [5, 9, None]
+    assert [one.pod for one in ordered(known, "name", reverse=True)] == ["c", "b", "a"]
+    assert [one.pod for one in ordered(known, "verdict", reverse=True)] == ["c", "b", "a"]
+
+
+def test_words_are_found_in_name_and_verdict() -> None:
+    of = report(container(1, "Web-0", "nginx"), container(2, "db-0", "db"))
+    web = _promised(of.containers[0], "0", 0)
+    both = (web, of.containers[1])
+    assert with_words(both, "") == both
+    assert with_words(both, "WEB spil") == (web,)
+    assert with_words(both, "prod/") == both
+    assert with_words(both, "web db-0") == ()
+
+
+def test_a_container_that_was_started_again_is_the_same_row() -> None:
+    of, again = report(container(7), container(8, pod=None)), report(container(9), container(8, pod=None))
+    assert key_of(of.containers[0]) == key_of(again.containers[0])
+    assert key_of(of.containers[0]) != key_of(of.containers[1])
