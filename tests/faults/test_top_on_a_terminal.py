@@ -113,6 +113,12 @@ def test_what_ends_it_is_said_on_the_terminal_that_was_left(shell: Terminal, cap
     _is_left_as_it_was(shell, 2)
 
 
+def test_a_bug_is_said_on_the_terminal_that_was_left(shell: Terminal, captured: str) -> None:
+    _start(shell, captured.replace("-c '", "-c 'import numaudit.views.top.app as app; app.ordered = None; "))
+    shell.shows("numaudit: internal error: TypeError: 'NoneType'")
+    _is_left_as_it_was(shell, 4)
+
+
 def test_this_host_is_measured_again_and_again(shell: Terminal) -> None:
     _start(shell, f"{COMMAND} --interval 200ms")
     text = shell.shows("every 0.2 s", "CONTAINER")

@@ -184,6 +184,9 @@ def test_another_size_draws_all_again(node: Path) -> None:
         assert "QOS" not in shown.text()
         assert all(len(line) <= 60 for line in shown.lines()), shown.text()
         assert "1 of 30" in shown.lines()[14]
+        for width, height in ((20, 6), (10, 4), (2, 1)):
+            await shown.pilot.resize_terminal(width, height)
+            assert len(shown.lines()) == height
         await shown.press("question_mark")
         await shown.pilot.resize_terminal(100, 20)
         assert "choose a container; on a page: scroll" in shown.text()

@@ -26,6 +26,8 @@ from numaudit.views.top.page import container_lines, help_lines
 
 _LATE = 3
 """Intervals without a tick that went well make the figures stale."""
+_LEAST_FOR_NODES = 10
+"""Lines of the terminal; where there are fewer, containers need them."""
 _NOT_WHILE_TYPING = ("enter", "sort", "reverse", "filter", "pause", "interval", "help", "page", "end")
 _NOT_ON_A_PAGE = ("move", "page", "end", "sort", "reverse", "filter")
 
@@ -40,6 +42,7 @@ class Top(App[bool]):
     ALLOW_SELECT = False
     CSS = """
     Screen, Lines, Static, Input { background: ansi_default; color: ansi_default; }
+    Screen { overflow: hidden; }
     Static { text-wrap: nowrap; text-overflow: clip; }
     #title, #columns, #foot { height: 1; }
     #failure, #summary, #nodes { height: auto; }
@@ -291,6 +294,7 @@ class Top(App[bool]):
         lines = [head.in_lines(said, "bold")]
         lines += [head.in_lines(head.cut(missing, width, 1), "yellow")] if missing else []
         self._put("summary", Text("\n", no_wrap=True).join(lines))
+        self._line("nodes").display = height >= _LEAST_FOR_NODES
         nodes = node_grid(news.whole, max(1, height // 3 - 2), width)
         self._put("nodes", Text("\n", no_wrap=True).join([nodes.head, *nodes.rows]))
         shown = ordered(with_words(report.containers, self._text), self.sort, self._reverse)
