@@ -322,6 +322,15 @@ def test_the_age_is_that_of_the_tick_whatever_the_clocks_say(site: Site, open_pa
     expect(page.locator("#trouble")).to_have_text("")
 
 
+def test_a_computer_that_slept_has_old_figures_at_once(site: Site, open_page: OpenPage) -> None:
+    site.tick([_one("db", 1)])
+    page = open_page(site.address).page
+    expect(page.locator("#age")).to_have_text(FIGURES)
+    page.get_by_role("button", name="Pause").click()
+    page.evaluate("const before = Date.now; Date.now = () => before() + 3 * 3600e3")
+    expect(page.locator("#age")).to_have_text("Paused and stale: figures of 3 h ago")
+
+
 def test_a_user_who_may_not_see_it_any_more_is_told_and_asked_once(open_page: OpenPage, tmp_path: Path) -> None:
     rules = tmp_path / "web.yaml"
 

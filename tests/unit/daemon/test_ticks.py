@@ -96,9 +96,12 @@ def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
         assert not samples(daemon, "numaudit_node_memory_bytes")
         assert set(samples(daemon, "numaudit_failed_ticks_total").values()) == {3}
         assert daemon.site.answer(Request("/report.json", {})).status == 503
+        page = daemon.site.answer(Request("/", {}))
+        assert (page.status, b"prod/app-0/c0" in page.body[0]) == (503, True)
         monkeypatch.undo()
         daemon.tick()
-        assert daemon.site.answer(Request("/-/healthy", {})).status == 200
+        for path in ("/-/healthy", "/report.json", "/"):
+            assert daemon.site.answer(Request(path, {})).status == 200
         assert samples(daemon, "numaudit_container_info")
 
 

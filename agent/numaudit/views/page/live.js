@@ -1,11 +1,12 @@
 // Asks the agent whether there is a newer tick, and shows it. A page that is hidden or paused asks nothing.
 (() => {
-  const LONGEST_WAIT = 60;
-  const LEAST_STALE = 10;
   const STALE_INTERVALS = 3;
-  const ANSWER_WITHIN = 10_000;
-  const PAGE_WITHIN = 60_000;
-  const NOTICE_WITHIN = 3_000;
+  // In seconds, as all times here.
+  const LEAST_STALE = 10;
+  const LONGEST_WAIT = 60;
+  const ANSWER_WITHIN = 10;
+  const PAGE_WITHIN = 60;
+  const NOTICE_WITHIN = 3;
 
   const bar = document.getElementById("live");
   const button = document.getElementById("pause");
@@ -15,8 +16,8 @@
   let trouble = words.textContent;
   let failures = 0;
   let interval = 0;
-  let takenAt = null;
-  let askedAt = null;
+  let taken = null;
+  let question = null;
   let paused = false;
   let timer = 0;
 
@@ -27,33 +28,42 @@
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();
       request.open(method, path);
-      request.timeout = within;
+      request.timeout = 1000 * within;
       request.responseType = type;
       for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
       request.onload = () => resolve(request);
       request.onerror = () => reject(new Trouble("The agent cannot be reached."));
-      request.ontimeout = () => reject(new Trouble(`The agent has not answered for ${within / 1000} s.`));
+      request.ontimeout = () => reject(new Trouble(`The agent has not answered for ${within} s.`));
       request.send();
     });
+  }
+
+  function now() {
+    return { steady: performance.now(), wall: Date.now() };
+  }
+
+  // The steady clock may stand still while the computer sleeps, the other may be set: figures are rather called too old.
+  function since(time) {
+    return Math.max(performance.now() - time.steady, Date.now() - time.wall) / 1000;
   }
 
   // How old a tick is only the agent knows: its clock may differ from ours, so ours counts from the question on.
   function note(answer, asked) {
     interval = Number(answer.getResponseHeader("Numaudit-Interval"));
-    takenAt = asked - 1000 * Number(answer.getResponseHeader("Numaudit-Age"));
+    taken = { asked, age: Number(answer.getResponseHeader("Numaudit-Age")) };
   }
 
   async function refresh() {
-    const asked = performance.now();
+    const asked = now();
     const answer = await ask("HEAD", "report.json", ANSWER_WITHIN, { "If-None-Match": tag });
     if (answer.status === 200) return showNewer();
     // A page that was stale when it came is that of the newest tick.
-    if (answer.status === 304 || (takenAt === null && answer.getResponseHeader("Numaudit-Age"))) note(answer, asked);
+    if (answer.status === 304 || (taken === null && answer.getResponseHeader("Numaudit-Age"))) note(answer, asked);
     if (answer.status !== 304) throw new Trouble(await explain(answer));
   }
 
   async function showNewer() {
-    const asked = performance.now();
+    const asked = now();
     const answer = await ask("GET", "./", PAGE_WITHIN, {}, "document");
     const page = answer.responseXML;
     if (answer.status !== 200 || page === null) throw new Trouble(await explain(answer));
@@ -87,8 +97,8 @@
 
   async function poll() {
     clearTimeout(timer);
-    if (paused || document.hidden || askedAt !== null) return;
-    askedAt = performance.now();
+    if (paused || document.hidden || question !== null) return;
+    question = now();
     try {
       await refresh();
       failures = 0;
@@ -98,7 +108,7 @@
       failures += 1;
       trouble = error.message;
     } finally {
-      askedAt = null;
+      question = null;
       timer = setTimeout(poll, 1000 * wait());
       show();
     }
@@ -112,17 +122,17 @@
   }
 
   function seconds() {
-    return takenAt === null ? null : (performance.now() - takenAt) / 1000;
+    return taken === null ? null : taken.age + since(taken.asked);
   }
 
   function isOld() {
-    const isNew = askedAt !== null && performance.now() - askedAt < NOTICE_WITHIN;
-    return takenAt !== null && !isNew && seconds() > Math.max(LEAST_STALE, STALE_INTERVALS * interval);
+    const mayChange = question !== null && since(question) < NOTICE_WITHIN;
+    return taken !== null && !mayChange && seconds() > Math.max(LEAST_STALE, STALE_INTERVALS * interval);
   }
 
   function show() {
     const said = trouble === "" && isOld() ? "No newer tick has come." : trouble;
-    const states = [paused ? "paused" : "", said === "" || takenAt === null ? "" : "stale"].filter(Boolean);
+    const states = [paused ? "paused" : "", said === "" || tag === "" ? "" : "stale"].filter(Boolean);
     const since = tag === "" ? "no figures yet" : `figures of ${duration(seconds())} ago`;
     const text = [states.join(" and "), since].filter(Boolean).join(": ");
     setText(age, text[0].toUpperCase() + text.slice(1));
