@@ -13,7 +13,7 @@ from pathlib import Path
 import bcrypt
 import msgspec
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from agent_process import PATIENCE, running_agent
 from browser_pages import DESKTOP, PHONE, Opened, OpenPage
@@ -209,14 +209,29 @@ def test_a_list_that_was_unfolded_stays_so_when_others_come_before_it(site: Site
     expect(page.locator("details[open] summary")).to_have_text("4 more")
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_that_comes_later_is_a_name(site: Site, open_page: OpenPage, name: str) -> None:
-    site.tick([_one("db", 1)])
+def test_a_hostile_name_that_comes_later_is_a_name(site: Site, open_page: OpenPage) -> None:
+    site.tick([_one(f"db-{number}", 1) for number, _ in enumerate(HOSTILE)])
     page = open_page(site.address).page
     shape = "Array.from(document.querySelectorAll('*'), one => one.tagName + one.getAttributeNames().sort())"
     before = page.evaluate(shape)
-    site.tick_and_see(page, [_one(name, 1)])
+    site.tick_and_see(page, [_one(name, 1) for name in HOSTILE])
     assert page.evaluate(shape) == before
+
+
+def test_below_a_path_of_a_proxy_the_page_finds_its_agent(site: Site, open_page: OpenPage) -> None:
+    site.tick([_one("db", 1)])
+    page = open_page(site.address).page
+    below = f"{site.address}nodes/a/"
+
+    def proxy(route: Route) -> None:
+        route.fulfill(response=route.fetch(url=route.request.url.replace(below, site.address)))
+
+    page.route(f"{below}**", proxy)
+    page.goto(below)
+    expect(_judged(page, "db")).to_have_text("1M")
+    site.tick_and_see(page, [_one("db", 2)])
+    page.get_by_role("link", name="/report.json").click()
+    assert page.url == f"{below}report.json"
 
 
 def test_a_newer_agent_brings_its_own_page(site: Site, open_page: OpenPage) -> None:
@@ -387,9 +402,10 @@ def test_an_agent_that_hangs_or_dies_is_noticed_and_so_is_its_successor(open_pag
 # For everybody
 
 
-@pytest.mark.parametrize("width", [PHONE, DESKTOP])
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("health", [GOOD, BAD])
+@pytest.mark.parametrize(
+    ("width", "dark", "health"),
+    [(PHONE, False, GOOD), (PHONE, True, BAD), (DESKTOP, False, BAD), (DESKTOP, True, GOOD)],
+)
 def test_everybody_can_read_and_use_it(site: Site, open_page: OpenPage, width: int, dark: bool, health: Health) -> None:
     site.tick([_one("db", 1), _one("web", 2, "drifted")])
     site.health = health
