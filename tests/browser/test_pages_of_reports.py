@@ -77,9 +77,11 @@ def test_the_page_of_a_captured_host_fits_every_window(captured: CapturedHost, o
     assert opened.page.locator("#rows tbody tr").count() > 0
 
 
-@pytest.mark.parametrize("number", [0, 5, 1000])
-def test_the_page_of_any_number_of_containers_fits_every_window(open_page: OpenPage, number: int) -> None:
-    opened = open_page(page_of(number))
+@pytest.mark.parametrize(("number", "nodes"), [(0, 4), (5, 16), (1000, 4)])
+def test_the_page_of_any_number_of_containers_and_nodes_fits_every_window(
+    open_page: OpenPage, number: int, nodes: int
+) -> None:
+    opened = open_page(report_page(many(number, nodes=nodes)))
     assert fits(opened)
     assert opened.page.locator("#rows tbody tr").count() == number
 

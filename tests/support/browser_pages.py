@@ -22,7 +22,7 @@ from numaudit.errors import Unavailable
 PHONE, DESKTOP = 360, 1280
 """Widths in pixels."""
 _HEIGHT = 800
-_PATIENCE = 120_000
+_PATIENCE = 60_000
 """Milliseconds that anything may take on a busy machine."""
 Media = Literal["screen", "print"]
 

@@ -79,16 +79,15 @@ def _row(base: ContainerReport, id_: int, name: VerdictName, nodes: int) -> Cont
         name, reason if wrong else "for a reason", None,
         (Cause("full-node", f"node {home} has 12.3M free"),) if wrong else (), REMEDIES[name],
     )  # fmt: skip
-    promise = Intended(
-        NodeSet.from_ids([home]), {"memory": GIB}, CpuSet.from_ids([home]), NodeSet.from_ids([home]), None
-    )
+    at_home = NodeSet.from_ids([home])
+    promise = Intended(at_home, {"memory": GIB}, CpuSet.from_ids([home]), at_home, None)
+    allowed = NodeSet.from_ids(range(home % 2, nodes, 2)) if name == "drifted" else at_home
     return msgspec.structs.replace(
         base, id=id_, namespace=("prod", "kube-system")[id_ % 2], pod=f"deployment-name-5d8f7c9b6-x{id_:04d}",
         container="application", qos=("Guaranteed", "Burstable")[name == "unmanaged"], verdict=verdict,
         resident=tuple(_bytes(node, amount) for node, amount in held.items()) if known else None,
         judged_bytes=sum(held.values()) if known else None, remote_bytes=held[away] if known else None,
-        allowed_memory_nodes=NodeSet.from_ids([home, away] if wrong else [home]),
-        allowed_cpu_nodes=NodeSet.from_ids([home]), intended=None if name == "unmanaged" else promise,
+        allowed_memory_nodes=allowed, allowed_cpu_nodes=allowed, intended=None if name == "unmanaged" else promise,
         accesses=_ACCESSES[id_ % len(_ACCESSES)],
     )  # fmt: skip
 

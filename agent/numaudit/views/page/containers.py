@@ -15,6 +15,8 @@ from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, share, size
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
+_LONGEST_LIST = 12
+"""Characters of a list of nodes that is not broken into lines."""
 _COLUMNS = (
     "Container",
     "QoS",
@@ -70,9 +72,8 @@ def _row(one: ContainerReport, nodes: Sequence[int]) -> Iterator[Markup]:
     yield element("th", short(display_name(one)), scope="row", class_="long")
     yield element("td", one.qos or "")
     yield _verdict(one)
-    yield element("td", promised_nodes(one))
-    yield element("td", node_list(one.allowed_memory_nodes))
-    yield element("td", node_list(one.allowed_cpu_nodes))
+    for nodes_of in (promised_nodes(one), node_list(one.allowed_memory_nodes), node_list(one.allowed_cpu_nodes)):
+        yield element("td", nodes_of, class_="long" if len(nodes_of) > _LONGEST_LIST else None)
     yield element("td", size(one.judged_bytes), class_="n", data_v=_number(one.judged_bytes))
     yield element("td", bars(one, nodes), " ", _by_node(one), class_="nodes", data_v=_number(_home(one)))
     part = share(one.remote_bytes, one.judged_bytes)
