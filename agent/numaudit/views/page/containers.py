@@ -10,7 +10,8 @@ from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.bars import HEIGHT, bars
 from numaudit.views.page.markup import Attribute, Markup, element, join, short
-from numaudit.views.page.part import Part, box
+from numaudit.views.page.part import Part
+from numaudit.views.page.tables import box
 from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, share, size
 

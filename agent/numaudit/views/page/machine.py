@@ -11,8 +11,8 @@ from numaudit.topology.sizes import in_units
 from numaudit.views.document import Topology, TopologyNode
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
-from numaudit.views.page.notes import table
-from numaudit.views.page.part import Part, box
+from numaudit.views.page.part import Part
+from numaudit.views.page.tables import box, table
 from numaudit.views.remainders import is_small_remainder
 from numaudit.views.words import UNKNOWN, judged_bytes, or_unknown, size
 

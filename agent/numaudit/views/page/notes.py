@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -12,7 +11,8 @@ from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.names import display_name
 from numaudit.report.values import CheckpointReport, ContainerReport, Report
 from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import Part, box
+from numaudit.views.page.part import Part
+from numaudit.views.page.tables import table
 from numaudit.views.words import size
 
 _SHOWN = ("unknown", "split")
@@ -20,10 +20,6 @@ _SHOWN = ("unknown", "split")
 _NAMES = 10
 _ITEMS = 5
 """Of a longer list the rest is folded away."""
-_FIGURE = re.compile(r"-?\d+(\.\d+)?[KMGTP]?%?|\?|-||none")
-"""In a column of figures alone they are flush right."""
-_LONGEST_LINE = 40
-"""Characters of a cell that is not broken into lines."""
 
 
 def findings_part(report: Report) -> Part:
@@ -136,24 +132,6 @@ def unknown_part(report: Report) -> Part | None:
         return None
     listed = _list([element("li", item) for item in items])
     return Part("unknown", "What is not known, and why", tuple(listed))
-
-
-def table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """A plain table in a box that scrolls; the first cell of a row is its heading."""
-    lines = tuple(rows)
-    kinds = ["n" if all(map(_FIGURE.fullmatch, cells)) else None for cells in zip(*lines, strict=True)]
-    kinds = kinds or [None] * len(titles)
-    heads = (element("th", title, scope="col", class_=kind) for title, kind in zip(titles, kinds, strict=True))
-    head = element("thead", element("tr", heads))
-    body = element("tbody", (element("tr", _cells(line, kinds)) for line in lines))
-    whole = element("table", element("caption", caption), head, body)
-    return box(whole, aria_label=caption)
-
-
-def _cells(line: Sequence[str], kinds: Sequence[str | None]) -> Iterator[Markup]:
-    for number, (text, kind) in enumerate(zip(line, kinds, strict=True)):
-        class_ = "long" if len(text) > _LONGEST_LINE else kind
-        yield element("td", text, class_=class_) if number else element("th", text, scope="row", class_=class_)
 
 
 def when(seconds: float) -> str:

@@ -24,8 +24,3 @@ def links(parts: Iterable[Part]) -> Markup:
     """A way to each part, past tables of a thousand rows."""
     items = (element("li", element("a", part.title, href=f"#{part.id}")) for part in parts)
     return element("nav", element("ul", items), aria_label="Parts of this page")
-
-
-def box(child: Markup, **label: str) -> Markup:
-    """What is wider than the window scrolls in a box of its own, also by keyboard. `label`: an attribute of aria."""
-    return element("div", child, class_="wide", role="region", tabindex=0, **label)

@@ -31,6 +31,7 @@ from numaudit.report.selection import first
 from numaudit.report.values import Intended, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.report_page import report_page
+from numaudit.views.page.tables import table
 from page_reports import hostile, many
 from page_text import SVG, lines, parse, text_of
 from reports import container, report
@@ -118,6 +119,32 @@ def test_a_remedy_for_several_containers_comes_once() -> None:
     assert "li: prod/db-0/db: one" in said
     assert "li: prod/db-1/db: other" in said
     assert sum(line == f"p: What to do: {REMEDIES['drifted']}" for line in said) == 1
+
+
+def test_a_finding_names_five_containers_and_folds_the_others_away() -> None:
+    page = report_page(many(8, ("drifted",)))
+    (folded,) = _all(page, "details")
+    assert [text_of(one) for one in folded.iter("summary")] == ["3 more"]
+    assert len([one for one in folded.iter("strong") if text_of(one).startswith(("prod/", "kube-system/"))]) == 3
+    assert not _all(report_page(many(5, ("drifted",))), "details")
+
+
+def test_links_lead_to_each_part() -> None:
+    tree = parse(report_page(many(3)))
+    (links,) = tree.iter("nav")
+    addresses = [f"#{one.get('id')}" for one in tree.iter("h2")]
+    assert [one.get("href") for one in links.iter("a")] == addresses
+    assert len(set(addresses)) == len(addresses) > 4
+
+
+def test_no_two_elements_have_the_same_id() -> None:
+    ids = [one.get("id") for one in parse(report_page(many(3))).iter() if one.get("id")]
+    assert len(set(ids)) == len(ids) > 5
+
+
+def test_columns_of_figures_alone_are_flush_right_with_their_titles() -> None:
+    tree = parse("<!doctype html>" + table("of nodes", ("Node", "Held", "Pod"), [("0", "1.5G", "a"), ("1", "?", "b")]))
+    assert [text_of(one) for one in tree.iter() if one.get("class") == "n"] == ["Node", "Held", "0", "1.5G", "1", "?"]
 
 
 def test_findings_and_refused_pods_are_named_with_what_to_do() -> None:
