@@ -48,7 +48,7 @@ def _why_not(report: Report) -> str:
     intent = next((one for one in report.sources if one.source == "intent"), None)
     if intent is not None and intent.state == "absent":
         return f"{intent.reason}; run it on a node, as root, or give a captured one with --root"
-    if report.kubelet is not None and (report.kubelet.memory_manager_policy or "None") == "None":
+    if report.kubelet is not None and report.kubelet.memory_manager_policy == "None":
         return "the kubelet's Memory Manager has the policy None, which promises nothing"
     said = [finding.message for one in report.checkpoints if one.file == MEMORY for finding in one.findings]
     return f"{said[0] if said else f'{MEMORY} cannot be read'}; `numaudit state verify` says more"

@@ -33,7 +33,7 @@ class Rederived:
     gone: tuple[str, ...] = ()
     """Pods in the log before it that hold nothing now: they have gone, or were refused. They may have, then."""
     refusal: Rejection | None = None
-    """The kubelet's, by its log or the pod's status; None = it admitted the pod."""
+    """The kubelet's, by its log; None = it admitted the pod then, whatever a later start of it made of the pod."""
 
     def decision(self, container: str) -> ExplainedDecision | None:
         """The merge about a container; in pod scope there is one for all."""
@@ -58,7 +58,7 @@ def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederi
         found = explain(setup, state, pod)
     except NumauditError as error:
         return f"it cannot be derived: {error}"
-    refusal = next((one for one in intent.rejections if one.pod_uid == uid), None)
+    refusal = next((one.denial for one in intent.hints if one.pod_uid == uid and one.denial is not None), None)
     gone = tuple(sorted(_gone(intent, uid, mine)))
     return Rederived(found, setup.kubelet.topology.policy, len(state.pods), gone, refusal)
 

@@ -94,6 +94,17 @@ def test_another_outcome_or_other_cpus_and_nodes_are_differences(captured: Captu
     assert differences(elsewhere, refused, decision) == ("outcome: the log has Some: words, derived is admitted",)
 
 
+def test_a_pod_that_was_refused_later_was_admitted_then(captured: CapturedHost) -> None:
+    setup, state, intent = read(captured(HOST))
+    (record,) = [one for one in intent.hints if one.pod == "gu-small-numanode"]
+    evicted = Rejection(record.pod_uid or "", "default", record.pod, "UnexpectedAdmissionError", "not at this start")
+    found = rederive(setup, state, replace(intent, rejections=(*intent.rejections, evicted)), record.pod_uid or "")
+    assert isinstance(found, Rederived)
+    decision = found.decision("app")
+    assert decision is not None
+    assert differences(record, found, decision) == ()
+
+
 @pytest.mark.parametrize("pods", [None, {}])
 def test_a_pod_of_no_known_spec_is_not_derived(captured: CapturedHost, pods: dict[str, object] | None) -> None:
     setup, state, intent = read(captured(HOST))
