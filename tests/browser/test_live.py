@@ -346,6 +346,18 @@ def test_a_computer_that_slept_has_old_figures_at_once(site: Site, open_page: Op
     expect(page.locator("#age")).to_have_text("Paused and stale: figures of 3 h ago")
 
 
+def test_who_answers_in_place_of_the_agent_is_not_shown(site: Site, open_page: OpenPage) -> None:
+    site.tick([_one("db", 1)])
+    page = open_page(site.address).page
+    expect(page.locator("#age")).to_have_text(FIGURES)
+    page.route("**", lambda route: route.fulfill(content_type="text/html", body="<main>Sign in</main>"))
+    expect(page.locator("#trouble")).to_have_text("Something else answers in place of the agent.")
+    expect(_judged(page, "db")).to_have_text("1M")
+    page.unroute("**")
+    site.tick_and_see(page, [_one("db", 2)])
+    expect(page.locator("#trouble")).to_have_text("")
+
+
 def test_a_user_who_may_not_see_it_any_more_is_told_and_asked_once(open_page: OpenPage, tmp_path: Path) -> None:
     rules = tmp_path / "web.yaml"
 

@@ -66,7 +66,8 @@
     const asked = now();
     const answer = await ask("GET", "./", PAGE_WITHIN, {}, "document");
     const page = answer.responseXML;
-    if (answer.status !== 200 || page === null) throw new Trouble(await explain(answer));
+    if (answer.status !== 200) throw new Trouble(await explain(answer));
+    if (!page?.getElementById("live")) throw new Trouble("Something else answers in place of the agent.");
     if (paused) return;
     if (tag === "" || version(page) !== version(document)) {
       location.reload();
@@ -133,8 +134,8 @@
   function show() {
     const said = trouble === "" && isOld() ? "No newer tick has come." : trouble;
     const states = [paused ? "paused" : "", said === "" || tag === "" ? "" : "stale"].filter(Boolean);
-    const since = tag === "" ? "no figures yet" : `figures of ${duration(seconds())} ago`;
-    const text = [states.join(" and "), since].filter(Boolean).join(": ");
+    const figures = tag === "" ? "no figures yet" : `figures of ${duration(seconds())} ago`;
+    const text = [states.join(" and "), figures].filter(Boolean).join(": ");
     setText(age, text[0].toUpperCase() + text.slice(1));
     setText(words, said);
     bar.classList.toggle("stale", said !== "");
@@ -150,9 +151,9 @@
     if (element.textContent !== text) element.textContent = text;
   }
 
-  function setPaused(now) {
-    paused = now;
-    button.setAttribute("aria-pressed", String(now));
+  function setPaused(whether) {
+    paused = whether;
+    button.setAttribute("aria-pressed", String(whether));
   }
 
   button.addEventListener("click", () => {
