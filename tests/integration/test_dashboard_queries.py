@@ -83,9 +83,6 @@ EMPTY = {
         "no pod is refused": _REFUSALS,
         "no rules are loaded": _ALERTS,
         "no kubelet runs": {"numaudit-node": ["Pods a restart would refuse A", "Pods a restart would refuse B"]},
-        "the recording is older than these": {
-            "numaudit-node": ["Fragmentation A", "Memory in the way of promises A", "Memory without a promise A"]
-        },
     },
 }
 """Which queries find nothing where, and why: panel and letter of the query by dashboard."""

@@ -19,6 +19,8 @@ from container import container
 from numaudit.kernel.host import Host
 from test_verdicts import Patient, patients, write_promises
 
+BUDGET = 0.5
+"""Per cent of all CPUs: little enough that the agent takes a step, much enough that the probes show something first."""
 PROBES = "page_alloc, cpu_time, hint_faults, migrations, first_touch"
 WORK = """
 busybox dd if=/dev/zero of=/dev/shm/held bs=1M count=16 2>/dev/null
@@ -33,7 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     write_promises(Host(), everyone)
     with contextlib.ExitStack() as stack:
         log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
-        options = ("--interval", f"{seconds}s", "--set", f"probes={PROBES}", "--set", "web.timeout=300s")
+        settings = (f"probes={PROBES}", "web.timeout=300s", f"overhead.max_cpu_percent={BUDGET}")
+        options = ("--interval", f"{seconds}s", *(word for one in settings for word in ("--set", one)))
         agent = stack.enter_context(running_agent(*options, log=log, ready_within=300))
         _until_loaded(agent)
         for one in everyone.values():
