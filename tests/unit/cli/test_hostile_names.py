@@ -67,3 +67,16 @@ def test_a_hostile_name_is_inert(hostile: tuple[Path, str], view: str, capsys: p
         assert line.isprintable(), ascii(line)
     if name.isprintable() and len(name) < 100:
         assert name in out
+
+
+@pytest.mark.parametrize("verb", ["report", "explain"])
+def test_a_message_that_names_what_is_near_is_inert(
+    hostile: tuple[Path, str], verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, name = hostile
+    for asked in (f"{name}X", name[:-1] + "zz", "nobody"):
+        assert call([verb, asked, "--root", str(root)]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert all(line.isprintable() for line in err.split("\n")), ascii(err)
+        assert len(err) < 20_000
