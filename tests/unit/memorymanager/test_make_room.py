@@ -121,7 +121,7 @@ def situations(draw: st.DrawFn) -> tuple[Plain, Plain]:
     nodes = draw(st.lists(st.sampled_from(["6Gi", "8Gi", "11Gi"]), min_size=1, max_size=4))
     memory = st.sampled_from(["1Gi", "2Gi", "3Gi", "5Gi", "9Gi", "14Gi"])
     cpu = st.sampled_from(["500m", "1", "2"])
-    pods = [pod(f"p{number}", draw(memory), draw(cpu)) for number in range(draw(st.integers(0, 6)))]
+    pods = [pod(f"p{number}", draw(memory), draw(cpu)) for number in range(draw(st.integers(0, 8)))]
     steps: list[Plain] = [{"admit": one} for one in pods]
     if draw(st.booleans()) and pods:
         steps.append({"remove": {"pod": draw(st.sampled_from(pods))["metadata"]["name"]}})
