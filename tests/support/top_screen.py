@@ -78,9 +78,9 @@ async def screen(
         feed.stop()
 
 
-def captured(root: Path, *, which: str | None = None) -> CapturedFeed:
+def captured(root: Path, view: View | None = None) -> CapturedFeed:
     """Of a captured tree."""
-    return CapturedFeed(Observer.of(Host.under(root)), View(which), "captured-tree")
+    return CapturedFeed(Observer.of(Host.under(root)), view or View(), "captured-tree")
 
 
 class Told:

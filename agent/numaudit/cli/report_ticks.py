@@ -19,16 +19,15 @@ class Ticks:
 
     observer: Observer
     session: Session
-    numa_maps_budget: float | None
     last: Snapshot | None = None
     judgements: Judgements | None = None
 
-    def take(self, mappings_of: ContainerId | None = None) -> Report:
+    def take(self, numa_maps_budget: float | None, mappings_of: ContainerId | None = None) -> Report:
         """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none.
 
-        `mappings_of`: the one container of which numa_maps is read; None = of all, as far as there is a budget.
+        numa_maps is read only with a budget (seconds), and of this one container only if one is given.
         """
-        snapshot = self.observer.observe(self.numa_maps_budget, Readings(self.session), mappings_of)
+        snapshot = self.observer.observe(numa_maps_budget, Readings(self.session), mappings_of)
         judgements = judge(snapshot, self.last, self.judgements)
         report = build(snapshot, judgements, self.last)
         for one in report.sources:

@@ -49,11 +49,11 @@ def watch(
     drawn, drawn_at = "", ""
     try:
         with observer.open_probes(kinds) as session:
-            ticks = Ticks(observer, session, numa_maps_budget)
+            ticks = Ticks(observer, session)
             while True:
                 headline = f"{_now()}, every {seconds:g} s; Ctrl-C ends it"
                 try:
-                    drawn, drawn_at = _text(view, ticks.take()), _now()
+                    drawn, drawn_at = _text(view, ticks.take(numa_maps_budget)), _now()
                 except (NumauditError, OSError, ValueError) as error:
                     if not drawn:
                         raise

@@ -79,7 +79,7 @@ class LiveFeed:
     def _run(self, tell: Callable[[News], None]) -> None:
         try:
             with self._observer.open_probes() as session:
-                ticks = Ticks(self._observer, session, None)
+                ticks = Ticks(self._observer, session)
                 beat = Beat(self.interval, time.monotonic())
                 while not self._asked.stopped:
                     tell(self._tick(ticks))
@@ -92,8 +92,10 @@ class LiveFeed:
         key = self._asked.open
         one = None if key is None or self._last is None else find(self._last, key)
         try:
-            ticks.numa_maps_budget = None if one is None else MAPPINGS_BUDGET
-            whole = ticks.take(None if one is None or one.id is None else ContainerId(one.id))
+            if one is None or one.id is None:
+                whole = ticks.take(None)
+            else:
+                whole = ticks.take(MAPPINGS_BUDGET, ContainerId(one.id))
             measured = _measured(self._view, whole)
         except (NumauditError, OSError, ValueError) as error:
             if self._last is None:

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from textual.events import Key
 
 from hostile_names import HOSTILE
+from numaudit.cli.report_view import View
 from numaudit.views.top.news import Measured
 from reports import container, report
 from top_screen import Screen, Told, captured, screen
@@ -44,6 +45,19 @@ def test_the_screen_begins_with_the_sentence_and_the_worst_container(node: Path)
         assert "1 of 30" in lines[-1]
 
     _on(node, steps)
+
+
+def test_name_and_verdicts_narrow_rows_and_summary_but_not_the_nodes(node: Path) -> None:
+    async def nodes_and_rows(view: View) -> tuple[list[str], list[str], str]:
+        async with screen(captured(node, view), 120, 40) as shown:
+            await shown.shows("CONTAINER")
+            nodes = [line for line in shown.lines() if line[:1].isdecimal() and "[" in line]
+            return nodes, shown.rows(), shown.lines()[1]
+
+    nodes, rows, said = asyncio.run(nodes_and_rows(View("gu-two-numanode", "default", ("aligned",))))
+    assert rows == [">default/gu-two-numanode/a", " default/gu-two-numanode/b"]
+    assert said == "all 2 promised containers are aligned; access not measured"
+    assert nodes == asyncio.run(nodes_and_rows(View()))[0]
 
 
 def test_arrows_choose_a_row_and_stop_at_the_ends(node: Path) -> None:
@@ -144,6 +158,9 @@ def test_a_container_is_opened_and_closed(node: Path) -> None:
 
 def test_the_help_names_every_key_and_column(node: Path) -> None:
     async def steps(shown: Screen) -> None:
+        await shown.press("enter", "h", "escape")
+        await shown.shows("the kernel was told")  # the page from before
+        await shown.press("escape")
         for key in ("h", "question_mark"):
             await shown.press(key)
             for word in ("Enter", "/", "Ctrl-Z", "MISPLACED", "CPU OFF"):

@@ -124,7 +124,7 @@ def test_another_interval_is_in_force_at_once(node: Path) -> None:
 
 def test_a_name_that_there_never_was_ends_it_with_the_names_that_are_near(node: Path) -> None:
     async def run() -> Screen:
-        async with screen(captured(node, which="gu-smal-numanode")) as shown:
+        async with screen(captured(node, View("gu-smal-numanode"))) as shown:
             await shown.sees(lambda: shown.top.error is not None)
         return shown
 

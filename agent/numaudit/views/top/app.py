@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 
 from numaudit.report.ordering import KEYS, ordered
 from numaudit.report.selection import with_words
-from numaudit.views.top import head
+from numaudit.views.top import head, keys
 from numaudit.views.top.columns import container_grid, node_grid
 from numaudit.views.top.lines import Lines, Rows, in_ascii
 from numaudit.views.top.news import Ended, Failed, Feed, Key, Measured, News, key_of
@@ -28,8 +28,6 @@ _LATE = 3
 """Intervals without a tick that went well make the figures stale."""
 _LEAST_FOR_NODES = 10
 """Lines of the terminal; where there are fewer, containers need them."""
-_NOT_WHILE_TYPING = ("enter", "sort", "reverse", "filter", "pause", "interval", "help", "page", "end")
-_NOT_ON_A_PAGE = ("move", "page", "end", "sort", "reverse", "filter")
 
 
 class Top(App[bool]):
@@ -52,28 +50,7 @@ class Top(App[bool]):
     """
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(keys, action, show=False, priority=True)
-        for keys, action in (
-            ("q", "leave(False)"),
-            ("ctrl+c,ctrl+q", "leave(True)"),
-            ("ctrl+z", "suspend_process"),
-            ("up", "move(-1)"),
-            ("down", "move(1)"),
-            ("pageup", "page(-1)"),
-            ("pagedown", "page(1)"),
-            ("home", "end(-1)"),
-            ("end", "end(1)"),
-            ("enter", "enter"),
-            ("escape", "close"),
-            ("s", "sort(1)"),
-            ("S", "sort(-1)"),
-            ("r", "reverse"),
-            ("slash", "filter"),
-            ("p,space", "pause"),
-            ("plus", "interval(1)"),
-            ("minus", "interval(-1)"),
-            ("h,question_mark", "help"),
-        )
+        Binding(names, action, show=False, priority=True) for some in keys.KEYS for names, action in some.actions
     ]
     """All have priority, so that keys that come at once are taken one after the other."""
 
@@ -137,7 +114,7 @@ class Top(App[bool]):
     def _handle_exception(self, error: Exception) -> None:
         """Ends the screen; whoever started it says the error. Else textual would print a page of its own."""
         self.error = self.error or error
-        if self.is_headless:
+        if self.is_headless:  # the driver of tests raises it
             super()._handle_exception(error)
         self.exit()
 
@@ -167,8 +144,8 @@ class Top(App[bool]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Letters are a filter's while one is typed, and a page scrolls by keys of its own."""
         if self._types:
-            return action not in _NOT_WHILE_TYPING and not (action == "leave" and parameters == (False,))
-        return not self._reads or action not in _NOT_ON_A_PAGE
+            return action not in keys.NOT_WHILE_TYPING and not (action == "leave" and parameters == (False,))
+        return not self._reads or action not in keys.NOT_ON_A_PAGE
 
     def action_leave(self, interrupted: bool) -> None:
         self.exit(interrupted)
@@ -190,14 +167,14 @@ class Top(App[bool]):
         if self._types:
             self._type(False)
         elif self._reads:
-            self._turn_to(None, helps=False)
+            self._go_back()
         elif (key := self._rows.key) is not None:
             self._turn_to(key, helps=False)
 
     def action_close(self) -> None:
         """What is open; where nothing is, the filter goes."""
         if self._reads:
-            self._turn_to(None, helps=False)
+            self._go_back()
         else:
             self._box.value = ""
             self._type(False)
@@ -244,6 +221,10 @@ class Top(App[bool]):
         """The line of the filter, in place of the last one."""
         self._typing.display, self._line("foot").display = types, not types
         self.screen.set_focus(self._box if types else None)
+
+    def _go_back(self) -> None:
+        """From the help to what was there before, from a container to the rows."""
+        self._turn_to(self._open if self._helps else None, helps=False)
 
     def _turn_to(self, key: Key | None, *, helps: bool) -> None:
         if key != self._open:
@@ -304,7 +285,7 @@ class Top(App[bool]):
 
     def _draw_foot(self) -> None:
         if self._open is not None or self._helps:
-            line = Text("Esc back  Up Down PgUp PgDn scroll  q quit", "dim")
+            line = Text("Esc back  arrows PgUp PgDn Home End scroll  q quit", "dim")
         else:
             rows = self._rows
             total = 0 if self._news is None else len(self._news.report.containers)

@@ -15,18 +15,6 @@ from numaudit.views.report_tables import sources_by_trouble
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""
 
-KEYS = (
-    ("Up Down PgUp PgDn Home End", "choose a container; on a page: scroll"),
-    ("Enter", "open it: promise, bytes, accesses, verdict, cost, what to do; Esc or Enter closes it"),
-    ("/", "filter by words of name and verdict as you type; Enter keeps it, Esc clears it"),
-    ("s S", "the next and the previous order"),
-    ("r", "the other way round; what is not known stays last"),
-    ("p Space", "pause: nothing is measured; again: go on with a tick at once"),
-    ("+ -", "measure less often, and more often"),
-    ("h ?", "this page"),
-    ("q", "quit; Ctrl-C, too, with exit code 130"),
-    ("Ctrl-Z", "back to the shell; fg goes on"),
-)
 COLUMNS = (
     ("JUDGED", "anon + shmem + hugetlb; page cache is FILE, and does not count in verdicts"),
     ("MISPLACED", "judged bytes on nodes that were not promised"),

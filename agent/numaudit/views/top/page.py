@@ -18,6 +18,7 @@ from numaudit.views.placement_page import print_container
 from numaudit.views.process_table import print_processes
 from numaudit.views.terminal import new_table, print_note, print_table
 from numaudit.views.top import head
+from numaudit.views.top.keys import KEYS
 from numaudit.views.top.news import Key, Measured, find
 
 
@@ -48,7 +49,7 @@ def help_lines(report: Report | None, width: int) -> list[Text]:
     """Keys, columns, and why something is not measured here."""
 
     def put(out: Console) -> None:
-        for heading, rows in (("KEY", head.KEYS), ("COLUMN", head.COLUMNS)):
+        for heading, rows in (("KEY", [(one.label, one.does) for one in KEYS]), ("COLUMN", head.COLUMNS)):
             table = new_table(heading, "~WHAT")
             for row in rows:
                 table.add_row(*row)
