@@ -165,7 +165,7 @@ def _lines(node: DrawnNode) -> Iterator[Markup]:
     if rest:
         yield _words(0, 0, f"and {len(rest)} more: {in_units(sum(one.bytes for one in rest))}", pale=True)
     elif not largest:
-        yield _words(0, 0, "no container holds memory here", pale=True)
+        yield _words(0, 0, "no container of this report", pale=True)
 
 
 def _resident(one: Resident) -> Markup:

@@ -17,8 +17,8 @@ from numaudit.views.remainders import is_small_remainder
 from numaudit.views.words import UNKNOWN, judged_bytes, or_unknown, size
 
 _MAP = (
-    "Solid = judged memory of containers. Hatched = all else in use, such as page cache and the kernel. Empty = free. "
-    "! = misaligned. The tables have every figure."
+    "Solid = judged memory of containers of this report. Hatched = all else in use, such as page cache and the kernel. "
+    "Empty = free. ! = misaligned. The tables have every figure."
 )
 _RESIDUAL = "Residual = the node's own count - containers - unattributed, each read on its own."
 

@@ -50,7 +50,7 @@ def test_a_bar_never_leaves_its_box() -> None:
 
 def test_a_node_of_which_nothing_is_known_has_no_bar() -> None:
     drawing = node_map([DrawnNode(0, "", None, None, ())], "one node")
-    assert _words(drawing) == ["Node 0", "? free of ?", "no CPUs", "no container holds memory here"]
+    assert _words(drawing) == ["Node 0", "? free of ?", "no CPUs", "no container of this report"]
     assert _width(drawing, "none") == []
 
 

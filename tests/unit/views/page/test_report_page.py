@@ -195,6 +195,12 @@ def test_rows_that_were_not_asked_for_are_counted() -> None:
     assert not [line for line in lines(report_page(whole)) if "asked for" in line]
 
 
+def test_the_map_speaks_of_the_containers_that_were_asked_for_alone() -> None:
+    page = report_page(first(many(8), 1))
+    assert page.count("no container of this report") == 3
+    assert "figcaption: Solid = judged memory of containers of this report." in " ".join(lines(page))
+
+
 # It stands alone
 
 
