@@ -25,8 +25,15 @@ _ITEMS = 5
 def findings_part(report: Report) -> Part:
     """Misaligned containers and findings, each group with its one remedy."""
     parts = [*_verdicts(report.containers), *_findings(report)]
-    nothing = element("p", "No container is misaligned, and nothing else was found.")
-    return Part("findings", "Findings, and what to do", tuple(parts) or (nothing,))
+    return Part("findings", "Findings, and what to do", tuple(parts) or (element("p", _nothing(report)),))
+
+
+def _nothing(report: Report) -> str:
+    """Options such as --verdict leave out containers, of which the findings then say nothing."""
+    shown, whole = len(report.containers), report.summary.containers
+    if shown < whole:
+        return f"Nothing was found about the {shown} of {whole} containers that were asked for."
+    return "No container is misaligned, and nothing else was found."
 
 
 def _verdicts(containers: Iterable[ContainerReport]) -> Iterator[Markup]:

@@ -195,6 +195,14 @@ def test_rows_that_were_not_asked_for_are_counted() -> None:
     assert not [line for line in lines(report_page(whole)) if "asked for" in line]
 
 
+def test_a_page_of_some_containers_says_nothing_of_the_others() -> None:
+    whole = _with(report(container(7), container(8, "web-0")), _verdict("aligned"), _verdict("drifted"))
+    some = replace(whole, containers=whole.containers[:1], summary=msgspec.structs.replace(whole.summary, misaligned=1))
+    said = list(lines(report_page(some)))
+    assert "p: Nothing was found about the 1 of 2 containers that were asked for." in said
+    assert not [line for line in said if "No container is misaligned" in line]
+
+
 def test_the_map_speaks_of_the_containers_that_were_asked_for_alone() -> None:
     page = report_page(first(many(8), 1))
     assert page.count("no container of this report") == 3
