@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from numaudit.cli.report_view import View
 from numaudit.cli.top_feed import CapturedFeed
@@ -57,6 +58,18 @@ class Screen:
         async with asyncio.timeout(PATIENCE):
             while not seen():
                 await self.pilot.pause(0.01)
+
+    async def rests(self) -> None:
+        """Wait until all is read and laid out, which takes several steps: the head has as many lines as its texts."""
+
+        def is_complete() -> bool:
+            news = self.top._news
+            parts = [part for part in self.top.query("#summary, #nodes").results(Static) if part.display]
+            is_laid_out = all(part.size.height == str(part.content).count("\n") + 1 for part in parts)
+            return news is not None and is_laid_out and (self.top._open is None or news.opened is not None)
+
+        await self.sees(is_complete)
+        await self.pilot.pause()
 
     async def shows(self, *words: str) -> None:
         try:
