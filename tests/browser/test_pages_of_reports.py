@@ -301,6 +301,6 @@ def test_a_redacted_page_shows_no_name_of_the_original(open_page: OpenPage) -> N
 
 def test_a_host_without_containers_is_a_page_too(open_page: OpenPage) -> None:
     opened = open_page(report_page(report()))
-    assert opened.page.locator(".summary").inner_text() == "no container or cgroup was found"
+    assert opened.page.locator(".summary").inner_text() == "No container or cgroup was found"
     assert opened.page.locator("#shown").inner_text() == "0 of 0 containers shown"
     assert opened.violations() == []

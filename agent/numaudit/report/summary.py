@@ -41,7 +41,8 @@ def summarize(
     clauses += [f"{_some(refused_pods, 'pod was', 'pods were')} refused"] if refused_pods else []
     names = list(dict.fromkeys(one.name for one in findings))
     clauses += [f"also found: {', '.join(names)}"] if names else []
-    return msgspec.structs.replace(summary, text="; ".join(clauses))
+    text = "; ".join(clauses)
+    return msgspec.structs.replace(summary, text=text[0].upper() + text[1:])
 
 
 def _is_promised(one: ContainerReport) -> bool:

@@ -56,7 +56,7 @@ def test_name_and_verdicts_narrow_rows_and_summary_but_not_the_nodes(node: Path)
 
     nodes, rows, said = asyncio.run(nodes_and_rows(View("gu-two-numanode", "default", ("aligned",))))
     assert rows == [">default/gu-two-numanode/a", " default/gu-two-numanode/b"]
-    assert said == "all 2 promised containers are aligned; access not measured"
+    assert said == "All 2 promised containers are aligned; access not measured"
     assert nodes == asyncio.run(nodes_and_rows(View()))[0]
 
 

@@ -75,8 +75,8 @@ def test_one_misaligned_container_is_no_plural_and_without_wrong_bytes_its_reaso
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        ({"a": ("0", 80, 0)}, "the promised container is aligned; access not measured"),
-        ({"a": ("0", 80, 0), "b": ("0", 1, 0)}, "all 2 promised containers are aligned; access not measured"),
+        ({"a": ("0", 80, 0)}, "The promised container is aligned; access not measured"),
+        ({"a": ("0", 80, 0), "b": ("0", 1, 0)}, "All 2 promised containers are aligned; access not measured"),
     ],
 )
 def test_a_node_on_which_all_is_well_is_said_to_be_so(held: Mapping[str, tuple[str, int, int]], said: str) -> None:
@@ -86,41 +86,41 @@ def test_a_node_on_which_all_is_well_is_said_to_be_so(held: Mapping[str, tuple[s
 def test_a_promise_that_spans_nodes_is_counted_apart() -> None:
     summary = _host({"a": ("0-1", 80, 9)}, promised="0-1").summary
     assert (summary.split, summary.aligned, summary.misaligned) == (1, 0, 0)
-    assert summary.text == ("none of 1 promised container is misaligned; 1 is split over several nodes, as promised")
+    assert summary.text == ("None of 1 promised container is misaligned; 1 is split over several nodes, as promised")
 
 
 def test_without_any_promise_the_remote_bytes_are_summed() -> None:
     summary = _host({"a": ("0-1", 80, 9), "b": ("0-1", 0, 31)}, promised="").summary
     assert summary.text == (
-        "no container was promised nodes; 40M of their 120M are remote to the CPUs that they may use; "
+        "No container was promised nodes; 40M of their 120M are remote to the CPUs that they may use; "
         "most: prod/b/app, 31M"
     )
     assert (summary.promised, summary.containers) == (0, 2)
     local = _host({"a": ("0-1", 80, 0)}, promised="").summary
-    assert local.text == "no container was promised nodes; none of their 80M is remote to the CPUs that they may use"
+    assert local.text == "No container was promised nodes; none of their 80M is remote to the CPUs that they may use"
 
 
 def test_promises_that_are_not_known_are_unknown_and_never_fine() -> None:
     summary = _host({"a": ("0", 80, 0), "b": ("0", 8, 0)}, promised=None).summary
     assert summary.text == (
-        "the verdict on 2 containers is unknown: what was promised is not known: the kubelet's promises were not read"
+        "The verdict on 2 containers is unknown: what was promised is not known: the kubelet's promises were not read"
     )
     assert (summary.unknown, summary.promised, summary.aligned) == (2, 0, 0)
 
 
 def test_a_machine_with_one_node_has_nothing_remote() -> None:
     assert _host({"a": ("0", 80, 0)}, promised="", nodes=NODES[:1]).summary.text == (
-        "one NUMA node, so no memory is remote"
+        "One NUMA node, so no memory is remote"
     )
 
 
 def test_an_empty_host_says_so() -> None:
-    assert _host({}).summary.text == "no container or cgroup was found"
+    assert _host({}).summary.text == "No container or cgroup was found"
 
 
 def test_the_summary_is_about_what_was_asked_for() -> None:
     report = _host({"good": ("0", 80, 0), "bad": ("0-1", 10, 0)})
-    assert narrow(report, "good").summary.text == "the promised container is aligned; access not measured"
+    assert narrow(report, "good").summary.text == "The promised container is aligned; access not measured"
     assert narrow(report, "good").summary.containers == 1
 
 
@@ -130,7 +130,7 @@ def test_findings_end_the_sentence_each_name_once() -> None:
     other = replace_struct(finding, name="stale", container_id=None, pod_uid=None)
     summary = summarize(report.containers, report.nodes, (finding, other, finding), refused_pods=1)
     assert summary.text == (
-        "the promised container is aligned; access not measured; 1 pod was refused; also found: oom-risk, stale"
+        "The promised container is aligned; access not measured; 1 pod was refused; also found: oom-risk, stale"
     )
 
 
