@@ -74,8 +74,9 @@ def test_each_cgroup_gets_its_own_counts(
             order("refill")
     added = probe.read().since(before)
     for group, times in ((one, 3), (other, 1)):
-        assert times * PAGES <= _local(added, group) < times * (PAGES + REST)
         spent = added.times[group.stat().st_ino]
+        seen = f"{added.accesses[group.stat().st_ino]}, {spent} ns, lost {added.lost}, {added.switches} runs"
+        assert times * PAGES <= _local(added, group) < times * (PAGES + REST), seen
         assert spent["enabled"] == spent["running"] > 0
 
 
