@@ -19,6 +19,9 @@ from numaudit.errors import InputError
 from numaudit.observer import Observer
 from numaudit.report.ordering import KEYS
 
+_INTERVAL = 5.0
+"""Seconds."""
+
 
 @click.command(
     epilog="""\b
@@ -63,7 +66,7 @@ def command(
         raise InputError("--interval measures the running kernel, and --root reads a captured tree: leave out one")
     observer = Observer.of(options.host(root))
     view = View(which, namespace, verdict)
-    feed = LiveFeed(observer, view, interval or 5.0) if root is None else CapturedFeed(observer, view, str(root))
+    feed = LiveFeed(observer, view, interval or _INTERVAL) if root is None else CapturedFeed(observer, view, str(root))
     from numaudit.views.top.app import Top  # noqa: PLC0415 (textual is needed here only)
 
     top = Top(feed, os.uname().nodename, sort, ascii_only=not _shows_unicode())

@@ -73,7 +73,8 @@ class LiveFeed:
 
     def open(self, key: Key | None) -> None:
         with self._asked.changed:
-            self._asked.open, self._asked.at_once = key, key is not None
+            self._asked.open = key
+            self._asked.at_once |= key is not None
             self._asked.changed.notify()
 
     def _run(self, tell: Callable[[News], None]) -> None:
