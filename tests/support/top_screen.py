@@ -72,10 +72,16 @@ class Screen:
         await self.pilot.pause()
 
     async def shows(self, *words: str) -> None:
+        """Wait until all of them are to be seen, and the lines of all parts are in their places."""
         try:
-            await self.sees(lambda: all(word in self.text() for word in words))
+            await self.sees(lambda: all(word in self.text() for word in words) and self._is_laid_out())
         except TimeoutError:
             raise AssertionError(f"{words} not in:\n{self.text()}") from None
+
+    def _is_laid_out(self) -> bool:
+        """A text whose lines have changed in number is drawn a moment before the parts below it move."""
+        texts = [one for one in self.top.query(Static) if one.display and one.id != "prompt"]
+        return all(one.size.height == max(1, str(one.content).count("\n") + 1) for one in texts)
 
 
 @asynccontextmanager
