@@ -59,17 +59,9 @@ class Screen:
             while not seen():
                 await self.pilot.pause(0.01)
 
-    async def rests(self) -> None:
-        """Wait until all is read and laid out, which takes several steps: the head has as many lines as its texts."""
-
-        def is_complete() -> bool:
-            news = self.top._news
-            parts = [part for part in self.top.query("#summary, #nodes").results(Static) if part.display]
-            is_laid_out = all(part.size.height == str(part.content).count("\n") + 1 for part in parts)
-            return news is not None and is_laid_out and (self.top._open is None or news.opened is not None)
-
-        await self.sees(is_complete)
-        await self.pilot.pause()
+    async def has_read(self) -> None:
+        """Wait until all is read of the container that is open: its page is drawn before."""
+        await self.sees(lambda: self.top._news is not None and self.top._news.opened is not None)
 
     async def shows(self, *words: str) -> None:
         """Wait until all of them are to be seen, and the lines of all parts are in their places."""

@@ -128,11 +128,10 @@ def test_the_live_screen_of_a_captured_host_is_known(fixtures: Path, matches_gol
     async def draw() -> str:
         async with screen(captured(fixtures / name)) as shown:
             await shown.shows("CONTAINER")
-            await shown.rests()
             rows = shown.text()
             await shown.press("enter")
+            await shown.has_read()
             await shown.shows("the kernel was told")
-            await shown.rests()
             return f"{rows}\n\n{shown.text()}\n"
 
     matches_golden(f"tests/golden/{name}.top.txt", asyncio.run(draw()))
