@@ -110,7 +110,7 @@ def command(
     """Say why a kubelet admits or refuses a pod, or account for one that is here.
 
     With -f: what comes of a pod, and what would let it in. With POD: a page on each container of a pod of this host:
-    its promise and the rules behind it, by the kubelet's log and derived anew, what the kernel was told, where its
+    its promise and the rules behind it, by the kubelet's log and derived again, what the kernel was told, where its
     bytes and accesses are, the verdict, the cost, and what to do.
 
     The node is this host, one that was captured (--root), the end of a --scenario, or described by files. A node

@@ -1,4 +1,4 @@
-"""An admission that happened, derived anew with the pods that were there before it, and held against the log. Pure.
+"""An admission that happened, derived again with the pods that were there before it, and held against the log. Pure.
 
 What pods that have gone since held then is not known: where one held something, the log differs, and they are named.
 """
@@ -69,10 +69,10 @@ def differences(record: HintRecord, again: Rederived, derived: ExplainedDecision
 
 
 def _merges_differ(record: HintRecord, derived: ExplainedDecision) -> Iterator[str]:
-    logged, anew = _by_resource(record.providers), _by_resource(one.hints for one in derived.decision.answers)
+    logged, again = _by_resource(record.providers), _by_resource(one.hints for one in derived.decision.answers)
     if record.providers:
-        for name in sorted({*logged, *anew}):
-            ours, theirs = anew.get(name, ()), logged.get(name, ())
+        for name in sorted({*logged, *again}):
+            ours, theirs = again.get(name, ()), logged.get(name, ())
             if ours != theirs:
                 yield f"{name}: the log has {words.hints(theirs)}, derived are {words.hints(ours)}"
     if record.best is not None and record.best != derived.decision.merged:

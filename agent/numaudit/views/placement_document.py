@@ -27,7 +27,7 @@ class LoggedAdmission(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DerivedAdmission(msgspec.Struct, frozen=True, rename="camel"):
-    """The admission derived anew, with the pods that are still here and were there before it."""
+    """The admission derived again, with the pods that are still here and were there before it."""
 
     before: int
     """Those pods, as far as they hold something."""

@@ -1,4 +1,4 @@
-"""What is derived anew is what the kubelet logged, as long as the pods of that time are still there."""
+"""What is derived again is what the kubelet logged, as long as the pods of that time are still there."""
 
 from __future__ import annotations
 
