@@ -85,6 +85,7 @@ async def screen(
     try:
         async with top.run_test(size=(width, height)) as pilot:
             yield Screen(top, pilot)
+            top.exit(top.return_value)
     finally:
         feed.stop()
 

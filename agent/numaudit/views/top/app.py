@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
@@ -76,6 +77,7 @@ class Top(App[bool]):
         self._last_known: list[Text] = []
         self._helps = False
         self._ascii_only = ascii_only
+        self._leaving = False
 
     def compose(self) -> ComposeResult:
         for name in ("title", "failure", "summary", "nodes", "columns"):
@@ -108,8 +110,14 @@ class Top(App[bool]):
     def on_resize(self, event: events.Resize) -> None:
         """Also what comes with SIGCONT, when the shell has written over the screen."""
         self._width, self._height = event.size
-        self._draw()
-        self.screen.refresh(layout=True)
+        if not self._leaving:
+            self._draw()
+            self.screen.refresh(layout=True)
+
+    def exit(self, result: bool | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """From now on its parts are taken away: what comes still, ticks and keys, draws nothing."""
+        self._leaving = True
+        super().exit(result, return_code, message)
 
     def _handle_exception(self, error: Exception) -> None:
         """Ends the screen; whoever started it says the error. Else textual would print a page of its own."""
@@ -135,7 +143,7 @@ class Top(App[bool]):
     def _look_whether_stale(self) -> None:
         late = time.monotonic() - self._measured_at > _LATE * self.status.interval
         stale = late and not self.status.paused and not self.status.captured and self._news is not None
-        if stale != self.status.stale:
+        if stale != self.status.stale and not self._leaving:
             self.status = replace(self.status, stale=stale)
             self._draw_title()
 
@@ -143,6 +151,8 @@ class Top(App[bool]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Letters are a filter's while one is typed, and a page scrolls by keys of its own."""
+        if self._leaving:
+            return False
         if self._types:
             return action not in keys.NOT_WHILE_TYPING and not (action == "leave" and parameters == (False,))
         return not self._reads or action not in keys.NOT_ON_A_PAGE
@@ -249,6 +259,8 @@ class Top(App[bool]):
     # What is drawn
 
     def _draw(self) -> None:
+        if self._leaving:
+            return
         self._draw_title()
         if self._helps:
             self._page.show(help_lines(None if self._news is None else self._news.whole, self._width))
