@@ -91,7 +91,8 @@ def lab(tmp_path: Path) -> Lab:
 def node(lab: Lab) -> Iterator[Path]:
     """The folder of a kubelet that has the lab's machine and configuration."""
     folder = Host().kubelet
-    folder.mkdir(parents=True, exist_ok=True)
+    is_ours = not folder.exists()
+    folder.mkdir(exist_ok=True)
     configuration = yaml.safe_load((lab.folder / "run.yaml").read_text())
     reserved = sum(one["limits"]["memory"] for one in configuration["reservedMemory"])
     document = {
@@ -109,6 +110,8 @@ def node(lab: Lab) -> Iterator[Path]:
     yield folder
     for name in files:
         (folder / name).unlink()
+    if is_ours:  # where it is, the next tests would see a kubelet
+        folder.rmdir()
 
 
 def holding(lab: Lab, *sizes: int) -> dict[str, Started]:

@@ -192,7 +192,7 @@ def test_the_report_at_the_end_says_where_the_memory_was(lab: Lab) -> None:
         eventually(is_seen)
         code, text = a.end()
     assert code == 0
-    row = next(line for line in text.splitlines() if f"/numaudit/{group.name}" in line)
+    row = next(line for line in text.splitlines() if re.match(rf"\S*/numaudit/{group.name} ", line))
     assert re.search(r"\baligned\b", text), text
     assert row.split()[1] == "0"
 
