@@ -194,6 +194,14 @@ def test_a_captured_tree_has_no_pause_and_no_interval(node: Path) -> None:
     _on(node, steps)
 
 
+def test_the_help_says_that_nothing_is_measured_of_a_captured_tree(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("question_mark")
+        await shown.shows("not measured here", "accesses and CPU time: this is a captured tree")
+
+    _on(node, steps)
+
+
 def test_another_size_draws_all_again(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         assert "QOS" in shown.text()

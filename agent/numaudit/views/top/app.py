@@ -263,7 +263,8 @@ class Top(App[bool]):
             return
         self._draw_title()
         if self._helps:
-            self._page.show(help_lines(None if self._news is None else self._news.whole, self._width))
+            whole = None if self._news is None else self._news.whole
+            self._page.show(help_lines(whole, self._width, captured=self.status.captured))
         elif self._news is not None and self._open is not None:
             lines = container_lines(self._news, self._open, self._width)
             gone = [] if lines else [Text("It is no more; this is what was last known of it.", "bold yellow")]

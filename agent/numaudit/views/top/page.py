@@ -45,7 +45,7 @@ def container_lines(news: Measured, key: Key, width: int) -> list[Text]:
     return _drawn(put, width)
 
 
-def help_lines(report: Report | None, width: int) -> list[Text]:
+def help_lines(report: Report | None, width: int, *, captured: bool = False) -> list[Text]:
     """Keys, columns, and why something is not measured here."""
 
     def put(out: Console) -> None:
@@ -55,7 +55,8 @@ def help_lines(report: Report | None, width: int) -> list[Text]:
                 table.add_row(*row)
             print_table(table, out)
             out.print()
-        missing = [] if report is None else list(head.why_not_measured(report))
+        missing = ["accesses and CPU time: this is a captured tree, where nothing runs"] if captured else []
+        missing += [] if report is None else head.why_not_measured(report)
         print_note("not measured here" if missing else "everything that can be measured is measured here", out, "bold")
         for line in missing:
             print_note(f"  {line}", out)
