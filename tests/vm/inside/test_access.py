@@ -50,7 +50,7 @@ from samples import (
     share,
     wait_for_kernel,
 )
-from workload import Cgroup, cgroup, eventually, worker
+from workload import PATIENCE, Cgroup, cgroup, eventually, worker
 
 HALF = 2 * PAGES
 """Pages of each half, of which one is on another node."""
@@ -523,6 +523,15 @@ def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
 
 
 def test_a_task_that_is_moved_to_its_memory_is_counted_with_both_nodes(session: Session) -> None:
+    """The kernel may give a task up that was stuck at first; another one has a new chance."""
+    for patience in (60.0, 60.0):
+        with contextlib.suppress(AssertionError):
+            return follow(session, patience)
+    return follow(session, PATIENCE)
+
+
+def follow(session: Session, patience: float) -> None:
+    """A task on node 0 whose memory is on node 1 may run on both."""
     with cgroup("numaudit-lab/follows", cpus="0", mems="1") as group, worker(group, SIZE) as running:
         before, faults_before = session.read(MIGRATIONS), session.read(HINT_FAULTS)
         running.order("touch")
@@ -534,7 +543,7 @@ def test_a_task_that_is_moved_to_its_memory_is_counted_with_both_nodes(session: 
             pairs = {(move.from_node, move.to_node) for move in tasks if move.event in ("moved", "swapped")}
             assert (0, 1) in pairs, tasks
 
-        eventually(has_moved)
+        eventually(has_moved, patience)
 
 
 def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watched() -> None:
