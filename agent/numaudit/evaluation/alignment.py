@@ -12,7 +12,7 @@ from numaudit.evaluation.access import Access, measured_share, weigh
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
 from numaudit.evaluation.failed_moves import failed_moves
-from numaudit.evaluation.history import History, UsedElsewhere
+from numaudit.evaluation.history import History, UsedElsewhere, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
 from numaudit.evaluation.spill import Spill, next_spill
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -89,11 +89,14 @@ def judge(
         known, allowed = past.get(id_), snapshot.allowed.get(id_)
         history = History(allowed) if known is None else known.moved_to(allowed, snapshot.machine)
         grown = cpu_seconds(snapshot, id_, before)
+        moves = failed_moves(snapshot, id_, before)
+        if uses_other_nodes(_allowed_before(id_, known, before), allowed, snapshot.machine):
+            grown = moves = None  # nobody knows which part of them came after the change
         weighed = weigh(snapshot, container, before, thresholds, history.samples, history.ran_with(grown))
         accesses[id_] = weighed.accesses
         if weighed.windows is not history.samples:
             history = replace(history, samples=weighed.windows)
-        history = history.moved(failed_moves(snapshot, id_, before), snapshot.taken_at, thresholds)
+        history = history.moved(moves, snapshot.taken_at, thresholds)
         if is_judged(container):
             intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
             if intended:
@@ -124,6 +127,13 @@ def is_judged(container: Container) -> bool:
 def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
     """The nodes that the memory manager promised; None = not known, empty = nothing was promised."""
     return None if intent is None else intent.promise.memory_nodes
+
+
+def _allowed_before(id_: ContainerId, known: History | None, before: Snapshot | None) -> Allowed | None:
+    """What it might use at the previous tick, or when that was read last; None = there was none, or it is not known."""
+    if known is not None:
+        return known.allowed
+    return None if before is None else before.allowed.get(id_)
 
 
 def _gather(

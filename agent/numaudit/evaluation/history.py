@@ -72,15 +72,10 @@ class History(Struct, frozen=True):
         """The same for what is allowed now, empty if these are other nodes. What is not known changes nothing."""
         if allowed is self.allowed or allowed is None or allowed.nodes is None or allowed.cpus is None:
             return self
-        then = self.allowed
-        if then is not None:
-            if then.nodes != allowed.nodes:
-                return History(allowed)
-            if then.cpus == allowed.cpus:
-                return self
-            # A shared pool of CPUs changes with every pod that comes or goes, and mostly stays on its nodes.
-            if machine.nodes_of_cpus(then.cpus or CpuSet()) != machine.nodes_of_cpus(allowed.cpus):
-                return History(allowed)
+        if uses_other_nodes(self.allowed, allowed, machine):
+            return History(allowed)
+        if self.allowed is not None and self.allowed.cpus == allowed.cpus:
+            return self
         return replace(self, allowed=allowed)
 
     def ran_with(self, grown: Mapping[int, float] | None) -> Mapping[int, float]:
@@ -127,3 +122,15 @@ class History(Struct, frozen=True):
         many = failed >= (ends_at(thresholds.failed_moves) if was_past else thresholds.failed_moves)
         most = failed >= (ends_at(1.0) if was_past else 1.0) * done
         return replace(self, moves=Moves(window, many and most))
+
+
+def uses_other_nodes(then: Allowed | None, now: Allowed | None, machine: Machine) -> bool:
+    """May the container use memory or CPUs of other nodes than before? What is not known changes nothing.
+
+    A shared pool of CPUs changes with every pod that comes or goes, and mostly stays on its nodes.
+    """
+    if then is now or then is None or now is None or now.nodes is None or now.cpus is None:
+        return False
+    if then.nodes != now.nodes:
+        return True
+    return then.cpus != now.cpus and machine.nodes_of_cpus(then.cpus or CpuSet()) != machine.nodes_of_cpus(now.cpus)

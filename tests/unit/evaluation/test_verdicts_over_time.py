@@ -248,6 +248,37 @@ def test_a_container_that_was_given_cpus_of_other_nodes_is_judged_by_these() -> 
     assert names([*ticks, moved]) == ["cpu-remote", "aligned", "cpu-remote"]
 
 
+@pytest.mark.parametrize("seconds_before_the_change", [0.0, 2.0, 14.9])
+def test_cpu_remote_ends_with_the_tick_in_which_its_cpus_were_put_right(seconds_before_the_change: float) -> None:
+    """The CPU time between that tick and the one before may be of either set of CPUs, so it counts for neither."""
+    elsewhere = 15.0 + seconds_before_the_change
+    ticks = [
+        tick(0, cpu_seconds={}, cpus="4-7"),
+        tick(INTERVAL, cpu_seconds={1: 15.0}, cpus="4-7"),
+        tick(2 * INTERVAL, cpu_seconds={0: 15.0 - seconds_before_the_change, 1: elsewhere}),
+        tick(3 * INTERVAL, cpu_seconds={0: 30.0 - seconds_before_the_change, 1: elsewhere}),
+    ]
+    assert names(ticks) == ["cpu-remote", "cpu-remote", "aligned", "aligned"]
+
+
+def test_the_tick_of_a_change_counts_for_neither_cpus_also_of_a_container_that_nothing_was_remembered_of() -> None:
+    ticks = [
+        tick(0, cpu_seconds={}, cpus="4-7"),
+        tick(INTERVAL, cpu_seconds={0: 0.1, 1: 14.9}),
+        tick(2 * INTERVAL, cpu_seconds={0: 15.1, 1: 14.9}),
+    ]
+    assert names(ticks) == ["cpu-remote", "aligned", "aligned"]
+
+
+def test_pages_that_could_not_be_moved_before_its_nodes_were_put_right_are_forgotten() -> None:
+    def stuck(at: float, pages: int, mems: str) -> Snapshot:
+        found = Sampled({STUCK: pages, LOCAL: 1}, single_threaded=False)
+        return replace(tick(at, mems=mems), hint_faults={DB: found})
+
+    ticks = [stuck(0, 0, "1"), stuck(INTERVAL, 5000, "1"), stuck(2 * INTERVAL, 9000, "0")]
+    assert cannot_heal(ticks) == [False, True, False]
+
+
 def test_cpu_time_that_was_not_read_in_one_tick_is_not_counted_twice() -> None:
     ticks = running([{1: 100.0}, IDLE, {0: 100.0}, {0: 100.0}])
     ticks[2] = replace(ticks[2], cpu_time=None)
