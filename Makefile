@@ -1,5 +1,9 @@
 # `make report` and `make test` each work as the first command on a fresh Debian machine.
 PYTHON := .venv/bin/python
+# Workers for tests that share nothing: more than a few cost more than they bring.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
+# One part of the tests: a folder of tests/, or `guest` for tests/vm.
+PART :=
 
 .DEFAULT_GOAL := help
 .PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
@@ -11,37 +15,41 @@ report: ## set everything up, then report on every container (or cgroup) of this
 	@deploy/setup.sh run
 	@.venv/bin/numaudit report
 
-test: ## set everything up, then run all tests, the four-node guest included
-	@deploy/setup.sh test
+test: ## set everything up, then run all tests, the four-node guest included; PART=guest, browser, deploy...: only those
+	@deploy/setup.sh test $(PART)
+ifeq ($(PART),)
 	@$(MAKE) --no-print-directory check
 	$(PYTHON) -m pytest tests --ignore tests/unit
+else
+	$(PYTHON) -m pytest tests/$(PART:guest=vm)
+endif
 
 test-arm64: ## all tests for the guest in the arm64 one, which has a PMU: 15 minutes, where `make test` runs a few
-	@deploy/setup.sh test
+	@deploy/setup.sh test guest
 	NUMAUDIT_ARM64=all $(PYTHON) -m pytest tests/vm/test_guest.py -k arm64-6.12
 
 check: ## the fast inner loop: lint, types, import layers, unit tests
-	@test -e .venv/.numaudit-test || deploy/setup.sh test
+	@deploy/setup.sh check
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(PYTHON) -m pytest tests/unit
+	$(PYTHON) -m pytest tests/unit $(PARALLEL)
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh lab
 	$(PYTHON) tests/vm/lab.py
 
 truth: ## boot the guest and hold the sampled shares of remote accesses against the truth (ROUNDS=...): 12 minutes
-	@deploy/setup.sh test
+	@deploy/setup.sh test guest
 	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),8)
 
 image: ## build the agent's image without a registry; its size, start time and memory
-	@deploy/setup.sh test
+	@deploy/setup.sh test image
 	@PYTHONPATH=tests/support $(PYTHON) tests/image/measure.py
 
 lock: ## renew the lock files of the image: the newest Python packages that pyproject.toml allows
-	@test -e .venv/.numaudit-test || deploy/setup.sh test
+	@deploy/setup.sh test image
 	deploy/image/lock.sh
 
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run
@@ -58,7 +66,7 @@ fuzz: ## every parser against many generated inputs
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'
 
 capabilities: ## measure what each capability brings, on this kernel and the guests', for docs/security.md: 12 minutes
-	@deploy/setup.sh test
+	@deploy/setup.sh test guest
 	$(PYTHON) tests/image/capabilities.py
 
 golden: ## rewrite the golden outputs; read the diff before you commit it

@@ -1,20 +1,28 @@
 #!/bin/bash
-# Sets up this machine to run numaudit from a checkout (`run`), to show it in a guest (`lab`), or to run all its tests (`test`).
-# Idempotent; says what it installs; fails with the missing command named.
+# Sets up this machine to run numaudit from a checkout (`run`), to show it in a guest (`lab`), for `make check` (`check`), or to
+# run all its tests (`test`) or those of one part. Idempotent; says what it installs; fails with the missing command named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run_packages=(python3 python3-venv)
 guest_packages=(qemu-system-x86 qemu-system-common busybox-static kmod cpio)
-test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl buildah mmdebstrap systemd man-db chromium fonts-dejavu-core zsh fish tmux)
+test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl systemd man-db zsh fish tmux)
+image_packages=(buildah mmdebstrap)
+browser_packages=(chromium fonts-dejavu-core)
+parts=(attack bench browser deploy faults guest host image integration packaging soak)
 
 say() { echo "setup: $*" >&2; }
+among() { local one=$1 other; shift; for other in "$@"; do [ "$one" != "$other" ] || return 0; done; return 1; }
 
-what=${1-run}
+what=${1-run} part=${2-}
 case "$# $what" in
-"0 run" | "1 run" | "1 lab" | "1 test") ;;
-*) say "usage: deploy/setup.sh [run|lab|test]"; exit 2 ;;
+"0 run" | "1 run" | "1 lab" | "1 check" | "1 test") ;;
+"2 test") among "$part" "${parts[@]}" || { say "no part ${part@Q} of the tests; the parts are ${parts[*]}"; exit 2; } ;;
+*) say "usage: deploy/setup.sh [run|lab|check|test [PART]]"; exit 2 ;;
 esac
+
+# Whether the tests to run include one of these parts.
+testing() { [ "$what" = test ] && { [ -z "$part" ] || among "$part" "$@"; }; }
 
 install_packages() {
 	local missing=() package
@@ -35,12 +43,18 @@ install_packages() {
 
 need() { command -v "$1" >/dev/null || { say "the command $1 is missing: $2"; exit 3; }; }
 
-need apt-get "this set-up knows Debian and its relatives only; see README.md for what is needed elsewhere"
-case $what in
-run) install_packages "${run_packages[@]}" ;;
-lab) install_packages "${run_packages[@]}" "${guest_packages[@]}" ;;
-test) install_packages "${run_packages[@]}" "${guest_packages[@]}" "${test_packages[@]}" ;;
-esac
+# Every package is asked for at once: apt takes its time for each question.
+packages=("${run_packages[@]}")
+[ "$what" != lab ] || packages+=("${guest_packages[@]}")
+[ "$what" != test ] || packages+=("${test_packages[@]}")
+if testing guest; then packages+=("${guest_packages[@]}"); fi
+if testing guest image; then packages+=("${image_packages[@]}"); fi
+if testing bench browser; then packages+=("${browser_packages[@]}"); fi
+if testing browser integration && ! { command -v node && command -v npm; } >/dev/null; then packages+=(nodejs npm); fi
+if [ "$what" != check ] || ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then
+	need apt-get "this set-up knows Debian and its relatives only; see README.md for what is needed elsewhere"
+	install_packages "${packages[@]}"
+fi
 
 # The distribution's own interpreter: only that one can have the binding of the eBPF compiler, which tests need.
 need /usr/bin/python3 "install the package python3"
@@ -48,22 +62,31 @@ if [ ! -x .venv/bin/python ]; then
 	say "making a virtual environment in .venv"
 	/usr/bin/python3 -m venv --system-site-packages .venv
 fi
-extra= stamp=.venv/.numaudit-run
-[ "$what" = test ] && extra='[dev]' stamp=.venv/.numaudit-test
-if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+# Each stamp stands for what the ones before it stand for, and more.
+declare -A extras=([run]='' [lab]='' [check]='[check]' [test]='[dev]')
+declare -A stamps=([run]='run check test' [lab]='run check test' [check]='check test' [test]=test)
+is_installed() {
+	local stamp
+	for stamp in ${stamps[$what]}; do
+		[ ! -e ".venv/.numaudit-$stamp" ] || [ pyproject.toml -nt ".venv/.numaudit-$stamp" ] || return 0
+	done
+	return 1
+}
+if ! is_installed; then
 	say "installing numaudit and its Python packages into .venv"
-	.venv/bin/python -m pip install -q --disable-pip-version-check --editable ".$extra" 2> >(grep -v '^WARNING' >&2)
-	touch "$stamp"
+	.venv/bin/python -m pip install -q --disable-pip-version-check --editable ".${extras[$what]}" 2> >(grep -v '^WARNING' >&2)
+	touch ".venv/.numaudit-${what/lab/run}"
 fi
 if [ "$what" = lab ]; then
 	[ -d .cache/vm/kernels/6.12 ] || say "fetching a kernel for the guest, some 40 MB, into .cache"
 	.venv/bin/python tests/vm/kernels.py 6.12
 fi
-if [ "$what" = test ]; then
+if testing guest; then
 	.venv/bin/python tests/vm/kernels.py 6.1 6.12
 	.venv/bin/python tests/vm/kernels.py arm64-6.12 || say "no arm64 guest: its tests will be skipped, and fail in CI"
-	.venv/bin/python tests/integration/tools.py
-	.venv/bin/python tests/support/checkov_venv.py
-	command -v node >/dev/null && command -v npm >/dev/null || install_packages nodejs npm
+fi
+if testing deploy guest image integration; then .venv/bin/python tests/integration/tools.py; fi
+if testing deploy; then .venv/bin/python tests/support/checkov_venv.py; fi
+if testing browser integration; then
 	.venv/bin/python tests/integration/npm_packages.py || say "no npm packages: the tests of the pages in a browser and of the dashboards' types will be skipped, and fail in CI"
 fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,13 +39,52 @@ def _run(checkout: Path, *command: str) -> tuple[subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize(
-    "arguments", [["frobnicate"], ["run", "extra"], ["test", "--force"], ["lab", "6.1"], ["--help"], [""]]
+    "arguments", [["frobnicate"], ["run", "extra"], ["check", "guest"], ["lab", "6.1"], ["--help"], [""]]
 )
 def test_the_set_up_refuses_what_it_does_not_know_before_it_does_anything(checkout: Path, arguments: list[str]) -> None:
     done, called = _run(checkout, "deploy/setup.sh", *arguments)
     assert (done.returncode, done.stdout, called) == (2, "", "")
-    assert done.stderr == "setup: usage: deploy/setup.sh [run|lab|test]\n"
+    assert done.stderr == "setup: usage: deploy/setup.sh [run|lab|check|test [PART]]\n"
     assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize("part", ["--force", "vm", "unit", ""])
+def test_the_set_up_names_the_parts_to_whoever_asks_for_another(checkout: Path, part: str) -> None:
+    done, called = _run(checkout, "deploy/setup.sh", "test", part)
+    assert (done.returncode, done.stdout, called) == (2, "", "")
+    assert done.stderr.startswith(f"setup: no part '{part}' of the tests; the parts are attack bench browser ")
+
+
+def test_the_set_up_knows_each_part_that_make_test_can_run(checkout: Path) -> None:
+    (parts,) = re.findall(r"^parts=\((.*)\)$", (TOP / "deploy/setup.sh").read_text(), re.MULTILINE)
+    folders = {path.parent.name for path in (TOP / "tests").glob("*/test_*.py")} - {"unit"}
+    assert set(parts.split()) == (folders - {"vm"}) | {"guest"}
+
+
+def test_the_guest_and_the_browser_are_set_up_for_the_tests_that_need_them(checkout: Path) -> None:
+    assert {"chromium", "qemu-system-x86"} <= _packages(checkout, "test")
+    assert "chromium" not in _packages(checkout, "test", "guest")
+    assert "qemu-system-x86" not in _packages(checkout, "test", "browser")
+
+
+def test_the_quick_check_needs_python_alone_and_installs_it_once(checkout: Path) -> None:
+    python = checkout / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "python $*" >> "{checkout}/called"\n')
+    python.chmod(0o755)
+    (checkout / "pyproject.toml").touch()
+    assert _packages(checkout, "check") <= {"python3", "python3-venv"}
+    (installed,) = [line for line in (checkout / "called").read_text().splitlines() if line.startswith("python ")]
+    assert installed.endswith("--editable .[check]")
+    done, called = _run(checkout, "deploy/setup.sh", "check")
+    assert (done.returncode, called.count("python ")) == (0, 1)
+
+
+def _packages(checkout: Path, *arguments: str) -> set[str]:
+    """The Debian packages that the set-up asks for where none is installed."""
+    (checkout / "called").unlink(missing_ok=True)
+    _, called = _run(checkout, "deploy/setup.sh", *arguments)
+    return {line.split()[-1] for line in called.splitlines() if line.startswith("dpkg-query ")}
 
 
 @pytest.mark.parametrize("arguments", [["test"], ["--fast"], [""]])
