@@ -19,7 +19,6 @@ from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import MachineNow
-from numaudit.kubelet.client import Connection
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Reason, Refusal
@@ -49,14 +48,13 @@ class Observer:
     penalty: MachinePenalty = field(default_factory=MachinePenalty)
 
     @classmethod
-    def of(cls, host: Host, connection: Connection | None = None) -> Observer:
+    def of(cls, host: Host) -> Observer:
         """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
         machine = MachineNow.of(host)
         hierarchies = find_hierarchies(host)
         files = KeptFiles()
         reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
-        kubelet = KubeletIntent.of(host, connection or Connection())
-        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, kubelet)
+        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
 
     def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.

@@ -131,9 +131,10 @@ def _settings(manifests: tuple[Manifest, ...], folder: Path, monkeypatch: Enviro
     for name, text in maps[volume["configMap"]["name"]].items():
         (folder / name).write_text(text)
     (mount,) = [one for one in agent["volumeMounts"] if one["name"] == "settings"]
-    verb, option, path = agent["args"]
-    assert (verb, option) == ("agent", "--config")
-    return list(check_settings(folder / Path(path).relative_to(mount["mountPath"]), None, None, ()))
+    assert agent["args"] == ["agent"]
+    named = folder / Path(given["NUMAUDIT_CONFIG"]).relative_to(mount["mountPath"])
+    monkeypatch.setenv("NUMAUDIT_CONFIG", str(named))
+    return list(check_settings(None, None, None, ()))
 
 
 def _map_of(source: dict[str, Any], maps: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -24,9 +24,8 @@ from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.exporters.otel import requests
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet import polled
-from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from otlp_receiver import Answer, OtlpReceiver
 
@@ -325,7 +324,7 @@ def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
     kubelet = step.tree(tmp_path / "tree").kubelet
     with serving(replies(step.read("pods.json"))) as url:
         port = int(url.rpartition(":")[2])
-        observer = Observer.of(Host(kubelet_root=str(kubelet)), Connection(url=url))
+        observer = Observer.of(Host(kubelet_root=str(kubelet), connection=KubeletConnection(url)))
         daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, RateLimit())
         daemon.tick()
         pods = _pods(daemon)

@@ -27,4 +27,4 @@ def command(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
 ) -> None:
     """Observe this host at every tick, and serve the results to Prometheus and OpenTelemetry."""
-    start.run(partial(load_settings, config, listen, interval, assignments), options.host(root))
+    start.run(partial(load_settings, config, listen, interval, assignments), options.tree(root))

@@ -17,7 +17,6 @@ from numaudit.cli.progress import Duration
 from numaudit.cli.report import observe
 from numaudit.cli.sizes import Size
 from numaudit.errors import InputError, Unavailable
-from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.report.gate import GateCheck, Limits, judge_gate, worst_state
 from numaudit.report.selection import narrow
@@ -102,7 +101,7 @@ def command(
         raise InputError("--duration is for containers: a command is measured until it ends")
     _check_writable(junit)
     if arguments is None:
-        report: Report | None = narrow(observe(Observer.of(Host()), None, duration or _SECONDS), which)
+        report: Report | None = narrow(observe(Observer.of(options.host(None)), None, duration or _SECONDS), which)
     else:
         try:
             status, report = _measured(arguments)
@@ -124,7 +123,7 @@ def command(
 
 def _measured(arguments: Sequence[str]) -> tuple[int, Report | None]:
     """The command's exit status, and its report at the last tick; None = it ended before there was one."""
-    host = Host()
+    host = options.host(None)
     observer = Observer.of(host)
     with commands.signals_kept() as mask, group_of_its_own(host) as group, observer.open_probes() as session:
         session.require_any()

@@ -11,10 +11,9 @@ from pathlib import Path
 import click
 
 from numaudit.capture.tree import NOT_READ, Summary, Unread, capture, capture_to
-from numaudit.cli.options import FilePath
+from numaudit.cli.options import FilePath, host
 from numaudit.cli.signals import as_interrupts
 from numaudit.errors import InputError, printable
-from numaudit.kernel.host import Host
 
 _SHOWN = 20
 
@@ -52,11 +51,11 @@ def command(target: Path) -> None:
 
 def _capture(target: Path) -> tuple[Summary, str]:
     if str(target) != "-":
-        return capture(Host(), target), str(target)
+        return capture(host(None), target), str(target)
     output = sys.stdout.buffer
     if output.isatty():
         raise InputError("standard output is a terminal, and an archive is not text; add > host.tar.xz")
-    return capture_to(Host(), output), "standard output"
+    return capture_to(host(None), output), "standard output"
 
 
 def _by_name(unread: Sequence[Unread]) -> list[str]:

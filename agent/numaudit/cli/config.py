@@ -106,6 +106,9 @@ def reference_text() -> str:
         "A running agent reads the file again when it has changed, and at SIGHUP (or POST to `/-/reload`, where",
         "`web.reload` is on). Settings with \\* take effect then, all others at the next start.",
         "",
+        "Every other verb that asks the kubelet also reads the settings `kubelet.*`, from the environment and from the",
+        "file that `NUMAUDIT_CONFIG` names. In the agent's pod `numaudit report` asks the kubelet that the agent asks.",
+        "",
         "| setting | default | must be | environment | what |",
         "| --- | --- | --- | --- | --- |",
     ]

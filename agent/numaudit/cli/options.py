@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from numaudit.kernel.host import Host, is_pipe, may_be_there
+from numaudit.config import CONFIG_VARIABLE
+from numaudit.kernel.host import Host, KubeletConnection, is_pipe, may_be_there
 
 Function = Callable[..., Any]
+_KUBELET_VARIABLES = "NUMAUDIT_KUBELET_"
 
 
 class FilePath(click.Path):
@@ -73,6 +76,26 @@ def output(*choices: str) -> Callable[[Function], Function]:
 
 
 def host(given: Path | None) -> Host:
+    """The live host with its kubelet as the settings say it is reached, or the captured tree.
+
+    Every verb takes its host from here, so all ask the same kubelet as the agent. Raises as `tree`, and InputError for
+    a setting of the kubelet that is wrong.
+    """
+    found = tree(given)
+    return replace(found, connection=_connection()) if found.is_live else found
+
+
+def _connection() -> KubeletConnection:
+    """By the environment, and by the file that it names. What says nothing of a kubelet loads no module for it."""
+    if not any(one == CONFIG_VARIABLE or one.startswith(_KUBELET_VARIABLES) for one in os.environ):
+        return KubeletConnection()
+    from numaudit.config.loading import load_kubelet  # noqa: PLC0415 (YAML and all settings take long to load)
+
+    named = os.environ.get(CONFIG_VARIABLE)
+    return load_kubelet(Path(named) if named else None, os.environ).connection
+
+
+def tree(given: Path | None) -> Host:
     """The live host, or the captured tree; an archive is unpacked for as long as the command runs.
 
     Raises InputError when there is no such tree, and Unavailable when there is no space for it.

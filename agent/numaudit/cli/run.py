@@ -110,7 +110,7 @@ def command(
     The kubelet's static Memory Manager decides which nodes, and whether there are any; with --cpus its static CPU
     Manager, too. The command gets a cgroup that holds it to them. What it has is accounted for until it ends.
     """
-    host = Host()
+    host = options.host(None)
     folder = _state_dir() if state_dir is None else state_dir
     refuse_a_kubelets_folder(host, folder)
     if not beside_kubelet:
@@ -120,7 +120,7 @@ def command(
     status = None
     try:
         with commands.signals_kept() as mask, hold(here, Wanted(memory, cpus or 0, huge), _name(arguments)) as held:
-            status = _watched(arguments, held, mask) if report else _start(arguments, held, mask).wait()
+            status = _watched(host, arguments, held, mask) if report else _start(arguments, held, mask).wait()
         if held.group.path.exists():
             say(NumauditError(f"the command left processes in {held.group.path}; they keep its memory until they end"))
     except commands.NotStarted as error:
@@ -147,13 +147,13 @@ def _start(arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> command
     return commands.start(arguments, held.group.path, mask)
 
 
-def _watched(arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> int:
+def _watched(host: Host, arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> int:
     """The same with a report on standard error at the end, for standard output is the command's."""
     from numaudit.observer import Observer  # noqa: PLC0415 (its imports take longer than starting a command)
     from numaudit.views import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
     from numaudit.workloads.run.watch import Watch, due, promise_of  # noqa: PLC0415
 
-    observer = Observer.of(Host())
+    observer = Observer.of(host)
     with observer.open_probes() as session:
         watch = Watch(
             observer, session, ContainerId(held.group.id), held.placement.container, promise_of(held.placement)

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from numaudit.cli.options import FilePath, Function, short
-from numaudit.config.loading import CONFIG_VARIABLE, Flags, Loaded, check, load
+from numaudit.config import CONFIG_VARIABLE
+from numaudit.config.loading import Flags, Loaded, check, load
 from numaudit.errors import InputError, without_password
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from numaudit.config import yaml_file
-from numaudit.config.settings import KEYS, Settings
+from numaudit.config import CONFIG_VARIABLE, yaml_file
+from numaudit.config.settings import KEYS, KubeletSettings, Settings
 from numaudit.errors import InputError, without_password
 from numaudit.kernel.file_state import state_of
 
@@ -20,7 +20,6 @@ Section = TypeVar("Section")
 Flags = Sequence[tuple[str, str, str]]
 """(flag, setting's path, value), the last one winning."""
 
-CONFIG_VARIABLE = "NUMAUDIT_CONFIG"
 OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
 """Those that are no setting."""
 
@@ -65,6 +64,17 @@ def check(path: Path | None, environment: Mapping[str, str], flags: Flags) -> tu
     return (*sources.problems, *sources.unknown)
 
 
+def load_kubelet(path: Path | None, environment: Mapping[str, str]) -> KubeletSettings:
+    """The settings of the kubelet alone, for those who do not use the others: what is wrong with those is passed over.
+
+    Raises InputError as `load` does.
+    """
+    sources = _Sources.read(path, environment, (), "kubelet")
+    if sources.problems:
+        raise InputError(sources.problems[0])
+    return settings_of(sources.values).kubelet
+
+
 def settings_of(values: Mapping[str, Any]) -> Settings:
     """The settings with these values, by their paths."""
     return _build(Settings, values)
@@ -88,10 +98,12 @@ class _Sources:
     problems: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Keys and variables that do not exist."""
+    section: str = ""
+    """The only one whose values and problems matter; empty = all do."""
 
     @classmethod
-    def read(cls, path: Path | None, environment: Mapping[str, str], flags: Flags) -> _Sources:
-        sources = cls()
+    def read(cls, path: Path | None, environment: Mapping[str, str], flags: Flags, section: str = "") -> _Sources:
+        sources = cls(section=section)
         if path is not None:
             try:
                 _File(path, sources).read()
@@ -108,13 +120,21 @@ class _Sources:
                 sources.problems.append(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
         return sources
 
+    def matters(self, path: str) -> bool:
+        """Of a setting or a section."""
+        return not self.section or path.partition(".")[0] == self.section
+
     def take(self, path: str, value: object, where: str) -> None:
+        if not self.matters(path):
+            return
         try:
             self.values[path], self.origins[path] = KEYS[path].kind.parse(value), where
         except ValueError:
             self.refuse(path, value, where)
 
     def refuse(self, path: str, value: object, where: str) -> None:
+        if not self.matters(path):
+            return
         key = KEYS[path]
         given = "what is given (hidden)" if key.secret else _shown(value)
         self.problems.append(f"{where}: {path} must be {key.kind.what}, not {given}")
@@ -163,7 +183,7 @@ class _File:
             return
         for key_node, value_node in node.value:
             key = f"{prefix}{key_node.value}" if isinstance(key_node, yaml.ScalarNode) else f"{prefix}?"
-            if not self._is_new(key, key_node):
+            if not self.sources.matters(key) or not self._is_new(key, key_node):
                 continue
             if key in KEYS:
                 self._take(loader, value_node, key, self._line(key_node))

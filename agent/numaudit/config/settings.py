@@ -30,6 +30,7 @@ from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.exporters import selection
 from numaudit.exporters.metric import IDENTITY
 from numaudit.exporters.selection import Selector
+from numaudit.kernel.host import KubeletConnection
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
 Value = TypeVar("Value")
@@ -156,6 +157,10 @@ class KubeletSettings:
     token_file: Path | None = _setting(None, file(), "File with the token to show it; unset = the service account's.")
     ca_file: Path | None = _setting(None, file(), "Whom to trust for it; unset = the kubelet itself or the cluster.")
     log_file: Path | None = _setting(None, file(), "The kubelet's log; unset = the journal.")
+
+    @property
+    def connection(self) -> KubeletConnection:
+        return KubeletConnection(self.url, self.token_file, self.ca_file, self.log_file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 from numaudit.collectors.table import kinds_named
 from numaudit.config.loading import Loaded
@@ -13,7 +14,6 @@ from numaudit.daemon import logs, memory
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
 from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Connection
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 
@@ -34,8 +34,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     log_limit = logs.set_up(settings.log.level, settings.log.format)
     for warning in loaded.warnings:
         logs.log.warning("%s", warning)
-    kubelet = settings.kubelet
-    observer = Observer.of(host, Connection(kubelet.url, kubelet.token_file, kubelet.ca_file, kubelet.log_file))
+    observer = Observer.of(replace(host, connection=settings.kubelet.connection))
     loading = Loading(kinds_named(settings.probes), observer.probe_loader, Inbox())
     # Programs are loaded by a process of its own, while this one imports the rest.
     loading.begin()

@@ -17,12 +17,28 @@ LARGEST_FILE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class KubeletConnection:
+    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+
+    url: str | None = None
+    """https://NODE:10250 or http://NODE:10255; None = by the kubelet's settings."""
+    token_file: Path | None = None
+    """None = the service account's."""
+    ca_file: Path | None = None
+    """None = the kubelet's own certificate where it signed one itself, else the cluster's authority."""
+    log_file: Path | None = None
+    """None = the journal."""
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """The roots of everything we read. Passed in everywhere; there is no path constant elsewhere."""
 
     root: Path = Path("/")
     kubelet_root: str = "/var/lib/kubelet"
     """The kubelet's `--root-dir`."""
+    connection: KubeletConnection = KubeletConnection()
+    """To the running kubelet, as the settings say; a captured tree has its answers instead."""
 
     @classmethod
     def under(cls, root: Path) -> Self:

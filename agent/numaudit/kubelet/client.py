@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from numaudit.errors import Unavailable, without_password
 from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
 from numaudit.kubelet.podresources import LARGEST_ANSWER, Answer, Client
+from numaudit.kubelet.podresources import socket as podresources_socket
 
 if TYPE_CHECKING:
     import httpx
@@ -86,27 +87,16 @@ class Endpoint:
     """Must the certificate name the URL's host?"""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
-
-    url: str | None = None
-    """https://NODE:10250 or http://NODE:10255; None = by the kubelet's settings."""
-    token_file: Path | None = None
-    """None = the service account's."""
-    ca_file: Path | None = None
-    """None = the kubelet's own certificate where it signed one itself, else the cluster's authority."""
-    log_file: Path | None = None
-    """None = the journal."""
-
-    def endpoint(self, host: Host) -> Endpoint | None:
-        """None = find it by the settings."""
-        if self.url is None:
-            return None
-        if not self.url.startswith("https:"):
-            return Endpoint(self.url.rstrip("/"), self.token_file)
-        token, url = self.token_file or host.at(f"{_ACCOUNT}/token"), self.url.rstrip("/")
-        return Endpoint(url, token, self.ca_file) if self.ca_file else Endpoint(url, token, *_authority(host))
+def given_endpoint(host: Host) -> Endpoint | None:
+    """The kubelet at the address that the settings give; None = find it by its own settings."""
+    given = host.connection
+    if given.url is None:
+        return None
+    url = given.url.rstrip("/")
+    if not url.startswith("https:"):
+        return Endpoint(url, given.token_file)
+    token = given.token_file or host.at(f"{_ACCOUNT}/token")
+    return Endpoint(url, token, given.ca_file) if given.ca_file else Endpoint(url, token, *_authority(host))
 
 
 def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
@@ -159,6 +149,11 @@ class LiveKubelet:
     deadline: float = DEADLINE
     largest: int = LARGEST_ANSWER
     _client: httpx.Client | None = None
+
+    @classmethod
+    def of(cls, host: Host, config: Mapping[str, object] | None = None) -> LiveKubelet:
+        """The kubelet of this host, at the address that the settings give if they do."""
+        return cls(host, Client(podresources_socket(host)), config, given_endpoint(host))
 
     def pods(self) -> bytes:
         return self._get("/pods")

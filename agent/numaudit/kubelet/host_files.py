@@ -11,7 +11,6 @@ from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
 from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
 from numaudit.kubelet import state_files
-from numaudit.kubelet.client import Connection
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent, kubelet_says
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.forecasting import forecast_here
@@ -48,7 +47,7 @@ class Against:
 
 def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008 -- an immutable value
     """The kubelet that runs and would start on this host, or as somebody asks. Without one nothing of it is known."""
-    poller = KubeletPoller.of(host, Connection())
+    poller = KubeletPoller.of(host)
     try:
         return kubelet_here(poller.poll_start(), asked)
     except Unavailable:
@@ -64,7 +63,7 @@ def pod_names_on(host: Host, checkpoints: Iterable[Checkpoint]) -> dict[str, Pod
 
 
 def _read_state(host: Host) -> Readings | None:
-    poller = KubeletPoller.of(host, Connection())
+    poller = KubeletPoller.of(host)
     try:
         return poller.poll_state()
     except Unavailable:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Connection
 from numaudit.kubelet.intent_of import Collected, Steps, intent_of
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.snapshot import Container
@@ -20,9 +19,9 @@ class KubeletIntent:
     _steps: Steps = field(default_factory=Steps)
 
     @classmethod
-    def of(cls, host: Host, connection: Connection = Connection()) -> KubeletIntent:  # noqa: B008 -- an immutable value
+    def of(cls, host: Host) -> KubeletIntent:
         """The running kubelet of this host, or what a captured tree has of one."""
-        return cls(KubeletPoller.of(host, connection))
+        return cls(KubeletPoller.of(host))
 
     def collect(self, containers: Sequence[Container]) -> Collected:
         """Poll every source once. Raises Unavailable where there is no kubelet at all."""

@@ -13,6 +13,7 @@ from threading import Timer
 from typing import BinaryIO, Protocol
 
 from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
 from numaudit.kubelet.klog import LONGEST_LINE
 
 AT_ONCE = 8 << 20
@@ -220,6 +221,12 @@ class JournalLog:
         if not isinstance(message, str):
             return None
         return Line(message, int(at) / 1e6 if isinstance(at, str) and at.isdigit() and len(at) < 20 else None)
+
+
+def live_log(host: Host) -> LogSource:
+    """The log of this host's kubelet: the file that the settings name, else the journal."""
+    path = host.connection.log_file
+    return JournalLog() if path is None else FileLog(path, str(path))
 
 
 class _Deadline:

@@ -20,8 +20,8 @@ from numaudit.kubelet import metrics as kubelet_metrics
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.admissions import Admissions
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
-from numaudit.kubelet.client import Answers, Connection, LiveKubelet, RecordedKubelet
-from numaudit.kubelet.log_follow import FileLog, JournalLog, LogSource
+from numaudit.kubelet.client import Answers, LiveKubelet, RecordedKubelet
+from numaudit.kubelet.log_follow import FileLog, LogSource, live_log
 from numaudit.kubelet.machine_watch import MachineWatch
 from numaudit.kubelet.memo import Inputs
 from numaudit.kubelet.metrics import KubeletMetrics
@@ -72,15 +72,13 @@ class KubeletPoller:
         self._watch_files()
 
     @classmethod
-    def of(cls, host: Host, connection: Connection) -> KubeletPoller:
+    def of(cls, host: Host) -> KubeletPoller:
         """The running kubelet of this host, or what a captured tree has of one."""
         if not host.is_live:
             return cls(
                 host, RecordedKubelet(host.answers), FileLog(host.answers / "kubelet.log", "numaudit/kubelet.log")
             )
-        live = LiveKubelet(host, podresources.Client(podresources.socket(host)), endpoint=connection.endpoint(host))
-        path = connection.log_file
-        return cls(host, live, JournalLog() if path is None else FileLog(path, str(path)))
+        return cls(host, LiveKubelet.of(host), live_log(host))
 
     def close(self) -> None:
         """Close connections and files."""

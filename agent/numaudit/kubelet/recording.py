@@ -14,7 +14,7 @@ from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import podresources, pods
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.client import LiveKubelet
-from numaudit.kubelet.log_follow import JournalLog, LogSource
+from numaudit.kubelet.log_follow import LogSource, live_log
 from numaudit.kubelet.podresources import LARGEST_ANSWER
 
 _SECRET = frozenset({"staticPodURLHeader"})
@@ -31,11 +31,11 @@ def record(host: Host) -> Iterator[Answer]:
         yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
         return
     pid = kubelet_process.find(host)
-    if pid is None and not may_be_there(host.kubelet):
+    if pid is None and host.connection.url is None and not may_be_there(host.kubelet):
         return
-    live = LiveKubelet(host, podresources.Client(podresources.socket(host)), _settings(host, pid))
+    live = LiveKubelet.of(host, _settings(host, pid))
     try:
-        yield from ask(live, JournalLog())
+        yield from ask(live, live_log(host))
     finally:
         live.close()
 

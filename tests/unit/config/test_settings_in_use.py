@@ -6,8 +6,7 @@ from pathlib import Path
 
 from numaudit.config.loading import load
 from numaudit.evaluation.thresholds import DEFAULT
-from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Connection
+from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.observer import Observer
 
 
@@ -22,5 +21,5 @@ def test_the_limits_of_verdicts_are_the_defaults_until_they_are_set() -> None:
 def test_the_kubelets_log_is_read_where_the_settings_say(tmp_path: Path) -> None:
     log = tmp_path / "kubelet.log"
     log.write_text("")
-    observer = Observer.of(Host(), Connection(log_file=log))
+    observer = Observer.of(Host(connection=KubeletConnection(log_file=log)))
     assert str(log) in repr(observer.kubelet.poller.log)

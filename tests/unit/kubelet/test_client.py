@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import pytest
 from kubelet_http import replies, serving
 from kubelet_steps import Step
 from numaudit.errors import Absent, Unavailable
-from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Connection, Endpoint, LiveKubelet, RecordedKubelet, find_endpoint
+from numaudit.kernel.host import Host, KubeletConnection
+from numaudit.kubelet.client import Endpoint, LiveKubelet, RecordedKubelet, find_endpoint, given_endpoint
 from numaudit.kubelet.podresources import Client
 from numaudit.kubelet.poller import KubeletPoller
 
@@ -212,15 +213,18 @@ def test_the_secure_port_needs_a_token(tmp_path: Path) -> None:
 
 
 def test_an_address_that_was_given_is_used_as_it_is(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    assert Connection().endpoint(host) is None
-    assert Connection("http://10.0.0.1:10255/").endpoint(host) == Endpoint("http://10.0.0.1:10255")
+    assert _given(tmp_path) is None
+    assert _given(tmp_path, KubeletConnection("http://10.0.0.1:10255/")) == Endpoint("http://10.0.0.1:10255")
     account = tmp_path / ACCOUNT
     expected = Endpoint("https://10.0.0.1:10250", account / "token", account / "ca.crt")
-    assert Connection("https://10.0.0.1:10250").endpoint(host) == expected
+    assert _given(tmp_path, KubeletConnection("https://10.0.0.1:10250")) == expected
     token, authority = tmp_path / "t", tmp_path / "c"
     expected = Endpoint("https://10.0.0.1:10250", token, authority)
-    assert Connection("https://10.0.0.1:10250", token, authority).endpoint(host) == expected
+    assert _given(tmp_path, KubeletConnection("https://10.0.0.1:10250", token, authority)) == expected
+
+
+def _given(root: Path, connection: KubeletConnection = KubeletConnection()) -> Endpoint | None:  # noqa: B008
+    return given_endpoint(Host(root, connection=connection))
 
 
 def test_a_kubelet_that_signed_its_own_certificate_is_known_by_it_at_any_address(tmp_path: Path) -> None:
@@ -229,15 +233,15 @@ def test_a_kubelet_that_signed_its_own_certificate_is_known_by_it_at_any_address
     own = host.kubelet / "pki/kubelet.crt"
     own.parent.mkdir(parents=True)
     own.write_text("c")
-    given = Connection("https://10.0.0.1:10250")
-    assert given.endpoint(host) == Endpoint("https://10.0.0.1:10250", account / "token", own, check_name=False)
+    given = replace(host, connection=KubeletConnection("https://10.0.0.1:10250"))
+    assert given_endpoint(given) == Endpoint("https://10.0.0.1:10250", account / "token", own, check_name=False)
     authority = tmp_path / "c"
-    named = Connection("https://10.0.0.1:10250", ca_file=authority)
-    assert named.endpoint(host) == Endpoint("https://10.0.0.1:10250", account / "token", authority)
+    named = replace(host, connection=KubeletConnection("https://10.0.0.1:10250", ca_file=authority))
+    assert given_endpoint(named) == Endpoint("https://10.0.0.1:10250", account / "token", authority)
     # With serverTLSBootstrap the cluster signs, and an older certificate of the kubelet's own may still lie there.
     (own.parent / "kubelet-server-current.pem").write_text("c")
     expected = Endpoint("https://10.0.0.1:10250", account / "token", account / "ca.crt")
-    assert given.endpoint(host) == expected
+    assert given_endpoint(given) == expected
 
 
 def test_an_address_that_was_given_is_asked_where_nothing_of_a_kubelet_is_visible(tmp_path: Path) -> None:
@@ -248,7 +252,7 @@ def test_an_address_that_was_given_is_asked_where_nothing_of_a_kubelet_is_visibl
         replies(bodies[request.path])(request)
 
     with serving(answer) as url:
-        poller = KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none")), Connection(url))
+        poller = KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none"), connection=KubeletConnection(url)))
         readings = poller.poll(())
         poller.close()
     assert len(readings.pods or {}) > 3
@@ -258,7 +262,7 @@ def test_an_address_that_was_given_is_asked_where_nothing_of_a_kubelet_is_visibl
 
 
 def test_without_an_address_a_host_that_shows_no_kubelet_has_none(tmp_path: Path) -> None:
-    poller = KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none")), Connection())
+    poller = KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none")))
     with pytest.raises(Absent, match="no kubelet"):
         poller.poll(())
     poller.close()

@@ -14,9 +14,9 @@ from kubelet_json_log import as_json
 from kubelet_steps import STEPS, Step
 from numaudit.errors import Unavailable
 from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet import polled, poller
-from numaudit.kubelet.client import Connection, RecordedKubelet
+from numaudit.kubelet.client import RecordedKubelet
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.log_follow import FileLog, JournalLog
 from numaudit.kubelet.poller import KubeletPoller
@@ -435,7 +435,7 @@ def test_a_live_kubelet_is_followed_by_journal_or_by_the_file_that_was_given(tmp
     assert isinstance(KubeletIntent.of(Host()).poller.log, JournalLog)
     path = tmp_path / "kubelet.log"
     path.write_text("one\n")
-    kubelet = KubeletIntent.of(Host(), Connection(url="http://127.0.0.1:1", log_file=path))
+    kubelet = KubeletIntent.of(Host(connection=KubeletConnection("http://127.0.0.1:1", log_file=path)))
     assert [line.text for line in kubelet.poller.log.read()] == ["one"]
     kubelet.close()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kubelet_steps import STEPS, Step
-from numaudit.kubelet.client import Connection
 from numaudit.kubelet.intent_of import Steps, intent_of
 from numaudit.kubelet.poller import KubeletPoller
 
@@ -15,8 +14,8 @@ from numaudit.kubelet.poller import KubeletPoller
 @pytest.mark.parametrize("step", STEPS)
 def test_what_is_remembered_changes_no_intent(step: str, tmp_path: Path) -> None:
     moment, other = Step(step), Step("standalone-restricted/2-more")
-    readings = KubeletPoller.of(moment.tree(tmp_path / "one"), Connection()).poll(moment.containers())
-    others = KubeletPoller.of(other.tree(tmp_path / "other"), Connection()).poll(other.containers())
+    readings = KubeletPoller.of(moment.tree(tmp_path / "one")).poll(moment.containers())
+    others = KubeletPoller.of(other.tree(tmp_path / "other")).poll(other.containers())
     steps = Steps()
     alone = intent_of(readings, moment.containers())
     assert intent_of(readings, moment.containers(), steps) == alone
@@ -26,7 +25,7 @@ def test_what_is_remembered_changes_no_intent(step: str, tmp_path: Path) -> None
 
 def test_a_step_is_done_again_only_when_what_it_needs_changed(tmp_path: Path) -> None:
     moment = Step("standalone-restricted/2-more")
-    poller, steps = KubeletPoller.of(moment.tree(tmp_path / "tree"), Connection()), Steps()
+    poller, steps = KubeletPoller.of(moment.tree(tmp_path / "tree")), Steps()
     first = intent_of(poller.poll(moment.containers()), moment.containers(), steps).intent
     second = intent_of(poller.poll(moment.containers()), moment.containers(), steps).intent
     assert second.containers is first.containers
