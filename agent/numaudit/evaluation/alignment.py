@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, measured_share, weigh
+from numaudit.evaluation.arrivals import Arrival
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
 from numaudit.evaluation.failed_moves import failed_moves
@@ -36,6 +37,8 @@ class Judgements:
     """From where each container used its memory lately."""
     histories: Mapping[ContainerId, History] = field(default_factory=dict)
     """Of the containers that something is remembered of."""
+    arrivals: Mapping[ContainerId, Arrival] = field(default_factory=dict)
+    """How bytes came to where they should not be; of containers that have such bytes."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
 
@@ -83,7 +86,7 @@ def judge(
     accesses: dict[ContainerId, tuple[Access, ...]] = {}
     histories: dict[ContainerId, History] = {}
     past = {} if earlier is None or before is None else earlier.histories
-    explained = Explained(snapshot, thresholds)
+    explained = Explained(snapshot, before, {} if earlier is None else earlier.arrivals, thresholds)
     for container in snapshot.containers:
         id_ = container.id
         known, allowed = past.get(id_), snapshot.allowed.get(id_)
@@ -111,7 +114,7 @@ def judge(
             verdicts[id_] = Verdict(name, reason, since, causes, REMEDIES[name] if remedy is None else remedy)
         if history.is_worth_keeping:
             histories[id_] = history
-    return Judgements(verdicts, spills, accesses, histories, thresholds)
+    return Judgements(verdicts, spills, accesses, histories, explained.arrivals, thresholds)
 
 
 def is_judged(container: Container) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec import Struct
 
+from numaudit.evaluation.arrivals import NUMA_BALANCING, PASSING, Arrival, arrival
 from numaudit.evaluation.placement import bytes_outside, wanted_nodes
 from numaudit.evaluation.shared_memory import charged_to_others, name_of, pieces_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -16,7 +17,6 @@ from numaudit.snapshot import (
     Container,
     ContainerId,
     Mappings,
-    Migrated,
     NodeMemory,
     Resident,
     SharedMemory,
@@ -35,8 +35,6 @@ class Cause(Struct, frozen=True):
     evidence: str
 
 
-_TO_ANOTHER_NODE = ("syscall_or_cpuset", "mempolicy_mbind", "numa_misplaced", "demotion", "damon")
-"""Of the kernel's reasons to migrate pages (enum migrate_reason) those that change the node."""
 _PIECES = 3
 """Of shared memory that a cause names; the largest."""
 
@@ -49,13 +47,12 @@ def causes(
     nodes: Sequence[NodeMemory],
     thresholds: Thresholds = DEFAULT,
     *,
-    migrated: Migrated | None = None,
-    page_size: int = 4096,
+    came: Arrival | None = None,
 ) -> tuple[Cause, ...]:
     """Each cause that the evidence supports; `unknown` when there is none.
 
-    `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs.
-    `migrated` is what the container's own tasks moved; what others moved of its memory is charged to them.
+    `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs. `came` says
+    how they came elsewhere; None = hardly any are.
     """
     found: list[Cause] = []
     if mappings is not None:
@@ -64,16 +61,32 @@ def causes(
     if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
         what = "promised are" if promised else "its CPUs are on"
         found.append(Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {wanted}"))
-    full = [node for node in nodes if node.node in wanted and _is_full(node, thresholds)]
-    for node in full:
-        found.append(
-            Cause("full-node", f"node {node.node} has {in_units(node.free or 0)} of {in_units(node.total or 0)} free")
-        )
-    for reason, pages in ({} if migrated is None else migrated.pages).items():
-        if reason in _TO_ANOTHER_NODE and pages.succeeded * page_size > thresholds.spilled_bytes:
-            moved = in_units(pages.succeeded * page_size)
-            found.append(Cause("migration", f"its tasks moved {moved} between nodes ({reason})"))
-    return tuple(found) or (Cause("unknown", _unexplained(wanted, allowed, mappings, nodes, migrated)),)
+    if came is not None:
+        found += _full_nodes(came, nodes, thresholds)
+        found += _migrations(came, thresholds)
+    return tuple(found) or (Cause("unknown", _unexplained(allowed, mappings, came, thresholds)),)
+
+
+def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Thresholds) -> Iterator[Cause]:
+    """Those that were full while bytes came. Of bytes that nobody watched come, those that are full now."""
+    limit = thresholds.spilled_bytes
+    for node, size in came.full.items():
+        if size > limit:
+            text = f"node {node} was full when {in_units(size)} came: allocations for it went to other nodes"
+            yield Cause("full-node", text)
+    if "a full node" not in came.missed(limit):
+        return
+    for one in nodes:
+        if one.node in came.wanted and came.full.get(one.node, 0) <= limit and _is_full(one, thresholds):
+            free = f"{in_units(one.free or 0)} of {in_units(one.total or 0)}"
+            yield Cause("full-node", f"node {one.node} has {free} free now; nobody watched it when they came")
+
+
+def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
+    for reason, size in came.moved.items():
+        if size > thresholds.spilled_bytes:
+            which = "to other nodes" if reason == NUMA_BALANCING else "between nodes while they came"
+            yield Cause("migration", f"its tasks moved {in_units(size)} {which} ({reason})")
 
 
 def _said_of_nodes(allowed: Allowed) -> str:
@@ -89,26 +102,22 @@ def _said_of_nodes(allowed: Allowed) -> str:
 
 
 def _unexplained(
-    wanted: NodeSet,
-    allowed: Allowed | None,
-    mappings: Mappings | None,
-    nodes: Sequence[NodeMemory],
-    migrated: Migrated | None,
+    allowed: Allowed | None, mappings: Mappings | None, came: Arrival | None, thresholds: Thresholds
 ) -> str:
-    """Which causes it is not, and which were not measured."""
-    sizes_known = {node.node for node in nodes if node.free is not None and node.total}
+    """Which causes it is not, and which were not measured, or not while the bytes came."""
+    missed = () if came is None else came.missed(thresholds.spilled_bytes)
     measured = {
         "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,
         "the cpuset": allowed is not None and allowed.nodes is not None,
-        "a full node": sizes_known.issuperset(wanted),
-        "a migration by its own tasks": migrated is not None,
     }
-    denied = [cause for cause, is_measured in measured.items() if is_measured]
-    others = [cause for cause, is_measured in measured.items() if not is_measured]
+    denied = [cause for cause, is_so in measured.items() if is_so] + [one for one in PASSING if one not in missed]
+    others = [cause for cause, is_so in measured.items() if not is_so]
     found = [f"not explained by {' or '.join(filter(None, (', '.join(denied[:-1]), denied[-1])))}"] if denied else []
     if mappings is not None and others[:1] == ["a memory policy"]:
         others[0] = f"a memory policy ({mappings.processes_read} of {mappings.processes} processes read)"
-    return "; ".join([*found, f"not measured: {', '.join(others)}"] if others else found)
+    found += [f"not measured: {', '.join(others)}"] if others else []
+    found += [f"not watched while they came: {', '.join(missed)}"] if missed else []
+    return "; ".join(found)
 
 
 @dataclass(slots=True)
@@ -119,9 +128,14 @@ class Explained:
     """
 
     snapshot: Snapshot
+    before: Snapshot | None
+    earlier: Mapping[ContainerId, Arrival]
+    """Of the previous tick."""
     thresholds: Thresholds
+    arrivals: dict[ContainerId, Arrival] = field(default_factory=dict)
+    """Of those that were explained and have bytes elsewhere."""
     _names: dict[ContainerId, str] = field(default_factory=dict)
-    _common: dict[tuple[NodeSet, bool, int], tuple[Cause, ...]] = field(default_factory=dict)
+    _common: dict[tuple[Hashable, ...], tuple[Cause, ...]] = field(default_factory=dict)
 
     def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
         """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
@@ -135,12 +149,16 @@ class Explained:
         outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
         if outside <= self.thresholds.spilled_bytes and not drifted:
             return shared
-        migrated = None if snapshot.migrations is None else snapshot.migrations.get(id_)
-        if mappings is not None or migrated is not None:
-            return (*self._causes(wanted, bool(intended), allowed, mappings, migrated), *shared)
-        kind = (wanted, bool(intended), id(allowed))
+        came = None
+        if outside > self.thresholds.spilled_bytes:
+            came = arrival(id_, wanted, outside, snapshot, self.before, self.earlier.get(id_))
+            self.arrivals[id_] = came
+        if mappings is not None or (came is not None and (came.full or came.moved)):
+            return (*self._causes(wanted, bool(intended), allowed, mappings, came), *shared)
+        missed = None if came is None else came.missed(self.thresholds.spilled_bytes)
+        kind = (wanted, bool(intended), id(allowed), missed)
         if kind not in self._common:
-            self._common[kind] = self._causes(wanted, bool(intended), allowed, None, None)
+            self._common[kind] = self._causes(wanted, bool(intended), allowed, None, came)
         return self._common[kind]
 
     def _shared(
@@ -171,12 +189,9 @@ class Explained:
         promised: bool,
         allowed: Allowed | None,
         mappings: Mappings | None,
-        migrated: Migrated | None,
+        came: Arrival | None,
     ) -> tuple[Cause, ...]:
-        nodes, page_size = self.snapshot.nodes, self.snapshot.machine.page_size
-        return causes(
-            wanted, promised, allowed, mappings, nodes, self.thresholds, migrated=migrated, page_size=page_size
-        )
+        return causes(wanted, promised, allowed, mappings, self.snapshot.nodes, self.thresholds, came=came)
 
 
 def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.evaluation.arrivals import Arrival
 from numaudit.evaluation.causes import Cause, causes
-from numaudit.snapshot import Allowed, Mappings, Migrated, MigratedPages, NodeMemory, Resident
+from numaudit.snapshot import Allowed, Mappings, NodeMemory, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 MIB = 1 << 20
@@ -21,6 +22,10 @@ def mappings(policy: str, node: int) -> Mappings:
 
 def node(id_: int, free: int) -> NodeMemory:
     return NodeMemory(id_, 100 * MIB, free, Resident())
+
+
+UNSEEN = Arrival(NODE_0, 20 * MIB, unwatched={"a full node": 20 * MIB, "a migration by its own tasks": 20 * MIB})
+"""Bytes on other nodes that came before anybody watched."""
 
 
 def names(*found: Cause) -> list[str]:
@@ -61,47 +66,62 @@ def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_fr
 
 
 def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
-    (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)))
-    assert found == Cause("full-node", "node 0 has 1M of 100M free")
-    assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),))) == ["unknown"]
+    (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)), came=UNSEEN)
+    assert found == Cause("full-node", "node 0 has 1M of 100M free now; nobody watched it when they came")
+    assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=UNSEEN)) == ["unknown"]
+
+
+def test_a_node_that_is_full_now_is_no_cause_of_bytes_that_came_while_it_had_room() -> None:
+    assert names(*causes(NODE_0, True, None, None, (node(0, 0),), came=Arrival(NODE_0, 20 * MIB))) == ["unknown"]
+
+
+def test_a_node_that_was_full_when_they_came_is_named_whatever_is_free_now() -> None:
+    came = Arrival(NODE_0, 20 * MIB, full={0: 19 * MIB})
+    (found,) = causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=came)
+    assert found == Cause("full-node", "node 0 was full when 19M came: allocations for it went to other nodes")
 
 
 def test_what_is_exactly_at_a_limit_is_not_past_it() -> None:
-    assert names(*causes(NODE_0, True, None, None, (node(0, 3 * MIB),))) == ["unknown"]
-    at_limit = Migrated({"numa_misplaced": MigratedPages(MIB // 4096, 0)}, {})
-    assert names(*causes(NODE_0, True, None, None, (), migrated=at_limit)) == ["unknown"]
+    assert names(*causes(NODE_0, True, None, None, (node(0, 3 * MIB),), came=UNSEEN)) == ["unknown"]
+    for at_limit in (Arrival(NODE_0, MIB, moved={"numa_misplaced": MIB}), Arrival(NODE_0, MIB, full={0: MIB})):
+        assert names(*causes(NODE_0, True, None, None, (), came=at_limit)) == ["unknown"]
 
 
 @pytest.mark.parametrize(("total", "free"), [(100 * MIB, None), (None, 0), (0, 0)])
 def test_a_node_whose_memory_is_not_known_is_not_called_full(total: int | None, free: int | None) -> None:
-    assert names(*causes(NODE_0, True, None, None, (NodeMemory(0, total, free, Resident()),))) == ["unknown"]
+    assert names(*causes(NODE_0, True, None, None, (NodeMemory(0, total, free, Resident()),), came=UNSEEN)) == [
+        "unknown"
+    ]
 
 
 def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> None:
-    moved = Migrated({"numa_misplaced": MigratedPages(1024, 3), "compaction": MigratedPages(9999, 0)}, {})
-    (found,) = causes(NODE_0, True, None, None, (), migrated=moved)
-    assert found == Cause("migration", "its tasks moved 4M between nodes (numa_misplaced)")
-    few = Migrated({"numa_misplaced": MigratedPages(100, 0)}, {})
-    assert names(*causes(NODE_0, True, None, None, (), migrated=few)) == ["unknown"]
+    moved = Arrival(NODE_0, 20 * MIB, moved={"numa_misplaced": 4 * MIB, "syscall_or_cpuset": 5 * MIB, "damon": 9})
+    assert causes(NODE_0, True, None, None, (), came=moved) == (
+        Cause("migration", "its tasks moved 4M to other nodes (numa_misplaced)"),
+        Cause("migration", "its tasks moved 5M between nodes while they came (syscall_or_cpuset)"),
+    )
 
 
 def test_several_causes_are_all_named() -> None:
-    found = causes(NODE_0, True, Allowed(NodeSet.of(1), ALL_CPUS), mappings("bind:1", 1), (node(0, 0),))
+    found = causes(NODE_0, True, Allowed(NodeSet.of(1), ALL_CPUS), mappings("bind:1", 1), (node(0, 0),), came=UNSEEN)
     assert names(*found) == ["mempolicy", "cpuset", "full-node"]
 
 
 def test_only_what_was_measured_is_denied() -> None:
-    (found,) = causes(NODE_0, True, None, None, ())
+    (found,) = causes(NODE_0, True, None, None, (), came=UNSEEN)
     assert found == Cause(
-        "unknown", "not measured: a memory policy, the cpuset, a full node, a migration by its own tasks"
+        "unknown",
+        "not measured: a memory policy, the cpuset; not watched while they came: a full node, a migration by its own "
+        "tasks",
     )
-    (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), None, (node(0, 50 * MIB),))
+    half = Arrival(NODE_0, 20 * MIB, unwatched={"a migration by its own tasks": 20 * MIB})
+    (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), None, (node(0, 50 * MIB),), came=half)
     assert found.evidence == (
-        "not explained by the cpuset or a full node; not measured: a memory policy, a migration by its own tasks"
+        "not explained by the cpuset or a full node; not measured: a memory policy; "
+        "not watched while they came: a migration by its own tasks"
     )
-    (found,) = causes(
-        NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings("bind:0", 0), (node(0, 50 * MIB),), migrated=Migrated({}, {})
-    )
+    watched = Arrival(NODE_0, 20 * MIB)
+    (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings("bind:0", 0), (), came=watched)
     assert found.evidence == (
         "not explained by a memory policy, the cpuset, a full node or a migration by its own tasks"
     )
@@ -109,5 +129,5 @@ def test_only_what_was_measured_is_denied() -> None:
 
 def test_a_memory_policy_is_not_denied_while_some_processes_were_not_read() -> None:
     partly = replace(mappings("bind:0", 0), processes=3)
-    (found,) = causes(NODE_0, True, None, partly, ())
+    (found,) = causes(NODE_0, True, None, partly, (), came=UNSEEN)
     assert "not measured: a memory policy (1 of 3 processes read), the cpuset" in found.evidence
