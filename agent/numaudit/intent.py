@@ -278,6 +278,7 @@ class Intent:
 
     containers: tuple[ContainerIntent, ...] = ()
     """Those of the pods, and those that only a checkpoint knows."""
+    promised_by: Literal["kubelet", "numaudit run"] = "kubelet"
     pods: Mapping[str, PodFacts] | None = None
     """By UID."""
     pod_promises: Mapping[str, Promise] = field(default_factory=dict)

@@ -75,6 +75,8 @@ class Resident(Struct, frozen=True, dict=True):
     """Kernel stacks, page tables and slab charged to the cgroup."""
     unevictable: BytesByNode | None = None
     """cgroup v1 only: locked pages, whose type is not known."""
+    mapped: BytesByNode | None = None
+    """No type of its own: of shmem and file, what some process maps. Only of whole containers."""
 
     def sum_of(self, types: Iterable[str]) -> dict[int, int]:
         """The sum of some types by node; types that the kernel does not show add nothing."""

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from numaudit.evaluation import remedies
 from numaudit.evaluation.access import Access, measured_share, weigh
 from numaudit.evaluation.arrivals import Arrival
 from numaudit.evaluation.causes import Explained
@@ -17,7 +18,7 @@ from numaudit.evaluation.history import History, UsedElsewhere, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
 from numaudit.evaluation.spill import Spill, next_spill
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
+from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.evaluation.window import ends_at
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
@@ -110,8 +111,9 @@ def judge(
                 spills[id_] = evidence.spill
             name, reason, remedy = _verdict(snapshot, evidence, thresholds)
             causes = explained.of(container, intended, drifted=name == "drifted")
+            fitting = remedies.remedy(name, remedies.owner(container, snapshot.intent))
             since = _since(name, id_, snapshot.taken_at, earlier)
-            verdicts[id_] = Verdict(name, reason, since, causes, REMEDIES[name] if remedy is None else remedy)
+            verdicts[id_] = Verdict(name, reason, since, causes, fitting if remedy is None else remedy)
         if history.is_worth_keeping:
             histories[id_] = history
     return Judgements(verdicts, spills, accesses, histories, explained.arrivals, thresholds)
@@ -170,17 +172,21 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, thresholds: Thresholds) ->
         return _Said("unknown", "where the bytes are is not known")
     spill = evidence.spill
     if spill is not None:
-        return _spilled(spill, intended, evidence.now, thresholds)
+        of = remedies.owner(evidence.container, snapshot.intent)
+        return _spilled(spill, intended, of, evidence.now, thresholds)
     if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
         return _Said("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
     return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
 
 
-def _spilled(spill: Spill, intended: NodeSet, now: float, thresholds: Thresholds) -> _Said:
+def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> _Said:
     if spill.is_certain(now, thresholds):
-        return _Said(
-            "spilled", f"{in_units(spill.outside)} of its judged bytes are outside the promised nodes {intended}"
-        )
+        said = f"{in_units(spill.outside)} of its judged bytes are outside the promised nodes {intended}"
+        if spill.unmapped <= thresholds.spilled_bytes:
+            return _Said("spilled", said)
+        are_all = spill.outside - spill.unmapped <= thresholds.spilled_bytes
+        said += f", {in_units(spill.unmapped)} of them in files in memory that no process maps"
+        return _Said("spilled", said, remedies.of_unmapped(of, are_all))
     if spill.settling:
         reason = "its cpuset was put right, and bytes outside the promised nodes may be on their way home"
         return _Said("unknown", reason, "Nothing yet: wait until they have stopped moving.")

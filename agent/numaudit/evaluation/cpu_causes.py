@@ -12,12 +12,20 @@ from numaudit.topology.nodeset import CpuSet
 _MOST_OWNERS = 3
 _WRITE_BACK = (
     "Find out who wrote to its cpuset (a runtime hook, an admin, another agent). Write the promised CPUs back to "
-    "cpuset.cpus, or delete the pod so that it is created again."
+    "cpuset.cpus, or {again}."
 )
 _CHOOSE_TOGETHER = (
-    "Use the Topology Manager policy restricted or single-numa-node, so that CPUs and memory are chosen together, and "
-    "delete the pod so that it is created again."
+    "Use the Topology Manager policy restricted or single-numa-node{where}, so that CPUs and memory are chosen "
+    "together, and {again}."
 )
+_WORDS = {
+    "kubelet": {"again": "delete the pod so that it is created again", "where": ""},
+    "numaudit run": {
+        "again": "end the command and start it again",
+        "where": " (`topologyManagerPolicy` in its configuration)",
+    },
+}
+"""By who gave the promise."""
 
 
 class CpuCause(NamedTuple):
@@ -35,13 +43,14 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
         return None
     if not promised:
         return CpuCause(f"it has no CPUs of its own and shares CPUs {allowed}", None)
+    words = _WORDS[intent.promised_by]
     if allowed <= promised:
-        return CpuCause(f"its promised CPUs {promised} are there", _CHOOSE_TOGETHER)
+        return CpuCause(f"its promised CPUs {promised} are there", _CHOOSE_TOGETHER.format(**words))
     reason = f"allowed CPUs are {allowed}, promised are {promised}"
     owners = list(_owners(own, allowed - promised, intent))
     if len(owners) > _MOST_OWNERS:
         owners[_MOST_OWNERS:] = [f"{len(owners) - _MOST_OWNERS} more"]
-    return CpuCause("; ".join([reason, *owners]), _WRITE_BACK)
+    return CpuCause("; ".join([reason, *owners]), _WRITE_BACK.format(**words))
 
 
 def _owners(own: ContainerIntent, cpus: CpuSet, intent: Intent) -> Iterator[str]:

@@ -13,6 +13,17 @@ def bytes_outside(by_node: BytesByNode, nodes: NodeSet) -> int:
     return sum([size for node, size in by_node.items() if size and not inside >> node & 1])
 
 
+def unmapped_bytes_outside(resident: Resident, nodes: NodeSet) -> int:
+    """Bytes of files in memory (tmpfs, System V segments) that are on none of the nodes, and that no process maps.
+
+    At least: page cache that processes map on the same node hides as much of them. 0 where the kernel does not say.
+    """
+    if resident.shmem is None or resident.mapped is None:
+        return 0
+    mapped = resident.mapped
+    return bytes_outside({node: max(0, size - mapped.get(node, 0)) for node, size in resident.shmem.items()}, nodes)
+
+
 def remote_bytes(resident: Resident, cpu_nodes: NodeSet) -> int:
     """Judged bytes on nodes that have none of the container's CPUs: remote wherever it runs."""
     return bytes_outside(resident.judged, cpu_nodes)

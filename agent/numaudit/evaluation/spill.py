@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numaudit.evaluation.placement import bytes_outside
+from numaudit.evaluation.placement import bytes_outside, unmapped_bytes_outside
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
@@ -19,6 +19,8 @@ class Spill:
     """Seconds since the epoch of the first tick that counts."""
     ticks: int
     """How many ticks in a row count; 0 = its cpuset allows other nodes, so this is no spill yet."""
+    unmapped: int
+    """Of these, bytes in files in memory that no process maps, at least: the kernel never moves them."""
     settling: bool
     """Its cpuset was put right since they came there. The kernel then moves them, and memory.numa_stat lags behind."""
 
@@ -37,11 +39,12 @@ def next_spill(
     outside = bytes_outside(resident.judged, intended)
     if outside <= thresholds.spilled_bytes or outside <= thresholds.spilled_share * sum(resident.judged.values()):
         return None
+    unmapped = unmapped_bytes_outside(resident, intended)
     if drifted:
-        return Spill(outside, now, 0, settling=True)
+        return Spill(outside, now, 0, unmapped, settling=True)
     if earlier is None:
-        return Spill(outside, now, 1, settling=False)
+        return Spill(outside, now, 1, unmapped, settling=False)
     moving = earlier.settling and outside < earlier.outside - thresholds.spilled_bytes
     if moving or not earlier.ticks:
-        return Spill(outside, now, 1, settling=True)
-    return Spill(outside, earlier.seen_since, earlier.ticks + 1, earlier.settling)
+        return Spill(outside, now, 1, unmapped, settling=True)
+    return Spill(outside, earlier.seen_since, earlier.ticks + 1, unmapped, earlier.settling)

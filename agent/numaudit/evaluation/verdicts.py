@@ -15,8 +15,8 @@ MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remo
 REMEDIES: Mapping[VerdictName, str | None] = {
     "drifted": "Find out who wrote to its cpuset (a runtime hook, an admin, another agent). Write the promised nodes "
     "back to cpuset.mems, which moves its mapped memory too, or delete the pod so that it is created again.",
-    "spilled": "See its causes. Memory does not come back by itself: restart the container, or migrate its pages "
-    "(`migratepages`).",
+    "spilled": "See its causes. Memory does not come back by itself: restart the container, or migrate the pages "
+    "of each of its processes (`migratepages PID all NODES`).",
     "cpu-remote": "Ask for whole CPUs, so that the CPU Manager pins it too, and use the Topology Manager policy "
     "single-numa-node or restricted. A Guaranteed pod with a fraction of a CPU runs on the shared pool of all nodes.",
     "remote-access": "Look for memory it shares with other containers, and for threads that were moved.",
@@ -25,7 +25,7 @@ REMEDIES: Mapping[VerdictName, str | None] = {
     "aligned": None,
     "unmanaged": "Nothing is wrong. For a promise: Memory Manager policy Static, and a Guaranteed pod.",
 }
-"""Verdict -> what to do about it; None = nothing. In the order of severity, the worst first."""
+"""Verdict -> what to do about it, of a pod's container; None = nothing. In the order of severity, the worst first."""
 
 _RANKS = {name: rank for rank, name in enumerate(REMEDIES)}
 

@@ -101,7 +101,7 @@ class _Layout(NamedTuple):
 
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
-_V2 = Rows(("anon", "file", "shmem"), ("hugetlb",), _KERNEL_ROWS)
+_V2 = Rows(("anon", "file", "shmem"), ("hugetlb", "file_mapped"), _KERNEL_ROWS)
 _V1 = Rows(("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable"))
 _HUGETLB_V2 = Rows(("total",))
 _HUGETLB_V1 = Rows(("hierarchical_total",))
@@ -136,6 +136,7 @@ def resident_v2(text: bytes, hugetlb: BytesByNode | None) -> Resident:
         file={node: max(0, value - shmem.get(node, 0)) for node, value in rows["file"].items()},
         hugetlb=hugetlb if hugetlb is not None else rows.get("hugetlb"),
         kernel=rows.get("sum"),
+        mapped=rows.get("file_mapped"),
     )
 
 

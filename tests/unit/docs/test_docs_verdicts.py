@@ -9,6 +9,7 @@ from typing import get_args
 
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
+from numaudit.evaluation.remedies import OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -32,6 +33,14 @@ def test_every_verdict_is_explained() -> None:
 def test_every_verdict_is_explained_with_its_remedy() -> None:
     shown = {name: cells[-1] for name, cells in rows("## Verdicts").items()}
     assert shown == {name: remedy or "Nothing." for name, remedy in REMEDIES.items()}
+
+
+def test_remedies_of_what_is_no_pod_are_explained() -> None:
+    lines = PAGE.partition("\n### Remedies where there is no pod\n")[2].partition("\n#")[0].splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")][2:]
+    of_commands = [["of `numaudit run`", f"`{name}`", remedy] for name, remedy in OF_COMMANDS.items()]
+    of_others = [["a systemd unit or another cgroup", f"`{name}`", remedy] for name, remedy in OF_OTHERS.items()]
+    assert cells == [*of_commands, *of_others]
 
 
 def test_the_order_of_severity_is_that_of_the_program() -> None:

@@ -46,6 +46,12 @@ def intent(nodes: str | None = "0", policy: str = "Static") -> Intent:
     return Intent(containers=(one,), config=KubeletConfig(memory_manager_policy=policy))
 
 
+def of_run(cpus: str = "") -> Intent:
+    """The same promise, given by `numaudit run`."""
+    promise = Promise((PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),), CpuSet.parse(cpus))
+    return Intent((ContainerIntent("job", "job", cgroups=(DB,), promise=promise),), promised_by="numaudit run")
+
+
 def snapshot(
     promised: Intent | None = None,
     mems: str | None = "0",
@@ -96,6 +102,61 @@ def test_every_verdict_but_aligned_says_what_to_do() -> None:
     assert verdict(snapshot()).remedy is None
     assert "Write the promised nodes back" in (verdict(snapshot(mems="1")).remedy or "")
     assert all(remedy is not None for name, remedy in REMEDIES.items() if name != "aligned")
+
+
+def in_files(unmapped: int, anon: int = 0, who: Container | None = None, intent: Intent | None = None) -> Verdict:
+    """Of a container with some MiB of files that no process maps outside, 3 MiB of mapped files, and other memory."""
+    taken = snapshot(intent, who=who)
+    outside = Resident(
+        anon={0: 100 * MIB, 1: anon * MIB}, shmem={1: (unmapped + 3) * MIB}, file={}, mapped={1: 3 * MIB}
+    )
+    taken = replace(taken, residency={DB: outside})
+    return verdict(taken, earlier=judge(taken))
+
+
+def test_files_that_no_process_maps_are_told_from_memory_that_can_be_moved() -> None:
+    found = in_files(32, anon=10)
+    assert found.reason == (
+        "45M of its judged bytes are outside the promised nodes 0, 32M of them in files in memory that no process maps"
+    )
+    assert "`migratepages PID all NODES`" in (found.remedy or "")
+    assert "cp FILE NEW && mv NEW FILE" in (found.remedy or "")
+    assert "the pod is deleted" in (found.remedy or "")
+
+
+def test_migratepages_is_no_remedy_for_files_that_no_process_maps() -> None:
+    taken = replace(snapshot(), residency={DB: Resident(anon={0: 1}, shmem={1: 32 * MIB}, mapped={0: MIB, 1: 0})})
+    found = verdict(taken, earlier=judge(taken))
+    assert "PID" not in (found.remedy or "")
+    assert "neither `migratepages` nor a change of cpuset.mems moves them" in (found.remedy or "")
+
+
+def test_files_that_processes_map_or_may_map_are_memory_like_any_other() -> None:
+    mapped = Resident(anon={0: 1}, shmem={1: 32 * MIB}, mapped={1: 40 * MIB})
+    for one in (mapped, msgspec.structs.replace(mapped, mapped=None)):
+        taken = replace(snapshot(), residency={DB: one})
+        assert verdict(taken, earlier=judge(taken)).remedy == REMEDIES["spilled"]
+
+
+COMMAND = Container(DB, "/numaudit/run-1-2", "group", name=None)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        snapshot(of_run(), mems="1", who=COMMAND),
+        snapshot(of_run(), anon={0: 0, 1: 100 * MIB}, who=COMMAND),
+        snapshot(of_run(), cpus="4-7", cpu_seconds={1: 9.0}, who=COMMAND),
+        snapshot(of_run(cpus="0"), cpus="4-7", cpu_seconds={1: 9.0}, who=COMMAND),
+        snapshot(of_run(cpus="4"), cpus="4", cpu_seconds={1: 9.0}, who=COMMAND),
+        snapshot(Intent(), who=COMMAND),
+        snapshot(Intent(), who=replace(COMMAND, kind="service")),
+    ],
+)
+def test_no_remedy_speaks_of_a_pod_to_delete_where_there_is_none(taken: Snapshot) -> None:
+    found = verdict(taken, earlier=judge(taken))
+    assert found.remedy
+    assert not {"delete", "container"} & set(found.remedy.replace(",", "").split()), found.remedy
 
 
 def test_measured_access_is_named_with_its_source() -> None:

@@ -11,6 +11,12 @@ from numaudit.snapshot import ContainerId, NodeMemory
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 
+_OF_A_COMMAND = (
+    "Set `topologyManagerPolicy` to restricted or single-numa-node in the configuration of `numaudit run`, so that "
+    "CPUs and memory are chosen together, and start the command again."
+)
+"""What to do where `numaudit run` chose both."""
+
 
 def _stale(evidence: Evidence) -> Iterator[Found]:
     for one in evidence.intent.containers:
@@ -30,7 +36,8 @@ def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
         cpu_nodes = evidence.snapshot.machine.nodes_of_cpus(cpus)
         if not cpu_nodes <= memory:
             text = f"exclusive CPUs {cpus} are on nodes {cpu_nodes}, the promised memory on {memory}"
-            yield _of(one, text, cpu_nodes - memory)
+            found = _of(one, text, cpu_nodes - memory)
+            yield found if evidence.intent.promised_by == "kubelet" else found._replace(remedy=_OF_A_COMMAND)
 
 
 def _device_remote(evidence: Evidence) -> Iterator[Found]:

@@ -85,4 +85,5 @@ class Watch:
         if self.promise is None:
             return snapshot
         own = ContainerIntent(self.name, self.name, cgroups=(self.cgroup,), promise=self.promise)
-        return replace(snapshot, intent=Intent((own,), config=KubeletConfig(memory_manager_policy="Static")))
+        config = KubeletConfig(memory_manager_policy="Static")
+        return replace(snapshot, intent=Intent((own,), promised_by="numaudit run", config=config))
