@@ -62,6 +62,8 @@ class StartOutlook:
     starts_now: Answer = "unknown"
     starts_after_reboot: Answer = "unknown"
     findings: tuple[StateFinding, ...] = ()
+    refusal: str | None = None
+    """The kubelet's words when it does not start with it now; None = it does, or they are not known."""
 
 
 @dataclass(frozen=True, slots=True)

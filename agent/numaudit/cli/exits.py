@@ -5,7 +5,7 @@ EXIT_USAGE = 2
 EXIT_CANNOT_ANSWER = 3
 EXIT_INTERNAL = 4
 EXIT_INCONCLUSIVE = 5
-"""The machine was too busy for an answer; the same command may give one later."""
+"""There is no sure answer: the machine was too busy, or it depends on chance or on the next boot."""
 EXIT_NOT_BEGUN = 125
 """Of verbs whose exit status is that of a command: they failed themselves before it began."""
 EXIT_INTERRUPTED = 130

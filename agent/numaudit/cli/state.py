@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from numaudit.cli import headroom, options
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.errors import InputError
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet import process as kubelet_process
@@ -197,7 +197,8 @@ Examples:
   numaudit state forecast
   numaudit state forecast --reboot
   numaudit state forecast --kubernetes-version 1.37 -o json
-Exit codes: 0 every pod keeps what it has, 1 some do not, or the kubelet does not start, 3 that is not known.
+Exit codes: 0 every pod keeps what it has, 1 some do not, or the kubelet does not start, 3 that is not known, 5 the
+kubelet may start or not.
 """
 )
 @click.option("--reboot", is_flag=True, help="The node reboots, so no container runs when the kubelet starts.")
@@ -209,7 +210,8 @@ def forecast(
 ) -> None:
     """Which pods a restart of the kubelet would refuse or move.
 
-    The kubelet restarts as it is set up now, or is upgraded to another version, with the files that are there.
+    The kubelet restarts as it is set up now, or is upgraded to another version, with the files that are there. Whether
+    it starts with them is the answer of `verify`.
     """
     host = kubelet_process.with_its_folder(options.host(root))
     found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot)
@@ -220,7 +222,7 @@ def forecast(
 
         forecast_tables.print_forecast(found, terminal.console())
     if not found.is_safe:
-        click.get_current_context().exit(EXIT_FINDINGS)
+        click.get_current_context().exit(EXIT_INCONCLUSIVE if found.is_open else EXIT_FINDINGS)
 
 
 command.add_command(headroom.command, "headroom")

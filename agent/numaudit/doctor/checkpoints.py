@@ -27,7 +27,7 @@ def checkpoint_checks(host: Host) -> Iterator[Check]:
         if file.health.problem == "unreadable":
             yield Check(kind, "missing", file.health.detail or "cannot be read", reason="not-readable")
         elif file.newest is not None:
-            yield _check(kind, examine(file.newest, machine, kubelet).start)
+            yield _check(kind, examine(file.newest, machine, kubelet, host.kubelet_root).start)
         elif may_be_there(host.kubelet):
             found = examine_absent(kind, host.name_of(path), kubelet)
             if any(one.name == CHECKPOINT_ABSENT for one in found.findings):

@@ -235,6 +235,12 @@ def restart_safe(tick: Tick) -> Values:
             yield (file.file,), int(file.starts_now == "yes")
 
 
+def restart_starts(tick: Tick) -> Values:
+    """The answer of `numaudit state forecast`, of which `restart_safe` is the part of each file."""
+    for one in tick.report.restarts:
+        yield (str(one.reboot).lower(), one.starts), 1
+
+
 def refused_pods(tick: Tick) -> Values:
     """Absent for a restart that the kubelet would not survive: what becomes of its pods is then another question."""
     for one in tick.report.restarts:

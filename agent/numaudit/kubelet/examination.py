@@ -30,6 +30,8 @@ class Decoded:
     content: tuple[Checkpoint, Verification] | None = None
     problem: StateFinding | None = None
     """Why there is no content."""
+    data: bytes = b""
+    """The bytes of a file without content, for the kubelet's own words about them."""
 
     @property
     def error(self) -> str | None:
@@ -58,19 +60,24 @@ def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -
         checkpoint = checkpoints.parse(kind, data)
     except ParseError as error:
         found = restart.unreadable(kind, error)
-        return Decoded(kind, problem=replace(found, message=f"{shown}: {found.message}" if shown else found.message))
+        message = f"{shown}: {found.message}" if shown else found.message
+        return Decoded(kind, problem=replace(found, message=message), data=data)
     return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)))
 
 
-def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet) -> Examined:
-    """What `memorymanager.restart` says of a file. `machine` None = the file stands alone."""
+def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> Examined:
+    """What `memorymanager.restart` says of a file. `machine` None = the file stands alone.
+
+    `folder`: the kubelet's root folder, as the host calls it and the kubelet's words name it.
+    """
     if decoded.content is None:
-        return Examined(decoded, _start(() if decoded.problem is None else (decoded.problem,), kubelet))
-    found = restart.examine(*decoded.content, machine, kubelet)
-    start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
-    if kubelet.configuration_problem is not None:
-        start = _start(found.findings, kubelet)
-    return Examined(decoded, start, found)
+        found, start = None, _start(() if decoded.problem is None else (decoded.problem,), kubelet)
+    else:
+        found = restart.examine(*decoded.content, machine, kubelet)
+        start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
+        if kubelet.configuration_problem is not None:
+            start = _start(found.findings, kubelet)
+    return Examined(decoded, replace(start, refusal=_kubelet_says(decoded, found, kubelet, folder)), found)
 
 
 def examine_absent(kind: Kind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
@@ -86,20 +93,17 @@ def _start(findings: Sequence[StateFinding], kubelet: StartingKubelet) -> StartO
     if kubelet.configuration_problem is not None:
         findings = (StateFinding(CONFIGURATION_REFUSED, kubelet.configuration_problem), *findings)
     is_valid = not any(one.severity == "error" for one in findings)
-    return StartOutlook(is_valid, *restart.outlook(findings, machine_known=True), tuple(findings))
+    answers = restart.outlook(findings, machine_known=True)
+    return StartOutlook(is_valid, *answers, tuple(findings), kubelet.configuration_problem)
 
 
-def kubelet_says(examined: Examined, data: bytes, kubelet: StartingKubelet, folder: str) -> str | None:
-    """The kubelet's words when it does not start with the file; None = it does, or they are not known.
-
-    `folder`: the kubelet's root folder, as the host calls it.
-    """
+def _kubelet_says(decoded: Decoded, found: Outlook | None, kubelet: StartingKubelet, folder: str) -> str | None:
+    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     if kubelet.configuration_problem is not None:
         return kubelet.configuration_problem
-    kind = examined.decoded.kind
-    if kind is None or examined.decoded.is_newer:
+    if decoded.kind is None or decoded.is_newer:
         return None
-    return kubelet_words.kubelet_says(kind, data, examined.replay, kubelet, folder)
+    return kubelet_words.kubelet_says(decoded.kind, decoded.data, found, kubelet, folder)
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:

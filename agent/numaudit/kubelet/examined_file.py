@@ -23,8 +23,6 @@ class ExaminedFile:
     """Was it compared with the machine that it belongs to?"""
     machine_problem: str | None = None
     """Why it was not although it belongs to one."""
-    refusal: str | None = None
-    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     pods: Mapping[str, PodName] = field(default_factory=dict)
     """UID -> who the pods of its entries are, as far as known."""
     topology_policy: str | None = None

@@ -1,64 +1,179 @@
-"""What a restart of this node's kubelet would do to its pods, out of what was read from it. Pure."""
+"""What a restart of this node's kubelet would do to its pods, out of what was read from it. Pure.
+
+Whether the kubelet starts is answered once, by the outlook of each file: `numaudit state verify`, the forecast, the
+report and its metrics all give that answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
+from pathlib import PurePosixPath
+from typing import Self
 
 from numaudit.errors import InputError, ParseError, Unavailable
-from numaudit.intent import PodFacts
+from numaudit.intent import PodFacts, StartOutlook
+from numaudit.kubelet.examination import Examined, examine, examine_absent
 from numaudit.kubelet.kubelet_here import KubeletHere
-from numaudit.kubelet.readings import Readings
+from numaudit.kubelet.readings import CheckpointReading, Readings
 from numaudit.kubelet.starting import Asked, changed_document
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.file import CPU, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.forecast import Forecast, forecast
-from numaudit.memorymanager.kubelet import read_kubelet
+from numaudit.memorymanager.forecast import Forecast, Obstacle, Start, forecast
+from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.memorymanager.memory.static_policy import MemoryPolicy
 from numaudit.memorymanager.pod.spec import Pod
+from numaudit.memorymanager.restart.outlook import StartingKubelet, worst
 from numaudit.memorymanager.topologymanager.admission_error import KubeletHangs
-from numaudit.memorymanager.versions import KubernetesVersion
 from numaudit.topology.machine import Machine
+
+_AS_THE_KUBELET_STARTS = (CPU, MEMORY)
+"""The first manager that refuses its file stops the kubelet. It starts without the file of its devices."""
+
+Examine = Callable[..., Examined]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of the content of one file."""
+
+    content: Checkpoint | None
+    """The newest one whose checksum fitted."""
+    problem: str | None
+    """Why that is not what the file says now; None = it is."""
+    detail: str | None
+
+    @classmethod
+    def of(cls, file: CheckpointReading) -> Self:
+        return cls(file.good, file.health.problem, file.health.detail)
+
+    @property
+    def is_absent(self) -> bool:
+        return self.problem == "absent"
+
+
+def outlook_of(
+    kind: Kind,
+    file: CheckpointReading,
+    machine: Machine | None,
+    kubelet: StartingKubelet,
+    examined: Examine = examine,
+) -> StartOutlook:
+    """Would the kubelet start with this file? `examined` is `examine`, or remembers its result."""
+    if file.health.problem == "absent":
+        return examine_absent(kind, file.shown, kubelet)
+    if file.newest is None:
+        return StartOutlook()
+    return examined(file.newest, machine, kubelet, str(PurePosixPath(file.shown).parent)).start
+
+
+def start_of(outlooks: Mapping[Kind, StartOutlook], *, reboot: bool) -> Start:
+    """Does the kubelet start with all its files, now or after a reboot?"""
+    files = {kind: outlooks[kind] for kind in _AS_THE_KUBELET_STARTS if kind in outlooks}
+    answers = {kind: one.starts_after_reboot if reboot else one.starts_now for kind, one in files.items()}
+    refusals = [one.refusal for kind, one in files.items() if answers[kind] == "no" and one.refusal is not None]
+    obstacles: dict[tuple[str, str], Obstacle] = {}
+    for kind, one in files.items():
+        for found in one.findings:
+            if found.what_it_stops != "nothing" and (reboot or found.what_it_stops != "reboot"):
+                obstacles[found.name, found.message] = Obstacle(kind, found.name, found.message)
+    return Start(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
 
 
 def forecast_here(readings: Readings, here: KubeletHere, asked: Asked, *, reboot: bool) -> Forecast:
     """A restart of the kubelet that runs here, or of another one that somebody asks about.
 
-    Raises Unavailable with what is not known: the pods, the configuration, the machine.
+    Raises Unavailable with what is not known: the pods, the configuration, the machine, a checkpoint. Where it is known
+    that the kubelet does not start the forecast says so all the same.
     """
-    if readings.pods is None:
-        raise Unavailable("the kubelet's pods are not known: `numaudit doctor` says how to read /pods")
-    if here.config.document is None:
-        raise Unavailable("the kubelet's configuration is not known: `numaudit doctor` says why")
-    if readings.machine is None:
-        raise Unavailable("this machine cannot be read whole, so nothing can be compared with it")
-    document = changed_document(here.config.document, asked)
-    version, pods = here.starting.kubelet.version, active_pods(readings.pods)
-    return forecast_of(document, readings.machine, readings.memory, readings.cpu, pods, version, reboot=reboot)
+    kubelet = here.starting.kubelet
+    outlooks = {kind: outlook_of(kind, file, readings.machine, kubelet) for kind, file in readings.checkpoints.items()}
+    document = here.config.document
+    return forecast_of(
+        None if document is None else changed_document(document, asked),
+        readings.machine,
+        stored(readings),
+        None if readings.pods is None else active_pods(readings.pods),
+        kubelet,
+        start_of(outlooks, reboot=reboot),
+        reboot=reboot,
+    )
+
+
+def stored(readings: Readings) -> Mapping[Kind, Stored]:
+    """Of the managers whose files a forecast needs."""
+    return {kind: Stored.of(readings.checkpoints[kind]) for kind in _AS_THE_KUBELET_STARTS}
 
 
 def forecast_of(
-    document: Mapping[str, object],
-    machine: Machine,
-    memory: MemoryCheckpoint | None,
-    cpu: CpuCheckpoint | None,
-    pods: Sequence[Pod],
-    version: KubernetesVersion,
+    document: Mapping[str, object] | None,
+    machine: Machine | None,
+    files: Mapping[Kind, Stored],
+    pods: Sequence[Pod] | None,
+    kubelet: StartingKubelet,
+    start: Start,
     *,
     reboot: bool,
 ) -> Forecast:
-    """The forecast of these values. Raises Unavailable where the kubelet refuses its configuration, or a pod."""
+    """The forecast of these values; None = not known. Raises Unavailable as `forecast_here` does, and where the
+    kubelet cannot be foreseen with one of its pods.
+    """
+    try:
+        if pods is None:
+            raise Unavailable("the kubelet's pods are not known: `numaudit doctor` says how to read /pods")
+        if document is None:
+            raise Unavailable("the kubelet's configuration is not known: `numaudit doctor` says why")
+        if machine is None:
+            raise Unavailable("this machine cannot be read whole, so nothing can be compared with it")
+        if start.answer != "no":
+            _refuse_unread(files)
+        return _forecast(document, machine, files, pods, kubelet, start, reboot=reboot)
+    except Unavailable as problem:
+        if start.answer != "no":
+            raise
+        return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(problem))
+
+
+def _refuse_unread(files: Mapping[Kind, Stored]) -> None:
+    """A file that is there, but not read, may hold anything: it is not as if there were none."""
+    for one in files.values():
+        if one.problem is not None and not one.is_absent:
+            raise Unavailable(f"what the pods hold is not known: {one.detail or one.problem}")
+
+
+def _forecast(
+    document: Mapping[str, object],
+    machine: Machine,
+    files: Mapping[Kind, Stored],
+    pods: Sequence[Pod],
+    starting: StartingKubelet,
+    start: Start,
+    *,
+    reboot: bool,
+) -> Forecast:
+    memory, cpu = (None if files[kind].is_absent else files[kind].content for kind in (MEMORY, CPU))
+    for one in (memory, cpu):
+        starting = starting if one is None else starting.assumed_for(one)
+    version = starting.version
     try:
         kubelet, _ = read_kubelet(document, machine, kubernetes_version=f"{version[0]}.{version[1]}")
         state = NodeState(
-            MemoryPolicy(MemoryState({}) if memory is None else memory.as_read_by(version).state),
-            None if cpu is None or cpu.policy_name == "none" else cpu.as_read_by(version).state,
+            MemoryPolicy(memory.as_read_by(version).state if isinstance(memory, MemoryCheckpoint) else MemoryState({})),
+            cpu.as_read_by(version).state if isinstance(cpu, CpuCheckpoint) and cpu.policy_name != "none" else None,
         )
-        return forecast(kubelet, state, pods, reboot=reboot)
+        is_whole = _is_whole(kubelet, memory is not None, cpu is not None)
+        return forecast(kubelet, state, pods, reboot=reboot, start=start, is_whole=is_whole)
     except (InputError, KubeletHangs, ParseError) as error:
         raise Unavailable(f"the restart cannot be foreseen: {error}") from None
+
+
+def _is_whole(kubelet: Kubelet, has_memory: bool, has_cpu: bool) -> bool:
+    """A manager with a static policy writes its file at its first start, and keeps there what it gives."""
+    return (has_memory or kubelet.memory_policy == "None") and (has_cpu or kubelet.cpu is None)
 
 
 def active_pods(pods: Mapping[str, PodFacts]) -> tuple[Pod, ...]:

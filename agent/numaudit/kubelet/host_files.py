@@ -11,7 +11,7 @@ from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
 from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
 from numaudit.kubelet import state_files
-from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent, kubelet_says
+from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.forecasting import forecast_here
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
@@ -179,7 +179,7 @@ def _absent(shown: str, kind: Kind, against: Against) -> ExaminedFile | None:
 def _examine(path: Path, kind: Kind | None, data: bytes, against: Against, shown: str | None = None) -> ExaminedFile:
     """`shown` is what a captured host calls the file; None = as it was named."""
     kubelet = against.starting.kubelet
-    found = examine(decode(kind, data, name=path.name), against.machine, kubelet)
+    found = examine(decode(kind, data, name=path.name), against.machine, kubelet, against.folder)
     content = found.decoded.content
     names = {} if content is None or against.readings is None else pod_names(content[:1], against.readings)
     return ExaminedFile(
@@ -188,7 +188,6 @@ def _examine(path: Path, kind: Kind | None, data: bytes, against: Against, shown
         against.starting,
         with_machine=against.machine is not None,
         machine_problem=against.machine_problem,
-        refusal=kubelet_says(found, data, kubelet, against.folder),
         pods=names,
         topology_policy=against.topology_policy,
     )

@@ -6,25 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.errors import InputError, Unavailable
-from numaudit.intent import CheckpointHealth, HintRecord, Intent
+from numaudit.intent import HintRecord, Intent, StartOutlook
 from numaudit.kubelet import join
-from numaudit.kubelet.examination import Examined, examine, examine_absent
-from numaudit.kubelet.forecasting import active_pods, forecast_of
+from numaudit.kubelet.examination import Examined, examine
+from numaudit.kubelet.forecasting import Stored, active_pods, forecast_of, outlook_of, start_of, stored
 from numaudit.kubelet.join import Joined, Pods
 from numaudit.kubelet.kubelet_here import kubelet_here
 from numaudit.kubelet.memo import Memo
 from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.promises import Checkpoints, by_container
-from numaudit.kubelet.readings import CheckpointReading, Readings
+from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Starting, starting
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.restart.outlook import StartingKubelet
-from numaudit.memorymanager.versions import KubernetesVersion
 from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
 
@@ -70,6 +68,10 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
     here = kubelet_here(readings, start=steps.starting)
     config, kubelet = here.config, here.starting.kubelet
     memory, cpu, log = readings.memory, readings.cpu, readings.log
+    outlooks = {
+        kind: outlook_of(kind, file, readings.machine, kubelet, steps.examined[kind])
+        for kind, file in readings.checkpoints.items()
+    }
     intent = Intent(
         containers=joined.containers,
         pods=readings.pods,
@@ -82,7 +84,7 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         rejections=join.rejections(readings.pods, log.rejections),
         config=config,
         checkpoints=tuple(
-            [_health(kind, file, readings, kubelet, steps) for kind, file in readings.checkpoints.items()]
+            [replace(file.health, outlook=outlooks[kind]) for kind, file in readings.checkpoints.items()]
         ),
         counters=None if readings.metrics is None else readings.metrics.counters,
         denials=_denials(readings),
@@ -91,10 +93,10 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         forecasts=steps.forecast(
             config.document,
             readings.machine,
-            memory,
-            cpu,
+            stored(readings),
             None if readings.pods is None else active_pods(readings.pods),
-            kubelet.version,
+            kubelet,
+            outlooks,
         ),
         sources=readings.sources,
     )
@@ -136,31 +138,28 @@ def _holders(memory: MemoryCheckpoint | None) -> tuple[Holder, ...]:
     return () if memory is None else holders_of(memory.state)
 
 
-def _health(
-    kind: Kind, file: CheckpointReading, readings: Readings, kubelet: StartingKubelet, steps: Steps
-) -> CheckpointHealth:
-    if file.health.problem == "absent":
-        return replace(file.health, outlook=examine_absent(kind, file.shown, kubelet))
-    if file.newest is None:
-        return file.health
-    return replace(file.health, outlook=steps.examined[kind](file.newest, readings.machine, kubelet).start)
-
-
 def _forecasts(
     document: Mapping[str, object] | None,
     machine: Machine | None,
-    memory: MemoryCheckpoint | None,
-    cpu: CpuCheckpoint | None,
+    files: Mapping[Kind, Stored],
     pods: tuple[Pod, ...] | None,
-    version: KubernetesVersion,
+    kubelet: StartingKubelet,
+    outlooks: Mapping[Kind, StartOutlook],
 ) -> tuple[Forecast, ...]:
-    if document is None or machine is None or pods is None:
-        return ()
+    """Of a restart and of a reboot; none where too little is known."""
+    now, later = (start_of(outlooks, reboot=reboot) for reboot in (False, True))
     try:
-        found = forecast_of(document, machine, memory, cpu, pods, version, reboot=False)
+        found = forecast_of(document, machine, files, pods, kubelet, now, reboot=False)
     except Unavailable:
         return ()
-    return found, replace(found, reboot=True)  # the two are alike, see Forecast.reboot
+    if (now.answer == "no") == (later.answer == "no"):  # then the pods' fates are alike, see Forecast.reboot
+        answer = later.answer if found.starts == now.answer else found.starts
+        refusal = found.refusal if later.refusal is None else later.refusal
+        return found, replace(found, reboot=True, starts=answer, refusal=refusal, obstacles=later.obstacles)
+    try:
+        return found, forecast_of(document, machine, files, pods, kubelet, later, reboot=True)
+    except Unavailable:
+        return (found,)
 
 
 def _denials(readings: Readings) -> Mapping[str, int] | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet import state_files
+from numaudit.kubelet.examination import Decoded, decode
 from numaudit.kubelet.host_files import kubelet_on, pod_names_on
 from numaudit.kubelet.machine_watch import read_whole_machine
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.device.hints import Device
 from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.scenario.files import Files, starting_state
@@ -27,6 +27,9 @@ DEVICES_WITHOUT_PLACE = (
     "the kubelet's checkpoint names the nodes of those devices only that are in use; the others count as devices "
     "without a node"
 )
+
+
+DEVICES_LOST = "the kubelet's checkpoint of its devices is damaged, so no device counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,13 @@ def node_here(host: Host, asked: Asked) -> NodeHere:
             f"no kubelet's configuration is known on this host (its files are looked for in {host.kubelet_root})"
         )
     files = Files(**{name: state_files.read(state_files.paths(host)[kind]) for name, kind in _FILES.items()})
-    devices = devices_of(files)
+    decoded = {kind: decode(kind, data) for kind, data in _present(files)}
+    content = {kind: one.content[0] for kind, one in decoded.items() if one.content is not None}
+    notices = []
+    if DEVICES in decoded and not _is_sound(decoded[DEVICES]):
+        files = replace(files, devices=None)
+        notices.append(DEVICES_LOST)
+    devices = devices_of(content.get(DEVICES) if files.devices is not None else None)
     version = here.starting.kubelet.version
     gates = here.config.document.get("featureGates")
     configuration = dict(here.config.document)
@@ -59,9 +68,9 @@ def node_here(host: Host, asked: Asked) -> NodeHere:
             POD_LEVEL_GATE: asked.pod_level,
         }
     setup = Setup(machine, configuration, f"{version[0]}.{version[1]}", devices)
-    parsed = [checkpoints.parse(kind, data) for kind, data in _present(files)]
-    has_more = any(device.nodes is None for listed in devices.values() for device in listed.values())
-    return NodeHere(setup, files, pod_names_on(host, parsed), (DEVICES_WITHOUT_PLACE,) if has_more else ())
+    if any(device.nodes is None for listed in devices.values() for device in listed.values()):
+        notices.append(DEVICES_WITHOUT_PLACE)
+    return NodeHere(setup, files, pod_names_on(host, content.values()), tuple(notices))
 
 
 _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
@@ -83,15 +92,14 @@ def state_of(setup: Setup, files: Files, names: Mapping[str, PodName]) -> NodeSt
     return replace(state, pods=pods)
 
 
-def devices_of(files: Files) -> Devices:
+def _is_sound(decoded: Decoded) -> bool:
+    return decoded.content is not None and decoded.content[1].is_valid
+
+
+def devices_of(checkpoint: Checkpoint | None) -> Devices:
     """The healthy devices that plugins have registered; the node of one is known while a pod holds it."""
-    if files.devices is None:
+    if not isinstance(checkpoint, DeviceCheckpoint):
         return {}
-    try:
-        checkpoint = checkpoints.parse(DEVICES, files.devices)
-    except ValueError as error:
-        raise InputError(f"{DEVICES}: {error}") from None
-    assert isinstance(checkpoint, DeviceCheckpoint)
     nodes: dict[tuple[str, str], NodeSet] = {}
     for entry in checkpoint.entries or ():
         by_node = entry.device_ids if isinstance(entry.device_ids, Mapping) else {}
@@ -105,7 +113,7 @@ def devices_of(files: Files) -> Devices:
     }
 
 
-def _present(files: Files) -> Iterable[tuple[checkpoints.Kind, bytes]]:
+def _present(files: Files) -> Iterable[tuple[Kind, bytes]]:
     for kind, data in ((MEMORY, files.memory), (CPU, files.cpu), (DEVICES, files.devices)):
         if data is not None:
             yield kind, data

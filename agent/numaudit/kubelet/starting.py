@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from numaudit.errors import InputError
 from numaudit.intent import KubeletConfig
-from numaudit.memorymanager.kubelet import read_kubelet
-from numaudit.memorymanager.memory.machine_state import SystemReserved
+from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, parse_version
 from numaudit.topology.machine import Machine
@@ -60,10 +59,12 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> St
     kubelet = StartingKubelet(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
     if config.document is None or machine is None:
         return Starting(kubelet, sources)
-    reserved, problem, refused = _reservations(changed_document(config.document, asked), machine, version)
-    if reserved is not None:
-        sources["reserved_memory"] = _source_of_document(config)
-    kubelet = replace(kubelet, reserved_memory=reserved, reservation_problem=problem, configuration_problem=refused)
+    found, problem, refused = _configured(changed_document(config.document, asked), machine, version)
+    kubelet = replace(kubelet, reservation_problem=problem, configuration_problem=refused)
+    if found is not None:
+        kubelet = replace(kubelet, reserved_memory=found.reserved_memory, cpu_manager=found.cpu)
+        if found.reserved_memory is not None:
+            sources["reserved_memory"] = _source_of_document(config)
     return Starting(kubelet, sources)
 
 
@@ -109,16 +110,16 @@ def changed_document(document: Mapping[str, object], asked: Asked) -> Mapping[st
     return changed
 
 
-def _reservations(
+def _configured(
     document: Mapping[str, object], machine: Machine, version: KubernetesVersion
-) -> tuple[SystemReserved | None, str | None, str | None]:
-    """What is reserved; else why that is not known, or why a kubelet refuses the whole configuration.
+) -> tuple[Kubelet | None, str | None, str | None]:
+    """The kubelet; else why what it reserves is not known, or why it refuses the whole configuration.
 
     Amounts that do not add up are of the first kind: reservations may also be given by flags that cannot be seen.
     """
     named = f"{version[0]}.{version[1]}"
     try:
-        return read_kubelet(document, machine, kubernetes_version=named)[0].reserved_memory, None, None
+        return read_kubelet(document, machine, kubernetes_version=named)[0], None, None
     except InputError as error:
         problem = str(error)
     if not machine.cpus:

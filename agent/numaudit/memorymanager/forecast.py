@@ -18,10 +18,32 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
 from numaudit.memorymanager.memory.static_policy import memory_nodes
 from numaudit.memorymanager.pod.spec import Pod, qos
+from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
-Fate = Literal["kept", "elsewhere", "refused"]
-"""`elsewhere`: admitted, with other nodes or CPUs than it has now."""
+Fate = Literal["kept", "elsewhere", "refused", "unknown"]
+"""`elsewhere`: admitted, with other nodes or CPUs than it has now. `unknown`: admitted, but the file that says what it
+has now is damaged or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One thing for which the kubelet may not start."""
+
+    file: str
+    """`memory_manager_state` or `cpu_manager_state`."""
+    name: str
+    """Of a finding, as `numaudit state verify` names it."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Does the kubelet start with its files? The answer of `restart.outlook` for all of them together."""
+
+    answer: Answer = "yes"
+    refusal: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +70,19 @@ class Forecast:
     """One restart."""
 
     reboot: bool
-    """Of the whole node: then no container runs when the kubelet starts. As devices are left out, and as long as the
-    machine comes back as it was, that changes nothing."""
+    """Of the whole node: then no container runs when the kubelet starts, and a node's memory may be another than now.
+    As devices are left out, it changes nothing else."""
+    starts: Answer
+    """Does the kubelet start with its files? As `numaudit state verify` answers for the worst of them."""
     refusal: str | None
-    """What the kubelet says when it does not start with its files; then `pods` is what becomes of them after the files
-    were removed. None = it starts."""
+    """What the kubelet says when it does not start with its files. None = it may start, or its words are not known."""
+    obstacles: tuple[Obstacle, ...]
+    """Why `starts` is not yes."""
     pods: tuple[PodForecast, ...]
-    """The Guaranteed ones. Others hold nothing of their own, and are not refused for it."""
+    """The Guaranteed ones. Others hold nothing of their own, and are not refused for it. Where the kubelet starts,
+    or may start: on this machine as it is now. Where it does not: after its files were removed."""
+    pods_problem: str | None = None
+    """Why nothing is known of the pods of a kubelet that does not start; None = `pods` has them all."""
 
     @property
     def refused(self) -> tuple[PodForecast, ...]:
@@ -63,27 +91,45 @@ class Forecast:
     @property
     def is_safe(self) -> bool:
         """Does the kubelet start, and every pod keep what it has?"""
-        return self.refusal is None and all(one.fate == "kept" for one in self.pods)
+        return self.starts == "yes" and all(one.fate == "kept" for one in self.pods)
+
+    @property
+    def is_open(self) -> bool:
+        """Is nothing worse known than that something is not known?"""
+        fates = {one.fate for one in self.pods}
+        return not self.is_safe and self.starts not in ("no", "once") and not fates & {"refused", "elsewhere"}
 
 
-def forecast(kubelet: Kubelet, state: NodeState, pods: Sequence[Pod], *, reboot: bool) -> Forecast:
+def forecast(
+    kubelet: Kubelet,
+    state: NodeState,
+    pods: Sequence[Pod],
+    *,
+    reboot: bool,
+    start: Start = Start(),
+    is_whole: bool = True,
+) -> Forecast:
     """Restart `kubelet`, which may be another version or configuration than the running one, with a node's files.
 
-    `state` is what the files hold, `pods` the active ones, the oldest first. Raises InputError and KubeletHangs for
-    a pod on which the kubelet would crash or hang.
+    `state` is what the files hold, `pods` the active ones, the oldest first. `start`: what was found out about the
+    files beside that, for example that one is damaged. `is_whole` False: a file is damaged or gone, so pods may hold
+    what `state` does not have. Raises InputError and KubeletHangs for a pod on which the kubelet would crash or hang.
     """
     pods = [one for one in pods if qos(one, kubelet.features) == "Guaranteed"]
     running = {} if reboot else {one.uid: [container.name for container in one.containers] for one in pods}
-    refusal = None
-    try:
-        after, admissions = restart(kubelet, state, pods, running=running)
-    except StartRefused as refused:
-        refusal = str(refused)
-        after, admissions = restart(kubelet, fresh_state(kubelet), pods, running=running)
-    return Forecast(reboot, refusal, tuple(_fate(one, state, after) for one in admissions))
+    answer, refusal = start.answer, start.refusal
+    found: tuple[NodeState, Sequence[Admission]] | None = None
+    if answer != "no":
+        try:
+            found = restart(kubelet, state, pods, running=running)
+        except StartRefused as refused:
+            answer, refusal = "no" if answer == "yes" else answer, str(refused)
+    after, admissions = found or restart(kubelet, fresh_state(kubelet), pods, running=running)
+    fates = tuple(_fate(one, state, after, is_whole=is_whole) for one in admissions)
+    return Forecast(reboot, answer, refusal, start.obstacles, fates)
 
 
-def _fate(admission: Admission, before: NodeState, after: NodeState) -> PodForecast:
+def _fate(admission: Admission, before: NodeState, after: NodeState, *, is_whole: bool) -> PodForecast:
     pod, rejection = admission.pod, admission.rejection
     now, then = _held(before, pod), _held(after, pod)
     if rejection is not None:
@@ -91,9 +137,9 @@ def _fate(admission: Admission, before: NodeState, after: NodeState) -> PodForec
         return PodForecast(pod.uid, pod.namespace, pod.name, "refused", now[0], None, now[1], None, *named)
     # What a pod did not hold before it gets for the first time, and does not move.
     moved = any(had is not None and had != has for had, has in zip(now, then, strict=True))
-    return PodForecast(
-        pod.uid, pod.namespace, pod.name, "elsewhere" if moved else "kept", now[0], then[0], now[1], then[1]
-    )
+    forgotten = not is_whole and any(had is None and has for had, has in zip(now, then, strict=True))
+    fate: Fate = "elsewhere" if moved else "unknown" if forgotten else "kept"
+    return PodForecast(pod.uid, pod.namespace, pod.name, fate, now[0], then[0], now[1], then[1])
 
 
 def _held(state: NodeState, pod: Pod) -> tuple[NodeSet | None, CpuSet | None]:

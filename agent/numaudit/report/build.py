@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -112,10 +113,11 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
 
 
 def _restart(one: Forecast) -> RestartReport:
-    if one.refusal is not None:
-        return RestartReport(one.reboot, False, None, None)
-    moved = sum(pod.fate == "elsewhere" for pod in one.pods)
-    return RestartReport(one.reboot, True, len(one.refused), moved)
+    if one.starts == "no":
+        return RestartReport(one.reboot, one.starts, None, None)
+    fates = Counter(pod.fate for pod in one.pods)
+    moved = None if fates["unknown"] else fates["elsewhere"]
+    return RestartReport(one.reboot, one.starts, fates["refused"], moved)
 
 
 def _intent_sources(intent: Intent | None) -> tuple[CollectorOutcome, ...]:

@@ -156,12 +156,13 @@ class RestartReport:
 
     reboot: bool
     """Of the node, and not of the kubelet alone."""
-    starts: bool
-    """Does the kubelet start with its checkpoints?"""
+    starts: Answer
+    """Does the kubelet start with its checkpoints? yes, no, at risk, once (and then no more) or unknown: the answer of
+    the worst of them in `checkpoints`."""
     refused_pods: int | None
-    """null = it does not start."""
+    """Where the kubelet starts; null = it does not."""
     moved_pods: int | None
-    """Admitted, with other nodes or CPUs than they have."""
+    """Admitted, with other nodes or CPUs than they have; null = it does not start, or what they have is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.memorymanager.forecast import Forecast, PodForecast
+from numaudit.memorymanager.restart.findings import MEANINGS
 from numaudit.topology.nodeset import IdSet
 from numaudit.views.terminal import new_table, print_table
 
-_STYLE = {"refused": "red", "elsewhere": "yellow", "kept": "green"}
+_STYLE = {"refused": "red", "elsewhere": "yellow", "unknown": "yellow", "kept": "green"}
 
 
 def print_forecast(found: Forecast, out: Console) -> None:
-    """One sentence, then the pods that hold or held something or are refused, those that lose most first."""
-    _line(out, _summary(found))
-    if found.refusal is not None:
-        _line(out, f"the kubelet does not start: {printable(found.refusal)}")
-        _line(out, "so the pods are as if its state files were removed first, which lets it start:")
+    """The answer, why, and the pods that hold or held something or are refused, those that lose most first."""
+    for line in _answer(found):
+        _line(out, line)
+    for obstacle in found.obstacles:
+        _line(out, printable(f"  {obstacle.file}: {obstacle.name}: {obstacle.message}"))
+    for name in dict.fromkeys(one.name for one in found.obstacles):
+        _line(out, f"    -> {MEANINGS[name].remedy}")
     shown = [one for one in found.pods if one.fate == "refused" or one.nodes_then or one.cpus_then]
     if not shown:
         return
@@ -38,12 +42,35 @@ def print_forecast(found: Forecast, out: Console) -> None:
     print_table(table, out)
 
 
-def _summary(found: Forecast) -> str:
-    counts = Counter(one.fate for one in found.pods)
+def _answer(found: Forecast) -> Iterator[str]:
     what = "a reboot of the node" if found.reboot else "a restart of the kubelet"
-    if found.is_safe:
-        return f"{what} changes nothing for its {len(found.pods)} Guaranteed pods"
-    return f"{what}: {counts['refused']} pods refused, {counts['elsewhere']} placed elsewhere, {counts['kept']} kept"
+    match found.starts:
+        case "yes":
+            yield f"{what}{_becomes_of_pods(found)}"
+        case "no":
+            words = found.refusal or "its words are not known"
+            yield f"the kubelet does not start after {what}: {printable(words)}"
+            if found.pods_problem is not None:
+                yield f"What becomes of the pods is not known: {printable(found.pods_problem)}"
+            else:
+                yield f"Once its state files are removed, a start{_becomes_of_pods(found)}"
+        case "at risk":
+            yield f"{what} is at risk: the kubelet may not start; if it starts, that{_becomes_of_pods(found)}"
+        case "once":
+            yield f"{what}{_becomes_of_pods(found)}; the kubelet starts once, and not again after that"
+        case "unknown":
+            yield f"whether the kubelet starts after {what} is not known; if it starts, that{_becomes_of_pods(found)}"
+
+
+def _becomes_of_pods(found: Forecast) -> str:
+    """The end of a sentence."""
+    counts = Counter(one.fate for one in found.pods)
+    if counts["kept"] == len(found.pods):
+        return f" changes nothing for its {len(found.pods)} Guaranteed pods"
+    ends = [f"{counts['refused']} pods refused", f"{counts['elsewhere']} placed elsewhere", f"{counts['kept']} kept"]
+    if counts["unknown"]:
+        ends.append(f"{counts['unknown']} placed without knowing where they are now")
+    return f": {', '.join(ends)}"
 
 
 def _set(ids: IdSet | None) -> str:

@@ -18,6 +18,7 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.headroom import headroom_of, holders_of
 from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import StateFinding
+from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.memory_manager import MemoryManagerReport, of_map
 
 Content = dict[str, Any]
@@ -69,8 +70,8 @@ class StateVerification:
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     first_difference: str | None
     """What the replay stumbles over; None = nothing, or nothing was replayed."""
-    starts_now: str
-    starts_after_reboot: str
+    starts_now: Answer
+    starts_after_reboot: Answer
     findings: tuple[Finding, ...]
     pods: Mapping[str, PodName]
     """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
@@ -138,7 +139,7 @@ def verification(file: ExaminedFile) -> StateVerification:
         valid=start.valid is not False,
         replayed_on=("machine" if file.with_machine else "file") if found is not None and found.is_replayed else None,
         machine_problem=None if found is None else file.machine_problem,
-        refusal=file.refusal,
+        refusal=start.refusal,
         first_difference=None if replay is None else str(replay.difference or replay.message),
         starts_now=start.starts_now,
         starts_after_reboot=start.starts_after_reboot,

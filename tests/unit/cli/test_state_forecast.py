@@ -40,10 +40,11 @@ def test_a_node_where_nothing_changed_keeps_its_pods(node: Host, capsys: pytest.
 
 
 def test_the_document_keeps_to_its_schema(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["state", "forecast", "--reboot", "--root", str(node.root), "-o", "json"]) == 0
+    assert call(["state", "forecast", "--reboot", "--root", str(node.root), "-o", "json"]) == 5
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, schema("RestartForecast"))
-    assert document["reboot"] is True and document["refusal"] is None
+    assert (document["reboot"], document["starts"], document["refusal"]) == (True, "at risk", None)
+    assert [one["name"] for one in document["obstacles"]] == ["reboot-may-change-totals"]
     two = next(one for one in document["pods"] if one["pod"] == "gu-two-numanode")
     assert (two["fate"], two["nodes_now"], two["nodes_then"], two["cpus_now"]) == ("kept", "1", "1", "2-3")
 
@@ -63,7 +64,8 @@ def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_
     assert call(["state", "forecast", "--root", str(copy)]) == 1
     out = capsys.readouterr().out
     assert (
-        "the kubelet does not start: [memorymanager] the expected machine state is different from the real one" in out
+        "the kubelet does not start after a restart of the kubelet: "
+        "[memorymanager] the expected machine state is different from the real one" in out
     )
 
 
@@ -76,8 +78,8 @@ def test_refused_pods_are_counted_in_the_metric_and_named_by_the_finding(node: H
     snapshot = Observer.of(node).observe()
     assert snapshot.intent is not None
     assert [one.reboot for one in snapshot.intent.forecasts] == [False, True]
-    assert all(one.is_safe for one in snapshot.intent.forecasts)
-    forecasts = (Forecast(False, None, (GONE,)), Forecast(True, "it does not start", (GONE,)))
+    assert [one.starts for one in snapshot.intent.forecasts] == ["yes", "at risk"]
+    forecasts = (Forecast(False, "yes", None, (), (GONE,)), Forecast(True, "no", "it does not start", (), (GONE,)))
     changed = replace(snapshot, intent=replace(snapshot.intent, forecasts=forecasts))
     report = build(changed)
     assert _series(report) == [(("false",), 1)]

@@ -113,14 +113,14 @@ def test_a_gate_that_is_off_in_the_configuration_is_off_for_every_verb(
     gates: str, tmp_path: Path, capsys: Capture
 ) -> None:
     host = node_of(POD_LEVEL, tmp_path)
-    assert answers(host, capsys) == ("yes", "yes", "yes")
+    assert answers(host, capsys) == ("once", "once", "once")
     configure(host.root, "  PodLevelResourceManagers: true\n", gates)
     assert answers(host, capsys) == ("no", "no", "no")
     found = verified(host, capsys)
     assert "format-not-accepted" in names(found["findings"])
     assert found["kubelet"]["pod_level_resource_managers"] is False
     on = verified(host, capsys, MEMORY, "--feature-gates", "PodLevelResourceManagers=true")
-    assert (on["starts_now"], on["kubelet"]["sources"]["pod_level_resource_managers"]) == ("yes", "option")
+    assert (on["starts_now"], on["kubelet"]["sources"]["pod_level_resource_managers"]) == ("once", "option")
 
 
 def test_the_version_that_the_host_tells_counts_for_every_verb(tmp_path: Path, capsys: Capture) -> None:
@@ -131,7 +131,7 @@ def test_the_version_that_the_host_tells_counts_for_every_verb(tmp_path: Path, c
     assert (found["kubelet"]["version"], found["refusal"]) == ("1.35", found["findings"][0]["message"])
     assert "unrecognized feature gate: PodLevelResourceManagers" in found["refusal"]
     newer = verified(host, capsys, MEMORY, "--kubernetes-version", "1.36")
-    assert (newer["starts_now"], newer["kubelet"]["sources"]["version"]) == ("yes", "option")
+    assert (newer["starts_now"], newer["kubelet"]["sources"]["version"]) == ("once", "option")
 
 
 def test_what_the_kubelet_says_is_in_force_comes_before_its_files(tmp_path: Path, capsys: Capture) -> None:

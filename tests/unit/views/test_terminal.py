@@ -249,7 +249,7 @@ def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
 
 def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> None:
     path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
-    examined = examine(decode(MEMORY, path.read_bytes()), None, StartingKubelet((1, 36), None))
+    examined = examine(decode(MEMORY, path.read_bytes()), None, StartingKubelet((1, 36), None), "")
     console = Console(file=io.StringIO(), width=60)
     print_verification(verification(ExaminedFile("file", examined, Starting(), with_machine=False)), console)
     assert isinstance(console.file, io.StringIO)

@@ -80,7 +80,7 @@ def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
 def _restart_refuses_pods(evidence: Evidence) -> Iterator[Found]:
     """Of a restart that the kubelet survives; `restart-unsafe` is about the others."""
     for one in evidence.intent.forecasts:
-        if one.refusal is None and one.refused:
+        if one.starts != "no" and one.refused:
             named = ", ".join(f"{pod.namespace}/{pod.pod}" for pod in one.refused[:3])
             more = f" and {len(one.refused) - 3} more" if len(one.refused) > 3 else ""
             what = "reboot of the node" if one.reboot else "restart of the kubelet"

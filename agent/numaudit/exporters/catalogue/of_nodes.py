@@ -213,7 +213,13 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("cpu_numa_node", "numa_node", "locality"), values.unseen(values.hint_faults), since="agent", item="fault",
     ),
     Metric(
-        "restart_refused_pods", "", "Pods that a restart of the kubelet, or a reboot of the node, would refuse.",
+        "restart_starts", "",
+        "1: does the kubelet start after a restart of it, or a reboot of the node? yes, no, at risk, once or unknown.",
+        ("reboot", "starts"), values.restart_starts,
+    ),
+    Metric(
+        "restart_refused_pods", "",
+        "Pods that a restart of the kubelet, or a reboot of the node, would refuse if the kubelet starts.",
         ("reboot",), values.refused_pods, item="pod",
     ),
     Metric(

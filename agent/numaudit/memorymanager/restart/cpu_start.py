@@ -28,8 +28,12 @@ def cpu_findings(
     *,
     version: KubernetesVersion,
     pod_level: bool,
+    manager: CPUPolicy | None = None,
 ) -> Iterator[StateFinding]:
-    """All findings of a file whose checksum fits. `machine` None = the file stands alone."""
+    """All findings of a file whose checksum fits. `machine` None = the file stands alone.
+
+    `manager`: the CPU Manager that is to start; None = its reserved CPUs and options are not known.
+    """
     if checkpoint.policy_name not in ("none", "static"):
         yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
         return
@@ -40,7 +44,10 @@ def cpu_findings(
     yield from _pod_level_findings(state, has_pods)
     if checkpoint.policy_name == "static":
         read = state if has_pods and pod_level else CPUState(state.default_cpus, state.entries)
-        yield from _start_findings(read, machine, version)
+        if machine is None or manager is None:
+            yield from _start_findings(read, machine, version)
+        else:
+            yield from _refusal(manager, read)
 
 
 def _pod_level_findings(state: CPUState, has_pods: bool) -> Iterator[StateFinding]:
@@ -60,7 +67,7 @@ def _pod_level_findings(state: CPUState, has_pods: bool) -> Iterator[StateFindin
 
 
 def _start_findings(state: CPUState, machine: Machine | None, version: KubernetesVersion) -> Iterator[StateFinding]:
-    """What the CPU Manager's own check says.
+    """What the CPU Manager's own check says where its configuration is not known.
 
     The reserved CPUs are configuration, which is not in the file. Without strict-cpu-reservation they
     are in the shared pool and make no difference; with it they are in no set at all, so CPUs in no set
@@ -77,12 +84,16 @@ def _start_findings(state: CPUState, machine: Machine | None, version: Kubernete
     strict = bool(in_no_set) and version >= (1, 32)
     topology = CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in online})
     policy = CPUPolicy(topology, in_no_set if strict else CpuSet(), CPUOptions(strict_cpu_reservation=strict), version)
+    refused = tuple(_refusal(policy, state))
+    yield from refused
+    if strict and not refused:
+        yield StateFinding(
+            "cpus-not-in-state", f"CPUs {in_no_set} are online but in no set of the file", "defaultCpuSet"
+        )
+
+
+def _refusal(policy: CPUPolicy, state: CPUState) -> Iterator[StateFinding]:
     try:
         start_cpu_manager(policy, state)
     except InputError as refused:
         yield StateFinding("cpu-state-refused", str(refused), "defaultCpuSet")
-        return
-    if strict:
-        yield StateFinding(
-            "cpus-not-in-state", f"CPUs {in_no_set} are online but in no set of the file", "defaultCpuSet"
-        )

@@ -38,10 +38,12 @@ def memory_findings(
     *,
     version: KubernetesVersion,
     pod_level: bool,
+    reserved: SystemReserved | None = None,
 ) -> Iterator[StateFinding]:
     """All findings of a file whose checksum fits. `machine` None = the file stands alone.
 
-    `pod_level`: gate PodLevelResourceManagers; without it pod-level blocks do not count.
+    `pod_level`: gate PodLevelResourceManagers; without it pod-level blocks do not count. `reserved`: what the kubelet's
+    configuration keeps from pods; None = as in the file.
     """
     if checkpoint.policy_name not in ("None", "Static"):
         yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
@@ -60,7 +62,9 @@ def memory_findings(
     found += _own_findings(state, version=version, pod_level=pod_level)
     if machine is not None:
         found += machine_changes(state.machine, default_state(state, machine))
-        refused = replayed(checkpoint, machine, version=version, pod_level=pod_level)
+        if reserved is not None:
+            found += reservation_changes(state.machine, reserved)
+        refused = replayed(checkpoint, machine, version=version, pod_level=pod_level, reserved=reserved)
         if refused is not None and not any(one.what_it_stops in ("start", "now") for one in found):
             found.append(StateFinding("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
         totals = ", ".join(
@@ -71,21 +75,27 @@ def memory_findings(
 
 
 def replayed(
-    checkpoint: MemoryCheckpoint, machine: Machine | None, *, version: KubernetesVersion, pod_level: bool
+    checkpoint: MemoryCheckpoint,
+    machine: Machine | None,
+    *,
+    version: KubernetesVersion,
+    pod_level: bool,
+    reserved: SystemReserved | None = None,
 ) -> Refusal | None:
     """What a kubelet says to the replay on this machine; None = nothing, it starts.
 
-    Without a machine the file's own totals stand in for it. `pod_level`: pod-level blocks count.
+    Without a machine the file's own totals stand in for it. `pod_level`: pod-level blocks count. `reserved`: as in
+    `memory_findings`.
     """
     state = checkpoint.state
-    return check_start(state, default_state(state, machine), version=version, pod_level=pod_level)
+    return check_start(state, default_state(state, machine, reserved), version=version, pod_level=pod_level)
 
 
-def default_state(state: MemoryState, machine: Machine | None) -> MachineState:
-    """The memory map without pods: of the machine, reserved as in the file, or of the file itself."""
+def default_state(state: MemoryState, machine: Machine | None, reserved: SystemReserved | None = None) -> MachineState:
+    """The memory map without pods: of the machine, reserved as configured or in the file; or of the file itself."""
     if machine is None:
         return without_assignments(state.machine)
-    return default_machine_state(machine, reserved_in(state.machine))
+    return default_machine_state(machine, reserved_in(state.machine) if reserved is None else reserved)
 
 
 def reserved_in(machine: MachineState) -> dict[int, dict[str, int]]:

@@ -7,7 +7,7 @@ both managers, pkg/kubelet/cm/devicemanager/manager.go (Start).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,12 +20,13 @@ from numaudit.memorymanager.checkpoint.file import DEVICES, Checkpoint, Kind, ne
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.checkpoint.seal import SINCE as SEALED_SINCE
 from numaudit.memorymanager.checkpoint.seal import NewerFormat
+from numaudit.memorymanager.cpu.hints import CPUPolicy
 from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.machine_state import SystemReserved
 from numaudit.memorymanager.memory.replay import Refusal
 from numaudit.memorymanager.restart.cpu_start import cpu_findings
 from numaudit.memorymanager.restart.findings import StateFinding, Stops
-from numaudit.memorymanager.restart.memory_start import memory_findings, replayed, reservation_changes
+from numaudit.memorymanager.restart.memory_start import memory_findings, replayed
 from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, charges_pods_again
 from numaudit.topology.machine import Machine
 
@@ -33,8 +34,10 @@ UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"
 MOST_OF_A_NAME = 20
 """Findings of one name that are listed; a damaged file may give a million of them."""
 
-Answer = Literal["yes", "no", "at risk", "unknown"]
-"""`at risk`: it depends on chance, or on what the next boot makes of the machine. `unknown`: no machine to compare."""
+Answer = Literal["yes", "no", "at risk", "once", "unknown"]
+"""`at risk`: it depends on chance, or on what the next boot makes of the machine. `once`: it starts, and makes of the
+file what it does not start with again. `unknown`: no machine to compare, or what decides about it is not known."""
+_WORST_FIRST: tuple[Answer, ...] = ("no", "at risk", "once", "unknown", "yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class StartingKubelet:
     cpu_policy: str | None = None
     reserved_memory: SystemReserved | None = None
     """What its configuration reserves; None = as in the file."""
+    cpu_manager: CPUPolicy | None = None
+    """The static CPU Manager of its configuration on this machine; None = not known, or its policy is none."""
     reservation_problem: str | None = None
     """Why that could not be worked out from a configuration that is there."""
     configuration_problem: str | None = None
@@ -108,7 +113,8 @@ def examine(
     if not (isinstance(read, MemoryCheckpoint) and read_as.is_valid and read.policy_name == "Static"):
         return result
     pod_level = _counts_pods(read, read_as, kubelet)
-    refusal = replayed(read, machine, version=kubelet.version, pod_level=pod_level)
+    reserved = kubelet.reserved_memory
+    refusal = replayed(read, machine, version=kubelet.version, pod_level=pod_level, reserved=reserved)
     return replace(result, refusal=refusal, is_replayed=True)
 
 
@@ -130,7 +136,13 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
         return "at risk", "at risk"
     if "unknown" in stops or not machine_known:
         return "unknown", "unknown"
-    return "yes", "at risk" if "reboot" in stops else "yes"
+    now: Answer = "once" if "second start" in stops else "yes"
+    return now, "at risk" if "reboot" in stops else now
+
+
+def worst(answers: Iterable[Answer]) -> Answer:
+    """Of several files: the kubelet starts only if it starts with each of them."""
+    return min(answers, key=_WORST_FIRST.index, default="yes")
 
 
 def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
@@ -210,13 +222,20 @@ def _findings(
     if isinstance(checkpoint, MemoryCheckpoint):
         accepted = memory_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
-        found = memory_findings(checkpoint, verification, machine, version=kubelet.version, pod_level=counted)
+        reserved = kubelet.reserved_memory
+        found = memory_findings(
+            checkpoint, verification, machine, version=kubelet.version, pod_level=counted, reserved=reserved
+        )
         yield from map(_tolerated, found) if kubelet.tolerates_drift else found
-        yield from _reservations(checkpoint, kubelet)
+        if checkpoint.policy_name == "Static" and kubelet.reservation_problem is not None:
+            yield StateFinding("reservation-not-known", kubelet.reservation_problem, "machineState")
     else:
         accepted = cpu_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
-        yield from cpu_findings(checkpoint, verification, machine, version=kubelet.version, pod_level=counted)
+        manager = kubelet.cpu_manager
+        yield from cpu_findings(
+            checkpoint, verification, machine, version=kubelet.version, pod_level=counted, manager=manager
+        )
     if pod_level and counted and checkpoint.pod_entries and charges_pods_again(kubelet.version):
         pods = ", ".join(checkpoint.pod_entries)
         yield StateFinding("pod-level-charged-again", f"pods with pod-level resources: {pods}", "podEntries")
@@ -227,15 +246,6 @@ def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: Start
     if configured is not None and configured != checkpoint.policy_name:
         message = f"the file is of policy {checkpoint.policy_name!r}, the kubelet's configuration says {configured!r}"
         yield StateFinding("policy-changed", message, "policyName")
-
-
-def _reservations(checkpoint: MemoryCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
-    if checkpoint.policy_name != "Static":
-        return
-    if kubelet.reservation_problem is not None:
-        yield StateFinding("reservation-not-known", kubelet.reservation_problem, "machineState")
-    elif kubelet.reserved_memory is not None:
-        yield from reservation_changes(checkpoint.state.machine, kubelet.reserved_memory)
 
 
 def _format_findings(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from numaudit.errors import InputError
+from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import file as checkpoints
@@ -70,13 +70,15 @@ def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeStat
     """What a kubelet remembers that starts with these files and finds all their pods still there.
 
     Of a pod that is in the files nothing else is known, so it is taken for one that asks for what it holds.
-    Raises InputError in the kubelet's words when it does not start with them.
+    Raises InputError in the kubelet's words when it does not start with them, or with what is wrong with a file.
     """
     state = fresh_state(kubelet, DeviceState(devices, _held_devices(files.devices)))
     try:
         state = restored(kubelet, state, files)
     except StartRefused as refused:
         raise InputError(f"state: the kubelet does not start with it: {refused}") from None
+    except ParseError as error:  # what no kubelet writes, so that its words are not known
+        raise InputError(f"state: a checkpoint is damaged: {error}") from None
     return replace(state, pods={pod.uid: pod for pod in _pods(state)})
 
 

@@ -1,0 +1,141 @@
+"""Every verb on a node with a damaged checkpoint: an answer or an error with its reason, never an internal error."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import click
+import pytest
+
+from command_tree import commands
+from damaged_files import DAMAGES, KINDS, files_of
+from numaudit.cli.exits import EXIT_INTERNAL
+from numaudit.cli.main import call
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.host import Host
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.workloads.run.store import Store
+
+Capture = pytest.CaptureFixture[str]
+
+POD = "gu-two-numanode"
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {name: new}
+spec:
+  containers:
+  - {name: app, resources: {limits: {cpu: 1, memory: 100Mi}}}
+"""
+
+LINES: Mapping[str, Callable[[Mapping[Kind, Path]], list[list[str]]]] = {
+    "report": lambda _: [[POD], ["-o", "wide"], ["-o", "html"], ["--redact", "-o", "json"]],
+    "top": lambda _: [[]],
+    "topology": lambda _: [[], ["-o", "json"]],
+    "state diff": lambda files: (
+        [[str(file)] for file in files.values()]
+        + [[str(one), str(other)] for one in files.values() for other in files.values() if one != other]
+    ),
+    "state forecast": lambda _: [[], ["--reboot", "-o", "json"], ["--kubernetes-version", "1.37"]],
+    "state headroom": lambda _: [[], ["-o", "json"]],
+    "state show": lambda files: [[], ["-o", "json"], *([str(file)] for file in files.values())],
+    "state verify": lambda files: [
+        [],
+        ["--kubernetes-version", "1.31"],
+        *([str(file)] for file in files.values()),
+    ],
+    "explain": lambda files: [
+        [POD],
+        [POD, "-o", "json"],
+        ["-f", "pod.yaml"],
+        ["-f", "pod.yaml", "--make-room", "-o", "json"],
+        ["-f", "pod.yaml", "--memory-state", str(files[MEMORY])],
+        ["-f", "pod.yaml", "--cpu-state", str(files[CPU]), "--device-state", str(files[DEVICES])],
+    ],
+    "doctor": lambda _: [[]],
+}
+"""What follows each verb that reads a captured tree, without its --root."""
+WITHOUT_A_TREE = {"agent"}
+"""Verbs with --root that never end: the agent makes the report of `report`."""
+
+
+def test_every_verb_that_reads_a_tree_is_tried() -> None:
+    reads = {
+        " ".join(path)
+        for path, command in commands()
+        if not isinstance(command, click.Group) and any(one.name == "root" for one in command.params)
+    }
+    assert reads == {*LINES, *WITHOUT_A_TREE}
+
+
+@pytest.fixture(scope="module")
+def node(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "pod.yaml").write_text(MANIFEST)
+    host = Host.under(shutil.copytree(fixtures / "kubernetes-four-nodes", folder / "host", symlinks=True))
+    files_of(host)
+    return host
+
+
+@pytest.fixture(params=DAMAGES)
+def damage(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=KINDS)
+def damaged(request: pytest.FixtureRequest, node: Host, damage: str) -> object:
+    """The node with one damaged file."""
+    path = files_of(node)[request.param]
+    before = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](before))
+    yield node
+    path.write_bytes(before)
+
+
+def test_no_verb_ends_with_an_internal_error(damaged: Host, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(damaged.root.parent)
+    files = files_of(damaged)
+    for verb, lines in LINES.items():
+        for line in lines(files):
+            code = call([*verb.split(), *line, "--root", str(damaged.root)])
+            error = capsys.readouterr().err
+            assert code != EXIT_INTERNAL and "Traceback" not in error, (verb, line, error)
+            assert code < 2 or code == 5 or error, (verb, line, code)
+
+
+def test_explain_says_what_is_wrong_with_the_file_and_who_says_more(node: Host, capsys: Capture) -> None:
+    path = files_of(node)[MEMORY]
+    before = path.read_bytes()
+    path.write_bytes(DAMAGES["cut"](before))
+    try:
+        assert call(["explain", "-f", str(node.root.parent / "pod.yaml"), "--root", str(node.root)]) == 3
+        error = capsys.readouterr().err
+        assert "the kubelet does not start with it: could not restore state from checkpoint: unexpected end" in error
+        assert "`numaudit state verify` says more" in error
+        assert call(["explain", POD, "--root", str(node.root)]) == 0
+        assert "unexpected end of JSON input" in capsys.readouterr().out
+    finally:
+        path.write_bytes(before)
+
+
+def test_a_damaged_file_of_devices_leaves_devices_out_of_an_explanation(node: Host, capsys: Capture) -> None:
+    path = files_of(node)[DEVICES]
+    before = path.read_bytes()
+    path.write_bytes(DAMAGES["another checksum"](before))
+    try:
+        assert call(["explain", "-f", str(node.root.parent / "pod.yaml"), "--root", str(node.root)]) == 0
+        assert "checkpoint of its devices is damaged, so no device counts" in capsys.readouterr().err
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("kind", [MEMORY, CPU])
+def test_the_files_of_commands_are_read_or_refused(node: Host, damage: str, kind: Kind, tmp_path: Path) -> None:
+    (tmp_path / kind).write_bytes(DAMAGES[damage](files_of(node)[kind].read_bytes()))
+    try:
+        Store(tmp_path).read()
+    except (InputError, Unavailable) as error:
+        assert str(tmp_path / kind) in str(error)
