@@ -39,7 +39,7 @@ def copied(source: Path, target: Path, kubelet: Mapping[str, Any], times: int) -
     here = node_here(Host.under(source), Asked(None, None))
     setup = Setup(here.setup.machine, configuration, here.setup.version)
     state = fresh_state(setup.kubelet)
-    for pod in state_of(here.setup, here.files, here.names).pods.values():
+    for pod in state_of(here.setup, here.files, here.pods).pods.values():
         state = admit(setup.kubelet, state, _larger(pod, times)).state
     files = written(setup.kubelet, state)
     for name, data in (("memory_manager_state", files.memory), ("cpu_manager_state", files.cpu)):
@@ -64,7 +64,7 @@ def truth(root: Path, manifest: object, most: int = 110) -> Truth:
     """By the files of the tree and the library alone."""
     here = node_here(Host.under(root), Asked(None, None))
     kubelet: Kubelet = replace(here.setup.kubelet, cpu=None)
-    state: NodeState = state_of(here.setup, here.files, here.names)
+    state: NodeState = state_of(here.setup, here.files, here.pods)
     state = replace(state, cpu=None, devices=DeviceState())
     pod = read_pod(manifest)
     outcome, nodes = "", NodeSet()

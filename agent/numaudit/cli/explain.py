@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import click
 from click.core import ParameterSource
 
 from numaudit.cli import options
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.names import ContainerName
 from numaudit.cli.placement import placements
 from numaudit.cli.progress import Duration
@@ -19,14 +21,16 @@ from numaudit.config import yaml_document
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.node_here import NodeHere, node_here, state_of
+from numaudit.kubelet.pods_here import PodsHere
 from numaudit.kubelet.starting import Asked
-from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.pod.names import can_be_typed
+from numaudit.memorymanager.admission import Admission, NodeState
+from numaudit.memorymanager.pod.names import PodName, can_be_typed, full_name
 from numaudit.memorymanager.pod.spec import Pod
+from numaudit.memorymanager.predicates import EPHEMERAL_STORAGE, node_requests
 from numaudit.memorymanager.scenario.document import Document
-from numaudit.memorymanager.scenario.explanation import explain
+from numaudit.memorymanager.scenario.explanation import depends_on, explain
 from numaudit.memorymanager.scenario.files import Files
-from numaudit.memorymanager.scenario.holdings import holders
+from numaudit.memorymanager.scenario.holdings import who_may_leave
 from numaudit.memorymanager.scenario.make_room import make_room
 from numaudit.memorymanager.scenario.reading import (
     read_manifest,
@@ -38,9 +42,11 @@ from numaudit.memorymanager.scenario.reading import (
 from numaudit.memorymanager.scenario.simulation import simulate
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
+from numaudit.topology.quantity import ZERO
 from numaudit.views import document, explanation_document
 from numaudit.views.placement_document import PlacementList
 
+_OTHER_FILES = "the files that were given may be of another node"
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
 
 
@@ -48,7 +54,16 @@ _FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
 class _Node:
     setup: Setup
     state: NodeState
+    pods: PodsHere
     notices: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
+
+    @classmethod
+    def of_files(cls, setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> Self:
+        """A node whose pods are known by state files at least."""
+        state = state_of(setup, files, pods, storage)
+        return cls(setup, state, pods, doubtful=tuple(uid for uid in state.pods if pods.is_doubtful(uid)))
 
 
 @click.command(
@@ -61,7 +76,8 @@ Examples:
   numaudit explain -f pod.yaml -o json --root ./captured
   numaudit explain -f pod.yaml --machine machine.json --config kubelet.yaml
   numaudit explain -f pod.yaml --scenario docs/examples/walk-through.yaml
-Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here.
+Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here,
+5 with --fail-on-reject: it cannot be told, for pods in the checkpoints may be gone.
 """
 )
 @click.argument("which", required=False, type=ContainerName(), metavar="[POD[/CONTAINER]]")
@@ -137,6 +153,7 @@ def command(
         node = _described(asked) if len(head) == len(changes) else _here(options.host(root), asked)
     manifest = read_manifest(yaml_document.read(pod, "the pod"))
     found = explain(node.setup, node.state, manifest)
+    doubt = _doubt(node, found.admission)
     room = _room(node, manifest) if with_room else None
     ignored = [
         f"no device plugin has registered {name} there, so it does not count"
@@ -145,13 +162,17 @@ def command(
     notices = (*node.setup.started[1], *node.notices, *ignored)
     for notice in notices:
         click.echo(f"numaudit: {notice}", err=True)
-    shown = explanation_document.explanation(found, node.setup.kubelet.topology.policy, notices, room)
+    shown = explanation_document.explanation(
+        found, node.setup.kubelet.topology.policy, notices, room, doubt, _not_added_up(node, manifest)
+    )
     if output == "json":
         sys.stdout.buffer.write(document.encode("Explanation", shown))
     else:
         from numaudit.views import explanation_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
         explanation_tables.print_explanation(shown, terminal.console())
+    if fail_on_reject and doubt is not None and doubt.decides:
+        click.get_current_context().exit(EXIT_INCONCLUSIVE)
     if fail_on_reject and not found.admission.admitted:
         click.get_current_context().exit(EXIT_FINDINGS)
 
@@ -185,14 +206,39 @@ def _explain_placement(found: PlacementList, output: str) -> None:
         placement_page.print_placements(found, terminal.console())
 
 
+def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | None:
+    doubtful = node.doubtful
+    if not doubtful:
+        return None
+    names = [full_name(one.namespace, one.pod, uid, None) for uid, one in _named(node, doubtful)]
+    decides = depends_on(node.setup.kubelet, node.state, admission, doubtful)
+    return explanation_document.Doubt(names, node.pods.problem or "", decides)
+
+
+def _named(node: _Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
+    return ((uid, node.pods.names.get(uid, PodName(None, None, None))) for uid in uids)
+
+
+def _not_added_up(node: _Node, manifest: Pod) -> str | None:
+    """Why what the pods of the node ask for together was not counted, or not all of it; None = it was."""
+    if node.state.capacity is None:
+        return node.pods.problem
+    if manifest.is_critical:
+        return "the pod is critical: a kubelet that lacks room for it evicts others"
+    asks_for_storage = node_requests(manifest).get(EPHEMERAL_STORAGE, ZERO).nano > 0
+    if asks_for_storage and EPHEMERAL_STORAGE not in node.state.capacity.allocatable:
+        return "how much ephemeral storage the node has is not known"
+    return None
+
+
 def _room(node: _Node, manifest: Pod) -> explanation_document.MakeRoom:
     """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
-    pods = [node.state.pods[uid] for uid in holders(node.state)]
+    pods = [node.state.pods[uid] for uid in who_may_leave(node.setup.kubelet, node.state, manifest)]
     unnamed = [
         one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
     ]
     found = make_room(node.setup.kubelet, node.state, manifest, stay=unnamed)
-    return explanation_document.make_room(found, len(unnamed))
+    return explanation_document.make_room(found, len(unnamed), len(node.doubtful))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +269,13 @@ def _open(name: str, what: str) -> Document:
 def _end_of(scenario: Path) -> _Node:
     played = simulate(read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open))
     setup = played.steps[-1].setup if played.steps else played.scenario.setup
-    return _Node(setup, played.state)
+    return _Node(setup, played.state, PodsHere(problem="a scenario does not say what else is on the node"))
 
 
 def _described(asked: _Asked) -> _Node:
     setup = asked.setup(None)
-    return _Node(setup, state_of(setup, asked.files(), {}))
+    pods = PodsHere(problem="files do not say what else is on the node")
+    return _Node.of_files(setup, asked.files(), pods)
 
 
 def _here(host: Host, asked: _Asked) -> _Node:
@@ -243,7 +290,8 @@ def _here(host: Host, asked: _Asked) -> _Node:
     try:
         setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup
         files = asked.files() if asked.state or "machine" in asked.head else here.files
-        return _Node(setup, state_of(setup, files, here.names), here.notices)
+        pods = here.pods if files is here.files else replace(here.pods, active=(), problem=_OTHER_FILES)
+        return replace(_Node.of_files(setup, files, pods, here.storage), notices=here.notices)
     except InputError as error:
         if asked.head or asked.state:
             raise

@@ -52,7 +52,7 @@ def _node(host: Host) -> tuple[Setup, NodeState] | str:
     """The host's kubelet; or why it is not known."""
     try:
         here = node_here(host, Asked())
-        return here.setup, state_of(here.setup, here.files, here.names)
+        return here.setup, state_of(here.setup, here.files, here.pods, here.storage)
     except (InputError, Unavailable) as error:
         return str(error)
 

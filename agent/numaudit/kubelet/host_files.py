@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
+from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
 from numaudit.kubelet import state_files
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
@@ -17,6 +19,7 @@ from numaudit.kubelet.forecasting import forecast_here
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.machine_watch import read_whole_machine
 from numaudit.kubelet.pod_names import pod_names
+from numaudit.kubelet.pods_here import PodsHere, pods_of
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked, Starting, starting
@@ -60,6 +63,24 @@ def pod_names_on(host: Host, checkpoints: Iterable[Checkpoint]) -> dict[str, Pod
     """Who the pods of these checkpoints are, as far as the kubelet of this host knows them."""
     readings = _read_state(host)
     return {} if readings is None else pod_names(checkpoints, readings)
+
+
+def pods_on(host: Host, checkpoints: Iterable[Checkpoint]) -> PodsHere:
+    """The pods of this host; of those in the checkpoints, who they are and whether they live."""
+    readings = _read_state(host)
+    return PodsHere() if readings is None else pods_of(checkpoints, readings, _pods_with_cgroup(host))
+
+
+def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
+    """Their UIDs; None where not all groups of the host can be seen."""
+    try:
+        hierarchies = find_hierarchies(host)
+        if not hierarchies.is_whole:
+            return None
+        found = Inventory(host, hierarchies).take().containers
+    except (Unavailable, OSError):
+        return None
+    return frozenset(one.pod_uid for one in found if one.pod_uid is not None)
 
 
 def _read_state(host: Host) -> Readings | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,14 +10,15 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet import state_files
 from numaudit.kubelet.examination import Decoded, decode
-from numaudit.kubelet.host_files import kubelet_on, pod_names_on
+from numaudit.kubelet.host_files import kubelet_on, pods_on
 from numaudit.kubelet.machine_watch import read_whole_machine
+from numaudit.kubelet.pods_here import PodsHere
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.device.hints import Device
-from numaudit.memorymanager.pod.names import PodName
+from numaudit.memorymanager.predicates import Capacity
 from numaudit.memorymanager.scenario.files import Files, starting_state
 from numaudit.memorymanager.scenario.machine import Devices
 from numaudit.memorymanager.scenario.values import Setup
@@ -38,8 +40,9 @@ class NodeHere:
 
     setup: Setup
     files: Files
-    names: Mapping[str, PodName]
-    """UID -> who the pods in the files are."""
+    pods: PodsHere
+    storage: int | None
+    """Bytes of the file system of the kubelet's folder; None = not known, as in a captured tree."""
     notices: tuple[str, ...]
 
 
@@ -70,26 +73,41 @@ def node_here(host: Host, asked: Asked) -> NodeHere:
     setup = Setup(machine, configuration, f"{version[0]}.{version[1]}", devices)
     if any(device.nodes is None for listed in devices.values() for device in listed.values()):
         notices.append(DEVICES_WITHOUT_PLACE)
-    return NodeHere(setup, files, pod_names_on(host, content.values()), tuple(notices))
+    return NodeHere(setup, files, pods_on(host, content.values()), _storage(host), tuple(notices))
 
 
 _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
 
 
-def state_of(setup: Setup, files: Files, names: Mapping[str, PodName]) -> NodeState:
-    """What a kubelet remembers that has these files; pods that are known to be gone are no longer active.
+def _storage(host: Host) -> int | None:
+    if not host.is_live:
+        return None
+    try:
+        found = os.statvfs(host.kubelet)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize
 
-    Raises InputError where such a kubelet would not start with them, or refuses its configuration.
+
+def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> NodeState:
+    """What a kubelet remembers that has these files. Of the pods in them those that are known to be gone do not count.
+
+    Where all pods of the node are known, what they ask for is added up. Raises InputError where such a kubelet would
+    not start with the files, or refuses its configuration.
     """
-    state = starting_state(setup.kubelet, files, setup.devices)
-    pods = {
+    state, names = starting_state(setup.kubelet, files, setup.devices), pods.names
+    active = {pod.uid: pod for pod in pods.active}
+    in_files = {
         uid: replace(pod, namespace=one.namespace, name=one.pod)
         if (one := names.get(uid)) is not None and one.namespace and one.pod
         else pod
         for uid, pod in state.pods.items()
         if not (uid in names and names[uid].stale)
     }
-    return replace(state, pods=pods)
+    capacity = None
+    if pods.problem is None:
+        capacity = Capacity.of(setup.allocatable(storage), active, setup.kubelet.features)
+    return replace(state, pods={**in_files, **active}, capacity=capacity)
 
 
 def _is_sound(decoded: Decoded) -> bool:

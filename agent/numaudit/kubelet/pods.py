@@ -256,7 +256,11 @@ _READ: dict[str, object] = {
             "labels": {_TEMPLATE_HASH: None},
             "ownerReferences": {"kind": None, "name": None, "controller": None},
         },
-        "spec": {"resources": _RESOURCES, **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS}},
+        "spec": {
+            **dict.fromkeys(("overhead", "priority", "priorityClassName")),
+            "resources": _RESOURCES,
+            **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS},
+        },
         "status": {
             **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime")),
             **{in_status: _STATUS for _, in_status, _ in _LISTS},

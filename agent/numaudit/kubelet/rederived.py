@@ -16,6 +16,7 @@ from numaudit.memorymanager.pod.names import full_name
 from numaudit.memorymanager.pod.spec import Pod
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.scenario.explanation import ExplainedDecision, Explanation, explain
+from numaudit.memorymanager.scenario.holdings import holders
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -60,7 +61,7 @@ def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederi
         return f"it cannot be derived: {error}"
     refusal = next((one.denial for one in intent.hints if one.pod_uid == uid and one.denial is not None), None)
     gone = tuple(sorted(_gone(intent, uid, mine)))
-    return Rederived(found, setup.kubelet.topology.policy, len(state.pods), gone, refusal)
+    return Rederived(found, setup.kubelet.topology.policy, len(holders(state)), gone, refusal)
 
 
 def differences(record: HintRecord, again: Rederived, derived: ExplainedDecision) -> tuple[str, ...]:

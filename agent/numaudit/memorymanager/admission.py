@@ -1,6 +1,9 @@
 """One pod's admission: the Topology Manager asks the providers, merges their hints, and has them allocate.
 
-Source: pkg/kubelet/cm/topologymanager/{scope,scope_container,scope_pod,scope_none}.go.
+Where all pods of the node are known, what they ask for is added up in the end, as the kubelet does.
+
+Source: pkg/kubelet/cm/topologymanager/{scope,scope_container,scope_pod,scope_none}.go, pkg/kubelet/kubelet.go (the
+order of its admission handlers).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from numaudit.memorymanager.outcome import (
 )
 from numaudit.memorymanager.pod.requests import container_requests, pod_requests
 from numaudit.memorymanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
+from numaudit.memorymanager.predicates import Capacity, Shortage, shortage
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, merge
 from numaudit.memorymanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
@@ -62,6 +66,8 @@ class NodeState:
     """Pod UID -> container name -> what the Topology Manager stored."""
     pending: Pod | None = None
     """The pod that was admitted or refused last, which kubelets before 1.32 go on counting as active; else None."""
+    capacity: Capacity | None = None
+    """What the node has for all its pods together. None = that, or a pod, is not known: nothing is added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,7 @@ def admit(
         state = _release_stale(state, version)
     run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), () if sources_ready else running)
     rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
+    rejection = rejection or _out_of(kubelet, state, pod)
     state = run.state if rejection is None else remove(run.state, pod.uid)
     return Admission(pod, state, tuple(run.decisions), tuple(run.placements), rejection)
 
@@ -299,6 +306,21 @@ class _Run:
         entries = {} if self.state.cpu is None else self.state.cpu.entries
         cpus = entries.get(self.pod.uid, {}).get(container)
         return Placement(container, outcome_of_placement(allocation, hint, blocks), hint, blocks, cpus)
+
+
+def lacking_on_node(kubelet: Kubelet, state: NodeState, pod: Pod) -> Shortage | None:
+    """Of what the node as a whole has too little for this pod. For a critical one a kubelet evicts others."""
+    if state.capacity is None or pod.is_critical:
+        return None
+    others = [one for uid, one in state.pods.items() if uid != pod.uid]
+    return shortage(pod, others, state.capacity, kubelet.features)
+
+
+def _out_of(kubelet: Kubelet, state: NodeState, pod: Pod) -> Rejection | None:
+    found = lacking_on_node(kubelet, state, pod)
+    if found is None:
+        return None
+    return Rejection(found.reason, found.message, AdmissionOutcome.REJECTED_OTHER, shortage=found)
 
 
 def _release_stale(state: NodeState, version: KubernetesVersion) -> NodeState:

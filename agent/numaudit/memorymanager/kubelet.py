@@ -18,7 +18,8 @@ from numaudit.memorymanager.go.strconv import quote
 from numaudit.memorymanager.memory.machine_state import SystemReserved, check_reservations_fit, hugepages_name
 from numaudit.memorymanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
 from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text, shown
-from numaudit.memorymanager.pod.spec import CPU, MEMORY
+from numaudit.memorymanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY
+from numaudit.memorymanager.predicates import EPHEMERAL_STORAGE, PODS, amounts
 from numaudit.memorymanager.topologymanager.policy import (
     CONTAINER_SCOPE,
     NONE,
@@ -37,11 +38,17 @@ from numaudit.memorymanager.versions import (
 )
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
-from numaudit.topology.quantity import Quantities, Quantity, node_allocatable_reservation
+from numaudit.topology.quantity import (
+    ZERO,
+    Quantities,
+    Quantity,
+    eviction_threshold,
+    node_allocatable_reservation,
+)
 
 MemoryManagerPolicy = Literal["None", "Static"]
 
-DEFAULT_EVICTION = {"memory.available": "100Mi"}
+DEFAULT_EVICTION = {"memory.available": "100Mi", "nodefs.available": "10%"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ def read_kubelet(
         gates=_option_gates(gates, "TopologyManagerPolicy"),
         version=parse_version(kubernetes_version),
     )
-    reservation = _node_allocatable_reservation(config, machine)
+    reservation = _node_allocatable_reservation(config, _capacity(machine))
     cpu_options = _CPUManagerConfig(
         _name(config, "cpuManagerPolicy", NONE),
         _texts(config, "cpuManagerPolicyOptions"),
@@ -105,6 +112,48 @@ def read_kubelet(
         check_reservations_fit(machine, reserved)
     kubelet = Kubelet(machine, features, policy, reserved, topology, cpu)
     return kubelet, (notice,) if notice else ()
+
+
+def read_allocatable(
+    configuration: Mapping[str, object], machine: Machine, *, devices: Mapping[str, int], storage: int | None = None
+) -> dict[str, int]:
+    """What a node has for pods: `status.allocatable` of its Node, by resource.
+
+    `devices`: the healthy ones of each plugin. `storage`: bytes of the file system of the kubelet's folder; None =
+    not known, then the result has none either. Raises InputError as `read_kubelet` does.
+
+    Source: pkg/kubelet/nodestatus/setters.go (MachineInfo), pkg/kubelet/cm/node_container_manager_linux.go.
+    """
+    capacity = _capacity(machine)
+    if storage is not None:
+        capacity[EPHEMERAL_STORAGE] = Quantity.of(storage)
+    reserved = dict(_node_allocatable_reservation(configuration, capacity))
+    if own_cpus := _reserved_cpus(configuration):  # named ones take the place of numbers
+        reserved[CPU] = Quantity.of(len(own_cpus))
+    if storage is not None:
+        reserved[EPHEMERAL_STORAGE] = reserved.get(EPHEMERAL_STORAGE, ZERO) + _kept_storage(configuration, storage)
+    left = {name: max(0, amount.nano - reserved.get(name, ZERO).nano) for name, amount in capacity.items()}
+    huge = sum(amount.nano for name, amount in capacity.items() if name.startswith(HUGEPAGES_PREFIX))
+    left[MEMORY] = max(0, left[MEMORY] - huge)
+    most, per_core = (_count(configuration, key, default) for key, default in (("maxPods", 110), ("podsPerCore", 0)))
+    pods = min(most, per_core * len(machine.cpus)) if per_core else most
+    return {**amounts({name: Quantity(nano) for name, nano in left.items()}), **devices, PODS: pods}
+
+
+def _kept_storage(config: Mapping[str, object], storage: int) -> Quantity:
+    """Below this much free storage the kubelet evicts pods."""
+    kept = _texts(config, "evictionHard", DEFAULT_EVICTION).get("nodefs.available")
+    try:
+        return ZERO if kept is None else eviction_threshold(kept, storage)
+    except ParseError as error:
+        raise InputError(f"evictionHard.nodefs.available: {error}") from None
+
+
+def _count(config: Mapping[str, object], key: str, default: int) -> int:
+    value = given(config, key, default)
+    if type(value) is not int or value < 0:
+        raise InputError(f"{key}: must be a number, not {shown(value)}")
+    return value
 
 
 def _memory_policy(name: str) -> MemoryManagerPolicy:
@@ -151,11 +200,11 @@ def _cpu_policy(
     )
 
 
-def _node_allocatable_reservation(config: Mapping[str, object], machine: Machine) -> Quantities:
+def _node_allocatable_reservation(config: Mapping[str, object], capacity: Quantities) -> Quantities:
     eviction = _texts(config, "evictionHard", DEFAULT_EVICTION)
     try:
         return node_allocatable_reservation(
-            _capacity(machine),
+            capacity,
             system_reserved=_quantities(config, "systemReserved"),
             kube_reserved=_quantities(config, "kubeReserved"),
             hard_eviction_memory=eviction.get("memory.available"),

@@ -19,6 +19,7 @@ from numaudit.memorymanager.memory.static_policy import (
     MemoryPolicy,
 )
 from numaudit.memorymanager.pod.requests import Requests
+from numaudit.memorymanager.predicates import Shortage
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -36,7 +37,7 @@ class AdmissionOutcome(StrEnum):
     REJECTED_PREFERRED_EXTENSION = "rejected-preferred-extension"
     """Only nodes that are not preferred could give the memory of a preferred hint."""
     REJECTED_OTHER = "rejected-other"
-    """Refused for CPUs, devices or an amount that cannot be read: the message says why."""
+    """Refused for CPUs, devices, the node as a whole, or an amount that cannot be read: the message says why."""
     NOT_MANAGED = "not-managed"
     """The static Memory Manager gives this container no memory of its own."""
     EXTENDED = "extended"
@@ -123,6 +124,8 @@ class Rejection:
     """The container that was asked about; None = the whole pod."""
     detail: str | None = None
     """What the kubelet's message does not say: which nodes have the memory, and which rule forbids them."""
+    shortage: Shortage | None = None
+    """Of what the node as a whole has too little; None = the pod was refused for something else."""
 
 
 def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, blocks: Sequence[Block]) -> AdmissionOutcome:

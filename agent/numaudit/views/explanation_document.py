@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
+from numaudit.memorymanager.predicates import Shortage
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.scenario.explanation import ExplainedDecision
 from numaudit.memorymanager.scenario.explanation import Explanation as FoundExplanation
@@ -104,6 +105,30 @@ class MakeRoom(msgspec.Struct, frozen=True, rename="camel"):
     """No set of so many pods, or of fewer, lets it in."""
     unnamed: int
     """Pods that hold something here and whose names are not known, so that none of them was to leave."""
+    doubtful: int
+    """Pods in the checkpoints that may be gone: the kubelet forgets those that are, and then more is free."""
+
+
+class Doubt(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods in the checkpoints of which nobody here knows whether they live. They are taken to live."""
+
+    pods: list[str]
+    """namespace/pod, or the UID where no more is known."""
+    reason: str
+    decides: bool
+    """Is the answer another one if they are gone?"""
+
+
+class NodeShortage(msgspec.Struct, frozen=True, rename="camel"):
+    """A resource of which the node as a whole has too little left."""
+
+    resource: str
+    requested: int
+    """Thousandths of a CPU, bytes, or a number."""
+    used: int
+    """By the pods that are there."""
+    capacity: int
+    """What the node has for pods: its allocatable."""
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,13 +147,24 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """None under topologyManagerPolicy none."""
     ways_in: list[WayIn]
     """What would let it in, or align it, the smallest change first."""
+    shortage: NodeShortage | None
+    """Why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not known."""
+    not_added_up: str | None
+    """Why what the node's pods ask for was not added up, so that the answer is by NUMA rules only; null = it was."""
+    doubt: Doubt | None
+    """null = it is known of all pods in the checkpoints whether they live."""
     notices: list[str]
     make_room: MakeRoom | None
     """null = that was not asked."""
 
 
 def explanation(
-    found: FoundExplanation, policy: str, notices: Iterable[str], room: MakeRoom | None = None
+    found: FoundExplanation,
+    policy: str,
+    notices: Iterable[str],
+    room: MakeRoom | None = None,
+    doubt: Doubt | None = None,
+    not_added_up: str | None = None,
 ) -> Explanation:
     """`policy` is the Topology Manager's."""
     admission = found.admission
@@ -144,15 +180,22 @@ def explanation(
         containers=simulation_document.containers(admission),
         decisions=[explained_merge(one, policy) for one in found.decisions],
         ways_in=simulation_document.ways_in(found.ways_in),
+        shortage=None if rejection is None else _shortage(rejection.shortage),
+        not_added_up=not_added_up,
+        doubt=doubt,
         notices=list(notices),
         make_room=room,
     )
 
 
-def make_room(found: Room, unnamed: int) -> MakeRoom:
+def _shortage(short: Shortage | None) -> NodeShortage | None:
+    return None if short is None else NodeShortage(short.resource, short.requested, short.used, short.capacity)
+
+
+def make_room(found: Room, unnamed: int, doubtful: int) -> MakeRoom:
     """`unnamed`: pods that were not to leave, for a command could not name them. All others have names of the API."""
     pods = None if found.leavers is None else [_leaving(one) for one in found.leavers]
-    return MakeRoom(pods, found.is_exact, found.tried, found.ruled_out, unnamed)
+    return MakeRoom(pods, found.is_exact, found.tried, found.ruled_out, unnamed, doubtful)
 
 
 def _leaving(one: Leaver) -> LeavingPod:

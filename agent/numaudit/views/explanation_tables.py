@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
@@ -19,8 +19,11 @@ _MOST_SETS = 8
 
 def print_explanation(found: Explanation, out: Console) -> None:
     """All of it; `-o json` has every hint."""
-    what = f"fits here: admitted, {found.outcome}" if found.admitted else f"refused, {found.outcome}"
-    print_note(f"{printable(found.pod)}: {what}", out, "green" if found.admitted else "red")
+    is_open = found.doubt is not None and found.doubt.decides
+    color = "yellow" if is_open else "green" if found.admitted else "red"
+    print_note(printable(f"{found.pod}: {_verdict(found, is_open=is_open)}"), out, color)
+    for line in _limits(found):
+        print_note(printable(line), out, "yellow")
     print_note(printable(found.sentence), out)
     if found.message is not None:
         print_note(printable(f"{found.reason}: {found.message}"), out)
@@ -35,6 +38,26 @@ def print_explanation(found: Explanation, out: Console) -> None:
     if found.make_room is not None:
         out.print()
         _print_room(found.make_room, out)
+
+
+def _verdict(found: Explanation, *, is_open: bool) -> str:
+    if is_open:
+        one, other = ("admitted", "refused") if found.admitted else ("refused", "admitted")
+        return f"cannot tell: {one} if all pods in the checkpoints still live, {other} if those are gone that may be"
+    if not found.admitted:
+        return f"refused, {found.outcome}"
+    return f"fits here{' by NUMA rules only' if found.not_added_up else ''}: admitted, {found.outcome}"
+
+
+def _limits(found: Explanation) -> Iterator[str]:
+    """What the answer does not know."""
+    doubt = found.doubt
+    if doubt is not None:
+        pods = "1 pod" if len(doubt.pods) == 1 else f"{len(doubt.pods)} pods"
+        same = "" if doubt.decides else "; the answer is the same without"
+        yield f"{pods} in the checkpoints may be gone, and the kubelet forgets what is gone: {doubt.reason}{same}"
+    if found.not_added_up and found.admitted:
+        yield f"not added up, and also a reason to refuse it: what all pods of the node ask for ({found.not_added_up})"
 
 
 def _print_room(room: MakeRoom, out: Console) -> None:
@@ -58,6 +81,10 @@ def _print_room(room: MakeRoom, out: Console) -> None:
 
 def _answer(room: MakeRoom) -> str:
     if room.pods is None:
+        if room.exact and room.doubtful:
+            return f"make room: cannot tell, for pods in the checkpoints may be gone (sets tried: {room.tried:,})"
+        if room.exact and room.unnamed:
+            return f"make room: no set of the pods of known names is enough (sets tried: {room.tried:,})"
         if room.exact:
             return f"make room: it is refused whichever pods leave (sets tried: {room.tried:,})"
         return (

@@ -33,7 +33,7 @@ from numaudit.views.document import schema
 TESTS = Path(__file__).parents[2]
 NODE = FIXTURES / "kubernetes-four-nodes"
 ONE_NODE = FIXTURES / "single-node-hybrid"
-WITH_A_KUBELET = {"kubernetes-four-nodes", "misaligned-node"}
+WITH_A_KUBELET = {"kubernetes-cluster", "kubernetes-four-nodes", "misaligned-node"}
 KUBELET = FIXTURES / "kubelet-1.36"
 CROSS = KUBELET / "standalone-restricted/1-cross/memory_manager_state"
 MORE = KUBELET / "standalone-restricted/2-more/memory_manager_state"

@@ -76,7 +76,7 @@ def test_a_captured_host_gives_machine_configuration_and_state(capsys: Capture, 
     assert len(candidates) == 15
     assert {one["verdict"] for one in candidates} == {"too-small", "breaks-a-group"}
     assert "and 4 more" in found["sentence"] or "holds" in found["sentence"]
-    small = document(capsys, "-f", write(tmp_path, "pod.yaml", pod("a", "50Mi", cpu="500m")), "--root", root)
+    small = document(capsys, "-f", write(tmp_path, "pod.yaml", pod("a", "50Mi", cpu="200m")), "--root", root)
     assert (small["admitted"], small["outcome"]) == (True, "aligned-single")
 
 
@@ -162,7 +162,7 @@ def test_a_pod_that_fits_needs_no_room(capsys: Capture, tmp_path: Path) -> None:
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
     assert call(["explain", "-f", write(tmp_path, "pod.yaml", pod("a")), "--scenario", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "default/a: fits here: admitted, aligned-single"
+    assert lines[0] == "default/a: fits here by NUMA rules only: admitted, aligned-single"
     assert lines[-1] == "make room: no pod has to leave"
 
 
@@ -177,7 +177,7 @@ def test_the_room_on_a_captured_host_is_the_smallest_by_brute_force(
 ) -> None:
     root = fixtures / "kubernetes-four-nodes"
     here = node_here(Host.under(root), Asked())
-    state = state_of(here.setup, here.files, here.names)
+    state = state_of(here.setup, here.files, here.pods)
     for memory, count in (("900Mi", 1), ("960Mi", 1), ("1500Mi", None)):
         wanted = pod("a", memory, cpu="500m")
         fits = {

@@ -26,7 +26,7 @@ def read(host: Host) -> tuple[Setup, NodeState, Intent]:
     here = node_here(host, Asked())
     intent = Observer.of(host).observe().intent
     assert intent is not None
-    return here.setup, state_of(here.setup, here.files, here.names), intent
+    return here.setup, state_of(here.setup, here.files, here.pods), intent
 
 
 def test_every_admission_in_the_kubelets_log_is_derived_as_the_log_has_it(captured: CapturedHost) -> None:

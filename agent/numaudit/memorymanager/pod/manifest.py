@@ -15,6 +15,11 @@ from numaudit.memorymanager.pod.spec import CPU, MEMORY, QOS_CLASSES, Container,
 from numaudit.memorymanager.versions import LATEST_FEATURES
 from numaudit.topology.quantity import Quantities, Quantity
 
+_SOURCE = "kubernetes.io/config.source"
+_MIRROR = "kubernetes.io/config.mirror"
+_CRITICAL = ("system-cluster-critical", "system-node-critical")
+_CRITICAL_PRIORITY = 2_000_000_000
+
 
 def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
     """Read a Pod from plain values: dictionaries, lists, text, numbers.
@@ -42,6 +47,8 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
         containers=_containers(spec, "containers", allocated, defaults),
         init_containers=_containers(spec, "initContainers", allocated, defaults),
         status_qos=_qos_class(status.get("qosClass")),
+        overhead=_quantities(given(spec, "overhead", {}), "spec.overhead"),
+        is_critical=_is_critical(metadata, spec),
     )
     _check_names(read)
     if spec.get("resources") is None:
@@ -122,6 +129,18 @@ def _quantities(value: object, where: str) -> dict[str, Quantity]:
     """A resource list in canonical form: `1.5Gi` becomes `1536Mi`, which the Memory Manager can read."""
     amounts = {name: read_quantity(one, f"{where}.{name}") for name, one in read_mapping(value, where).items()}
     return {name: Quantity.parse(str(quantity)) for name, quantity in amounts.items()}
+
+
+def _is_critical(metadata: Mapping[str, object], spec: Mapping[str, object]) -> bool:
+    """A static pod is, and one by its priority, or by the name of a class that the API server turns into one.
+
+    Source: pkg/apis/scheduling/types.go (SystemCriticalPriority), pkg/kubelet/types/pod_update.go (IsCriticalPod).
+    """
+    priority = spec.get("priority")
+    annotations = read_mapping(given(metadata, "annotations", {}), "metadata.annotations")
+    if annotations.get(_SOURCE) in ("file", "http") or annotations.get(_MIRROR):
+        return True
+    return spec.get("priorityClassName") in _CRITICAL or (isinstance(priority, int) and priority >= _CRITICAL_PRIORITY)
 
 
 def _qos_class(value: object) -> QosClass | None:

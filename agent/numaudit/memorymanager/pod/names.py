@@ -25,7 +25,7 @@ class PodName:
     namespace: str | None
     pod: str | None
     stale: bool | None
-    """Is the pod gone, or has it ended? None = there is no list of pods."""
+    """Is the pod gone, or has it ended? None = neither a list of pods nor the cgroups say."""
 
     @property
     def full_name(self) -> str | None:

@@ -55,6 +55,10 @@ class Pod:
     """`spec.resources`, the pod-level resources."""
     status_qos: QosClass | None = None
     """`status.qosClass`, which wins over the computed class since 1.32."""
+    overhead: Quantities = field(default_factory=dict)
+    """`spec.overhead`, what its runtime class takes beside its containers."""
+    is_critical: bool = False
+    """A kubelet that lacks room for it evicts other pods."""
 
     @property
     def all_containers(self) -> tuple[Container, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from numaudit.memorymanager.admission import Admission, NodeState, admit
+from numaudit.errors import NumauditError
+from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.memory.candidates import JudgedCandidate
 from numaudit.memorymanager.outcome import Decision
@@ -56,6 +57,16 @@ def explain(setup: Setup, state: NodeState, pod: Pod) -> Explanation:
     admission = admit(kubelet, state, pod)
     ways = find_ways_in(setup, state, admission) if needs_a_way(admission) else ()
     return Explanation(admission, decisions_of(kubelet, admission), sentence_of(kubelet, admission), ways)
+
+
+def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> bool:
+    """Would another answer come if these pods were not there? `state` is that before the admission."""
+    for uid in uids:
+        state = remove(state, uid)
+    try:
+        return admit(kubelet, state, admission.pod).admitted is not admission.admitted
+    except NumauditError:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.admission import NodeState, lacking_on_node
+from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.memory.state import Block
-from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.memorymanager.pod.spec import MEMORY, Pod
+from numaudit.memorymanager.predicates import PODS, Amounts
 from numaudit.memorymanager.scenario import words
+from numaudit.memorymanager.versions import LATEST_FEATURES
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
@@ -20,6 +23,24 @@ def holders(state: NodeState) -> list[str]:
 
     holding = {*state.memory.state.entries, *cpus, *state.devices.entries}
     return sorted((uid for uid in state.pods if uid in holding), key=held)
+
+
+def who_may_leave(kubelet: Kubelet, state: NodeState, pod: Pod) -> list[str]:
+    """UIDs of the pods without which there is more room for this one, the one that holds least first.
+
+    Where the node as a whole has too little, these are also pods that hold nothing of their own.
+    """
+    holding = holders(state)
+    short = lacking_on_node(kubelet, state, pod)
+    if short is None:
+        return holding
+    others = (uid for uid in state.pods if uid not in holding)
+    return [*(uid for uid in others if short.resource == PODS or asks(state, uid)), *holding]
+
+
+def asks(state: NodeState, uid: str) -> Amounts:
+    """What a pod asks of the node as a whole; nothing where that is not added up."""
+    return {} if state.capacity is None else state.capacity.of_pod(state.pods[uid], LATEST_FEATURES)
 
 
 def blocks(state: NodeState, uid: str) -> Iterator[Block]:
@@ -43,7 +64,7 @@ def kind_of(state: NodeState, uid: str) -> Hashable:
     memory = sorted((block.numa_affinity or (), block.type, block.size) for block in blocks(state, uid))
     cpus = {} if state.cpu is None else state.cpu.entries.get(uid, {})
     devices = [ids for resources in state.devices.entries.get(uid, {}).values() for ids in resources.values()]
-    return tuple(memory), frozenset(cpus.values()), frozenset(devices)
+    return tuple(memory), frozenset(cpus.values()), frozenset(devices), frozenset(asks(state, uid).items())
 
 
 def in_words(state: NodeState, uid: str) -> str:
@@ -61,4 +82,10 @@ def in_words(state: NodeState, uid: str) -> str:
         for resources in state.devices.entries.get(uid, {}).values()
         for resource, ids in resources.items()
     ]
-    return words.listed(parts)
+    return words.listed(parts) if parts else _asked_in_words(state, uid)
+
+
+def _asked_in_words(state: NodeState, uid: str) -> str:
+    asked = asks(state, uid)
+    parts = [f"{words.of_resource(name, asked[name])} of {name}" for name in sorted(asked)]
+    return f"nothing of its own, and asks for {words.listed(parts)}" if parts else "nothing of its own"

@@ -60,7 +60,9 @@ def make_room(
     """Find the pods. `stay`: UIDs of those that may not leave. Raises as `admit` does."""
     if admit(kubelet, state, pod).admitted:
         return Room((), True, 0, 0)
-    search = _Search(kubelet, state, pod, [uid for uid in holdings.holders(state) if uid not in stay], most_tries)
+    search = _Search(
+        kubelet, state, pod, [uid for uid in holdings.who_may_leave(kubelet, state, pod) if uid not in stay], most_tries
+    )
     return search.room()
 
 

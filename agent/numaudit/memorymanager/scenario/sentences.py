@@ -14,6 +14,7 @@ from numaudit.memorymanager.memory.static_policy import is_managed
 from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
 from numaudit.memorymanager.pod.requests import Requests, container_requests, pod_requests
 from numaudit.memorymanager.pod.spec import MEMORY, Pod, qos
+from numaudit.memorymanager.predicates import PODS, Shortage
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.memorymanager.topologymanager.hints import IMPOSSIBLE, MergeSteps, Offer
@@ -47,6 +48,8 @@ def of_container(kubelet: Kubelet, admission: Admission, explained: Explained | 
 
 def of_refusal(kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection) -> str:
     """Of the container, or the pod, that was refused."""
+    if rejection.shortage is not None:
+        return _too_little_on_the_node(rejection.shortage)
     state = admission.state.memory.state
     requests = _asked(kubelet, admission.pod, rejection.container, explained)
     needs = f"{_needs(state.machine, requests)}; " if requests and state.machine else ""
@@ -61,6 +64,14 @@ def of_refusal(kubelet: Kubelet, admission: Admission, explained: Explained | No
             return needs + "the preferred nodes have too little free memory, and those that have it are not preferred"
         case _:
             return f"{needs}{rejection.message}"
+
+
+def _too_little_on_the_node(short: Shortage) -> str:
+    """the node has 7500m of cpu for pods, its pods ask for 7400m and this one for 250m"""
+    has, used, asked = (words.of_resource(short.resource, one) for one in (short.capacity, short.used, short.requested))
+    if short.resource == PODS:
+        return f"the node takes {has} pods and has {used}"
+    return f"the node has {has} of {short.resource} for pods; its pods ask for {used} of it, and this one for {asked}"
 
 
 def _before(explained: Explained) -> MemoryState:

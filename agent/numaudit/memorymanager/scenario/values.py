@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
 from numaudit.memorymanager.memory.reserved import read_reserved_memory
 from numaudit.memorymanager.plain import given
 from numaudit.memorymanager.pod.spec import Pod
+from numaudit.memorymanager.predicates import Amounts
 from numaudit.memorymanager.scenario.machine import Devices
 from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import ZERO, Quantity
@@ -34,15 +35,23 @@ class Setup:
 
         A configuration that says nothing of what the system takes as a whole takes what is reserved on the nodes.
         """
-        configuration = dict(self.configuration)
-        if not any(name in configuration for name in _RESERVATIONS):
-            configuration["kubeReserved"] = self._reserved_on_nodes()
-            configuration["evictionHard"] = {}
-        return read_kubelet(configuration, self.machine, kubernetes_version=self.version)
+        return read_kubelet(self._completed(), self.machine, kubernetes_version=self.version)
 
     @property
     def kubelet(self) -> Kubelet:
         return self.started[0]
+
+    def allocatable(self, storage: int | None) -> Amounts:
+        """What the node has for pods; `storage`: bytes of the kubelet's file system, None = not known."""
+        healthy = {resource: len(listed) for resource, listed in self.devices.items()}
+        return read_allocatable(self._completed(), self.machine, devices=healthy, storage=storage)
+
+    def _completed(self) -> dict[str, object]:
+        configuration = dict(self.configuration)
+        if not any(name in configuration for name in _RESERVATIONS):
+            configuration["kubeReserved"] = self._reserved_on_nodes()
+            configuration["evictionHard"] = {}
+        return configuration
 
     def _reserved_on_nodes(self) -> dict[str, str]:
         sums: dict[str, Quantity] = {}

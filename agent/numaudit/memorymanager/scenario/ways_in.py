@@ -15,6 +15,7 @@ from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.memory.static_policy import remove_stale_state
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
+from numaudit.memorymanager.predicates import Shortage, amounts, in_unit
 from numaudit.memorymanager.scenario import holdings, words
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.memorymanager.topologymanager.hints import candidate_masks
@@ -128,7 +129,8 @@ class _Search:
             yield replace(way, change=f"{way.change}, and no other pod on the node that holds anything")
 
     def _others(self) -> list[str]:
-        return [uid for uid in holdings.holders(self.state) if uid != self.refused.pod.uid]
+        pod = self.refused.pod
+        return [uid for uid in holdings.who_may_leave(self.setup.kubelet, self.state, pod) if uid != pod.uid]
 
     def _held(self, uid: str) -> str:
         pod = self.state.pods[uid]
@@ -137,15 +139,28 @@ class _Search:
     def _requests(self) -> Iterator[WayIn]:
         """The nearest smaller and the nearest larger amount of each resource that is admitted."""
         rejection = self.refused.rejection
+        if rejection is not None and rejection.shortage is not None:
+            yield from self._less_of(rejection.shortage)
+            return
         for container in self.refused.pod.all_containers:
             if rejection is not None and rejection.container not in (None, container.name):
                 continue
             for resource, quantity in container.resources.requests.items():
-                for amounts in self._amounts(resource, quantity):
-                    found = (self._with_amount(container, resource, amount) for amount in amounts)
+                for tried in self._amounts(resource, quantity):
+                    found = (self._with_amount(container, resource, amount) for amount in tried)
                     way = next((one for one in found if one is not None), None)
                     if way is not None:
                         yield way
+
+    def _less_of(self, short: Shortage) -> Iterator[WayIn]:
+        """A container asks for so much less that the node as a whole has enough."""
+        excess = short.requested - (short.capacity - short.used)
+        for container in self.refused.pod.containers:
+            own = amounts(container.resources.requests).get(short.resource, 0)
+            if own > excess:
+                way = self._with_quantity(container, short.resource, in_unit(short.resource, own - excess))
+                if way is not None:
+                    yield way
 
     def _amounts(self, resource: str, quantity: Quantity) -> Iterator[list[int]]:
         """Below the request and then above it, the nearest first."""
@@ -166,6 +181,9 @@ class _Search:
 
     def _with_amount(self, container: Container, resource: str, amount: int) -> WayIn | None:
         quantity = Quantity.of(amount, "BinarySI" if is_memory(resource) else "DecimalSI")
+        return self._with_quantity(container, resource, quantity)
+
+    def _with_quantity(self, container: Container, resource: str, quantity: Quantity) -> WayIn | None:
         own = container.resources
         changed = replace(
             container,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from numaudit.memorymanager.memory.candidates import JudgedCandidate
 from numaudit.memorymanager.memory.group_rules import Verdict
-from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.memorymanager.pod.spec import CPU, MEMORY
+from numaudit.memorymanager.predicates import in_unit
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
@@ -20,6 +21,11 @@ def amount(size: int) -> str:
     """Bytes as Kubernetes writes them: 15Gi; rounded where that would be long: 737.5Mi."""
     exact = str(Quantity.of(size))
     return exact if len(exact) <= _LONGEST else f"{in_units(size)}i"
+
+
+def of_resource(resource: str, amount_: int) -> str:
+    """An amount in the scheduler's unit: 7500m, 1536Mi, 3; so exact that sums can be checked."""
+    return f"{amount_}m" if resource == CPU else str(in_unit(resource, amount_))
 
 
 def number(count: int) -> str:

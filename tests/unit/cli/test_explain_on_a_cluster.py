@@ -1,0 +1,137 @@
+"""`numaudit explain -f` on a node of a real cluster: who still lives there, and what the node has left as a whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from cluster_history import HISTORY, TREE, pod_of, pods
+from numaudit.cli.main import call
+from numaudit.views.document import schema
+from scenarios import pod
+
+Capture = pytest.CaptureFixture[str]
+_SENTENCE = "refused whichever pods leave"
+_GONE = ("m-big", "e-init", "a-small", "d-two-containers", "i-fraction", "j-burstable", "l-sidecar")
+
+
+def node_with_stale_entries(folder: Path, *, listed: bool, cgroups: bool) -> Path:
+    """The node when after-stale came: m-big and e-init are still in the memory checkpoint, and gone."""
+    root = folder / "node"
+    shutil.copytree(TREE, root, symlinks=True)
+    for name in ("memory_manager_state", "cpu_manager_state"):
+        shutil.copy(HISTORY / "2-after" / name, root / "var/lib/kubelet")
+    running = [one for one in pods() if one["metadata"]["creationTimestamp"] < "2026-11-22T18:48:00Z"]
+    running = [one for one in running if one["metadata"]["name"] not in _GONE]
+    (root / "numaudit/pods.json").write_text(json.dumps({"kind": "PodList", "items": running}))
+    if not listed:
+        (root / "numaudit/pods.json").unlink()
+    if not cgroups:
+        shutil.rmtree(root / "sys/fs/cgroup/kubepods.slice")
+    return root
+
+
+def manifest(folder: Path, value: dict[str, Any]) -> str:
+    (folder / "pod.yaml").write_text(yaml.safe_dump({"metadata": value["metadata"], "spec": value["spec"]}))
+    return str(folder / "pod.yaml")
+
+
+def explained(capsys: Capture, wanted: str, root: Path, *options: str, code: int = 0) -> tuple[dict[str, Any], str]:
+    """The document and the text."""
+    arguments = ["explain", "-f", wanted, "--root", str(root), *options]
+    assert call([*arguments, "-o", "json"]) == code
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, schema("Explanation"))
+    assert call(arguments) == code
+    return document, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_entries_of_pods_that_are_gone_take_no_room(capsys: Capture, tmp_path: Path, listed: bool) -> None:
+    """Absent from /pods, or else without a cgroup: the kubelet admitted after-stale to m-big's node."""
+    root = node_with_stale_entries(tmp_path, listed=listed, cgroups=True)
+    found, text = explained(capsys, manifest(tmp_path, pod_of("after-stale")), root, "--make-room")
+    assert found["admitted"]
+    assert found["containers"]["app"]["cpusetMems"] == "3"
+    assert found["doubt"] is None
+    assert found["makeRoom"]["pods"] == []
+    assert _SENTENCE not in text
+    assert (found["notAddedUp"] is None) == listed
+    assert text.startswith("work/after-stale: fits here" + ("" if listed else " by NUMA rules only") + ": admitted, ")
+
+
+def test_where_nobody_knows_who_lives_the_first_lines_say_so(capsys: Capture, tmp_path: Path) -> None:
+    root = node_with_stale_entries(tmp_path, listed=False, cgroups=False)
+    wanted = manifest(tmp_path, pod_of("after-stale"))
+    found, text = explained(capsys, wanted, root, "--make-room")
+    assert not found["admitted"]
+    assert found["doubt"]["decides"]
+    assert len(found["doubt"]["pods"]) == len(set(found["doubt"]["pods"])) == 8
+    lines = text.splitlines()
+    assert lines[0] == (
+        "work/after-stale: cannot tell: refused if all pods in the checkpoints still live, admitted if those are gone "
+        "that may be"
+    )
+    assert lines[1].startswith("8 pods in the checkpoints may be gone, and the kubelet forgets what is gone: ")
+    assert "the captured tree has no numaudit/pods.json" in lines[1]
+    assert "make room: cannot tell, for pods in the checkpoints may be gone (sets tried: 0)" in lines
+    assert _SENTENCE not in text
+    explained(capsys, wanted, root, "--fail-on-reject", code=5)
+
+
+def test_a_doubt_that_changes_nothing_leaves_the_answer(capsys: Capture, tmp_path: Path) -> None:
+    root = node_with_stale_entries(tmp_path, listed=False, cgroups=False)
+    found, text = explained(capsys, manifest(tmp_path, pod("huge", "900Gi", cpu="500m")), root, "--make-room")
+    assert not found["doubt"]["decides"]
+    assert text.splitlines()[0] == "default/huge: refused, rejected-capacity"
+    assert text.splitlines()[1].endswith("; the answer is the same without")
+    assert _SENTENCE not in text
+
+
+def test_a_node_that_is_out_of_cpus_says_so_and_what_helps(capsys: Capture, tmp_path: Path) -> None:
+    found, text = explained(capsys, manifest(tmp_path, pod("wide", "50Mi", cpu="700m")), TREE, "--make-room")
+    assert (found["admitted"], found["reason"]) == (False, "OutOfcpu")
+    assert found["message"] == "Node didn't have enough resource: cpu, requested: 700, used: 7000, capacity: 7500"
+    assert found["shortage"] == {"resource": "cpu", "requested": 700, "used": 7000, "capacity": 7500}
+    assert "the node has 7500m of cpu for pods; its pods ask for 7000m of it, and this one for 700m" in text
+    assert found["notAddedUp"] is None
+    ways = [one["change"] for one in found["waysIn"]]
+    assert "container app asks for 500m of cpu instead of 700m" in ways
+    assert any(one.startswith("pod work/g-huge holds ") for one in ways)
+    (leaving,) = found["makeRoom"]["pods"]
+    assert found["makeRoom"]["exact"]
+    assert not leaving["returns"]
+
+
+def test_pods_that_hold_nothing_make_room_as_well(capsys: Capture, tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    shutil.copytree(TREE, root, symlinks=True)
+    listed = json.loads((root / "numaudit/pods.json").read_text())
+    agent = next(one for one in listed["items"] if one["metadata"]["namespace"] == "numaudit")
+    agent["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
+    (root / "numaudit/pods.json").write_text(json.dumps(listed))
+    found, _ = explained(capsys, manifest(tmp_path, pod("wide", "50Mi", cpu="100m")), root, "--make-room")
+    assert found["reason"] == "OutOfcpu"
+    (leaving,) = found["makeRoom"]["pods"]
+    assert leaving["command"].startswith("kubectl delete pod -n numaudit numaudit-")
+    assert leaving["holds"] == "nothing of its own, and asks for 500m of cpu and 96Mi of memory"
+
+
+def test_storage_is_left_out_where_nobody_knows_how_much_there_is(capsys: Capture, tmp_path: Path) -> None:
+    wanted = manifest(tmp_path, pod("a", "50Mi", cpu="100m", **{"ephemeral-storage": "1Gi"}))
+    found, text = explained(capsys, wanted, TREE)
+    assert found["notAddedUp"] == "how much ephemeral storage the node has is not known"
+    assert text.startswith("default/a: fits here by NUMA rules only: admitted, ")
+
+
+def test_files_of_another_node_are_not_added_up(capsys: Capture, tmp_path: Path) -> None:
+    wanted = manifest(tmp_path, pod("a", "50Mi", cpu="700m"))
+    state = str(TREE / "var/lib/kubelet/memory_manager_state")
+    found, _ = explained(capsys, wanted, TREE, "--memory-state", state)
+    assert (found["admitted"], found["notAddedUp"]) == (True, "the files that were given may be of another node")
