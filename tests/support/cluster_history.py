@@ -31,8 +31,8 @@ _AFTER_REBOOT_MEMORY = {1: 1253236736, 3: 1280016384}
 """Bytes of the nodes that came back with more or less, as the refusing kubelet named them."""
 _ENDED_BEFORE = {
     "work/x-guaranteed-and-limits-only": ("work/i-fraction", "work/j-burstable", "work/l-sidecar"),
-    "work/room": ("work/d-two-containers",),
-    "work/room2": ("work/a-small",),
+    "work/bulk": ("work/d-two-containers",),
+    "work/bulk2": ("work/a-small",),
     "numaudit/numaudit-jjfgn": ("numaudit/numaudit-6627n",),
     "work/after-stale": ("work/m-big",),
     "numaudit/numaudit-rmfz8": ("numaudit/numaudit-jjfgn",),

@@ -87,6 +87,7 @@ def judge(
     accesses: dict[ContainerId, tuple[Access, ...]] = {}
     histories: dict[ContainerId, History] = {}
     past = {} if earlier is None or before is None else earlier.histories
+    there_before = None if before is None else {one.id for one in before.containers}
     explained = Explained(snapshot, before, {} if earlier is None else earlier.arrivals, thresholds)
     for container in snapshot.containers:
         id_ = container.id
@@ -96,6 +97,8 @@ def judge(
         moves = failed_moves(snapshot, id_, before)
         if uses_other_nodes(_allowed_before(id_, known, before), allowed, snapshot.machine):
             grown = moves = None  # nobody knows which part of them came after the change
+        if there_before is not None and id_ not in there_before:
+            grown = None  # some of it is its runtime's, from before its cpuset held
         weighed = weigh(snapshot, container, before, thresholds, history.samples, history.ran_with(grown))
         accesses[id_] = weighed.accesses
         if weighed.windows is not history.samples:
@@ -106,7 +109,7 @@ def judge(
             if intended:
                 share = measured_share(weighed.accesses)
                 history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
-            evidence = _gather(snapshot, container, history, earlier, thresholds)
+            evidence = _gather(snapshot, container, history, earlier, thresholds, measures_cpu=grown is not None)
             if evidence.spill is not None:
                 spills[id_] = evidence.spill
             name, reason, remedy = _verdict(snapshot, evidence, thresholds)
@@ -142,7 +145,13 @@ def _allowed_before(id_: ContainerId, known: History | None, before: Snapshot | 
 
 
 def _gather(
-    snapshot: Snapshot, container: Container, history: History, earlier: Judgements | None, thresholds: Thresholds
+    snapshot: Snapshot,
+    container: Container,
+    history: History,
+    earlier: Judgements | None,
+    thresholds: Thresholds,
+    *,
+    measures_cpu: bool,
 ) -> _Evidence:
     id_, now = container.id, snapshot.taken_at
     intent = None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_)
@@ -152,7 +161,6 @@ def _gather(
         drifted = allowed is not None and allowed.nodes is not None and allowed.nodes != intended
         known = None if earlier is None else earlier.spills.get(id_)
         spill = next_spill(resident, intended, drifted, known, now, thresholds)
-    measures_cpu = snapshot.cpu_time is not None
     return _Evidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
 
 

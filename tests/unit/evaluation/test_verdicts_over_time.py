@@ -270,6 +270,28 @@ def test_the_tick_of_a_change_counts_for_neither_cpus_also_of_a_container_that_n
     assert names(ticks) == ["cpu-remote", "aligned", "aligned"]
 
 
+@pytest.mark.parametrize("seconds_of_the_runtime", [0.2, 2.0, 14.0])
+def test_the_cpu_time_of_a_container_counts_from_the_first_tick_that_sees_its_cpuset(
+    seconds_of_the_runtime: float,
+) -> None:
+    """Its runtime's own process (runc init) is in the cgroup first, and runs before the cpuset holds."""
+    first = {0: 0.5, 1: seconds_of_the_runtime}
+    ticks = [
+        replace(tick(0, cpu_seconds={}), containers=(), allowed={}, residency={}),
+        tick(INTERVAL, cpu_seconds=first),
+        tick(2 * INTERVAL, cpu_seconds={0: 15.5, 1: seconds_of_the_runtime}),
+        tick(3 * INTERVAL, cpu_seconds={0: 15.5, 1: seconds_of_the_runtime + 15.0}),
+    ]
+    found = [one.verdicts.get(DB) for one in judged(ticks)]
+    assert [None if one is None else one.name for one in found] == [None, "aligned", "aligned", "cpu-remote"]
+
+
+def test_the_cpu_time_of_a_container_that_is_new_is_not_said_to_be_none() -> None:
+    before = replace(tick(0, cpu_seconds={}), containers=(), allowed={}, residency={})
+    new = judge(tick(INTERVAL, cpu_seconds={1: 9.0}, cpus="0-7"), before).verdicts[DB]
+    assert new.reason.endswith("(CPU time was not measured)")
+
+
 def test_pages_that_could_not_be_moved_before_its_nodes_were_put_right_are_forgotten() -> None:
     def stuck(at: float, pages: int, mems: str) -> Snapshot:
         found = Sampled({STUCK: pages, LOCAL: 1}, single_threaded=False)
