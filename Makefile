@@ -6,7 +6,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 PART :=
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
+.PHONY: help report test test-all test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -26,7 +26,10 @@ endif
 
 test-arm64: ## all tests for the guest in the arm64 one, which has a PMU: 15 minutes, where `make test` runs a few
 	@deploy/setup.sh test guest
-	NUMAUDIT_ARM64=all $(PYTHON) -m pytest tests/vm/test_guest.py -k arm64-6.12
+	NUMAUDIT_GUESTS=all $(PYTHON) -m pytest tests/vm/test_guest.py -k arm64-6.12
+
+test-all: export NUMAUDIT_GUESTS = all
+test-all: test ## all tests, those in guests on every kernel and architecture: an hour
 
 check: ## the fast inner loop: lint, types, import layers, unit tests
 	@deploy/setup.sh check

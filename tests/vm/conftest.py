@@ -1,7 +1,11 @@
-"""What the tests in this folder share: the kernel to boot, and how long a test took inside the guest."""
+"""What the tests in this folder share: the guests in the background, and how long a test took inside one.
+
+Inside a guest this file is loaded, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Generator, Iterator
 
@@ -9,12 +13,11 @@ import pytest
 
 import guest
 import kernels
+from background import Background
 from numaudit.errors import Unavailable
 
-collect_ignore = [] if "NUMAUDIT_GUEST" in os.environ else ["inside"]
-
-SUMMARY = pytest.StashKey[list[str]]()
-SECONDS = pytest.StashKey[float]()
+IN_GUEST = "NUMAUDIT_GUEST" in os.environ
+collect_ignore = [] if IN_GUEST else ["inside"]
 
 FindKernel = Callable[[str], kernels.Kernel]
 
@@ -74,13 +77,55 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one kernel stay together, though pytest brings those of one name together: one boot for each kernel."""
-    of_guest = [item for item in items if _kernel_of(item) is not None]
+    """Tests of one kernel stay together, though pytest brings those of one name together: each is waited for once.
+
+    In a guest, those that need it as it boots come first: what other tests change there stays changed.
+    """
+    if IN_GUEST:
+        items.sort(key=lambda item: item.get_closest_marker("fresh_root") is None)
+        return
     places = [place for place, item in enumerate(items) if _kernel_of(item) is not None]
+    of_guest = [items[place] for place in places]
     for place, item in zip(places, sorted(of_guest, key=lambda item: str(_kernel_of(item))), strict=True):
         items[place] = item
 
 
 def _kernel_of(item: pytest.Item) -> str | None:
+    """Of a test that runs in a guest."""
     callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("kernel_name")
+    return callspec.params["kernel_name"] if callspec and "inside" in callspec.params else None
+
+
+SUMMARY = pytest.StashKey[list[str]]()
+SECONDS = pytest.StashKey[float]()
+BACKGROUND = pytest.StashKey[Background]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """It is known now what is to run: the guests begin, and whoever needs their results waits for them."""
+    if IN_GUEST or session.config.option.collectonly:
+        return
+    wanted: dict[str, list[str]] = {}
+    for item in session.items:
+        kernel = _kernel_of(item)
+        if kernel is not None and _can_boot(kernel):
+            wanted.setdefault(kernel, []).append(item.callspec.params["inside"])  # type: ignore[attr-defined]
+    if not wanted:
+        return
+    if hasattr(session.config, "workerinput"):
+        raise pytest.UsageError("the guests run beside each other by themselves: leave out -n")
+    slowest_first = sorted(wanted, key=lambda kernel: not kernel.startswith("arm64"))
+    session.config.stash[BACKGROUND] = Background({kernel: wanted[kernel] for kernel in slowest_first})
+
+
+def _can_boot(kernel: str) -> bool:
+    """Where it cannot, the tests' fixture says why."""
+    with contextlib.suppress(Unavailable):
+        guest.require_tools(kernels.find(kernel))
+        return True
+    return False
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if background := config.stash.get(BACKGROUND, None):
+        background.stop()

@@ -94,6 +94,8 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 300
     """Seconds from the beginning of the command to the end of QEMU."""
+    shared: Path | None = None
+    """A folder around `folder` to share with the host instead, with what other guests have in it."""
     on_terminal: bool = False
     """Join the command to this process's terminal; stdout and stderr are then not kept."""
 
@@ -110,6 +112,7 @@ def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
         guest.kernel,
         programs,
         job.folder,
+        shared=job.shared or job.folder,
         on_terminal=job.on_terminal,
         fast_numa_balancing=guest.fast_numa_balancing,
     )

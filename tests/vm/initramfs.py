@@ -33,8 +33,8 @@ for module in {modules}; do insmod /modules/$module; done
 mount -t virtiofs root /lower
 mount -t tmpfs -o size=50% tmpfs /rw
 {overlays}
-mkdir -p /new{folder}
-mount -o bind /lower{folder} /new{folder}
+mkdir -p /new{shared}
+mount -o bind /lower{shared} /new{shared}
 mount -t proc proc /new/proc
 mount -t sysfs sysfs /new/sys
 mount -t devtmpfs devtmpfs /new/dev
@@ -67,8 +67,10 @@ mkdir -p /rw/{number}/upper /rw/{number}/work /new{at}
 mount -t overlay -o lowerdir=/lower{folder},upperdir=/rw/{number}/upper,workdir=/rw/{number}/work overlay /new{at}"""
 
 
-def build(kernel: Kernel, programs: Userland, folder: Path, *, on_terminal: bool, fast_numa_balancing: bool) -> Path:
-    """A cpio archive, which the kernel unpacks itself; `folder` is shared with the guest at the same path.
+def build(
+    kernel: Kernel, programs: Userland, folder: Path, *, shared: Path, on_terminal: bool, fast_numa_balancing: bool
+) -> Path:
+    """A cpio archive in `folder`, which the kernel unpacks itself; the guest shares `shared`, around it, at its path.
 
     Raises Unavailable when a tool or a module is missing.
     """
@@ -85,7 +87,7 @@ def build(kernel: Kernel, programs: Userland, folder: Path, *, on_terminal: bool
         modules.append(plain)
     start = _start(shlex.quote(str(folder)), on_terminal)
     balancing = _FAST_BALANCING if fast_numa_balancing else ""
-    (tree / "init").write_text(_script(folder, modules, programs.folders, start, balancing))
+    (tree / "init").write_text(_script(folder, shared, modules, programs.folders, start, balancing))
     (tree / "init").chmod(0o755)
     names = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
     archive = folder / "initramfs.cpio"
@@ -103,7 +105,9 @@ def _start(folder: str, on_terminal: bool) -> str:
     return f"{start} >/new{folder}/stdout 2>/new{folder}/stderr </dev/null"
 
 
-def _script(folder: Path, modules: Sequence[str], folders: Mapping[str, str], start: str, balancing: str) -> str:
+def _script(
+    folder: Path, shared: Path, modules: Sequence[str], folders: Mapping[str, str], start: str, balancing: str
+) -> str:
     overlays = "\n".join(
         _OVERLAY.format(number=number, at=shlex.quote(at), folder=shlex.quote(there))
         for number, (at, there) in enumerate(folders.items())
@@ -111,6 +115,7 @@ def _script(folder: Path, modules: Sequence[str], folders: Mapping[str, str], st
     return _INIT.format(
         modules=" ".join(modules),
         folder=shlex.quote(str(folder)),
+        shared=shlex.quote(str(shared)),
         overlays=overlays,
         balancing=balancing,
         began=BEGAN,

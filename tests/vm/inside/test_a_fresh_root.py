@@ -1,6 +1,6 @@
 """CPU time where the root cgroup has never handed a controller down, as on a host without systemd.
 
-The first file by its name, since every other test hands controllers down and the kernel does not forget it.
+Every other test hands controllers down, and the kernel does not forget it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numaudit.probes.cpu_time import CPU_TIME, CpuTime
 from numaudit.probes.session import Session
 from workload import CGROUPS, MIB, Cgroup, Worker, eventually, remove_cgroup, worker
 
+pytestmark = pytest.mark.fresh_root
 SPUN = 0.4
 """Seconds of CPU time that each spinner takes at least."""
 

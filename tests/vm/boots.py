@@ -1,0 +1,207 @@
+"""The boots of one test run: a process of its own, which prints the name of each kernel whose guests have ended.
+
+A few guests run at once, each on one CPU of this host. When each kernel has had its guest, one whose tests still run
+gets a second one, and both share what is left (`shares.py`). A guest that dies fails the test that it was at; what it
+had not come to runs in another boot.
+
+    python tests/vm/boots.py PLAN.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Lock
+
+import pytest
+
+import kernels
+import results
+from debian import CHECKOUT
+from guest import Completed, Guest, GuestDied, Job, run
+from inside_tests import INSIDE, NO_PLUGINS, PYTEST
+from results import FILE_VARIABLE, Result
+from shares import CLAIMS_VARIABLE
+
+HERE = Path(__file__).parent
+TIMEOUT = 3600
+"""Seconds for all tests of one boot; an idle host needs 300."""
+BOOTS = 4
+"""Of one kernel at most: two that share its tests, and two for what dead ones have left."""
+NEEDS_IMAGE = "test_confined_guest"
+"""The module whose tests run the agent's image, which is built before the first of them boots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one kernel is to run."""
+
+    kernel: str
+    folder: Path
+    """Shared by all its guests."""
+    tests: Sequence[str]
+
+    @property
+    def claims(self) -> Path:
+        """A folder for each module that a guest has claimed."""
+        return self.folder / "claims"
+
+    @property
+    def ended(self) -> Path:
+        """Written at the end: how each boot ended."""
+        return self.folder / "ended.json"
+
+    def results(self) -> dict[str, Result]:
+        """By test, so far; of a test that two boots were at, the worse one counts."""
+        found: dict[str, Result] = {}
+        for file in sorted(self.folder.glob("boot-*/results.jsonl")):
+            for name, result in results.parse(file.read_text().splitlines()).items():
+                short = name.removeprefix(f"{INSIDE}/")
+                if short not in found or result.outcome in ("failed", "unfinished"):
+                    found[short] = result
+        return found
+
+    def endings(self) -> list[str]:
+        """How each boot ended, in one line each, and what it printed that is worth showing; after the end."""
+        texts: list[str] = json.loads(self.ended.read_text())
+        return texts
+
+
+def write(plans: Iterable[Plan], file: Path) -> None:
+    """The argument of this program."""
+    file.write_text(json.dumps([{**asdict(plan), "folder": str(plan.folder)} for plan in plans]))
+
+
+def read(file: Path) -> list[Plan]:
+    return [Plan(one["kernel"], Path(one["folder"]), one["tests"]) for one in json.loads(file.read_text())]
+
+
+def at_once() -> int:
+    """Guests that run at the same time: each takes a CPU and 2 GiB of memory."""
+    return int(os.environ.get("NUMAUDIT_GUESTS_AT_ONCE", "0")) or min(4, os.cpu_count() or 1)
+
+
+def image() -> None:
+    """Build the agent's image, or say why there is none: then the tests in the guests do so, too."""
+    done = subprocess.run([CHECKOUT / "deploy/image/build.sh"], stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        print(f"boots: no image, deploy/image/build.sh ended with {done.returncode}", file=sys.stderr)
+
+
+@dataclass(slots=True)
+class Kernel:
+    """The boots of one kernel."""
+
+    plan: Plan
+    image: Future[None] | None
+    endings: list[str] = field(default_factory=list)
+    _boots: int = 0
+    _under_way: int = 0
+    _has_died: bool = False
+    _has_ended: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def boot(self) -> None:
+        """One guest, for what no other one has claimed. The last one also sees to what dead ones have left."""
+        with self._lock:
+            if self._has_ended or (self._boots and not self._unclaimed()):
+                return
+            self._under_way += 1
+            number = self._next()
+        try:
+            self._run(number, self.plan.tests, self.plan.claims)
+            while True:
+                with self._lock:
+                    left = self._left()
+                    is_last = self._under_way == 1
+                    again = is_last and self._has_died and left and self._boots < BOOTS
+                    if not again:
+                        self._under_way -= 1
+                        self._has_ended = is_last
+                        break
+                    self._has_died = False
+                    number = self._next()
+                (claims := self.plan.folder / f"claims-{number}").mkdir()
+                self._run(number, left, claims)
+        except BaseException:
+            with self._lock:
+                self.endings.append(f"guest {self.plan.kernel}: {traceback.format_exc()}")
+                self._under_way -= 1
+                self._has_ended = is_last = self._under_way == 0
+        if is_last:
+            self.plan.ended.write_text(json.dumps(self.endings))
+            print(self.plan.kernel, flush=True)
+
+    def _next(self) -> int:
+        self._boots += 1
+        return self._boots
+
+    def _unclaimed(self) -> bool:
+        claimed = {path.name for path in self.plan.claims.iterdir()}
+        return any(_module(test) not in claimed for test in self.plan.tests)
+
+    def _left(self) -> list[str]:
+        """What has not even begun."""
+        begun = self.plan.results()
+        return [test for test in self.plan.tests if test not in begun]
+
+    def _run(self, number: int, tests: Sequence[str], claims: Path) -> None:
+        folder = self.plan.folder / f"boot-{number}"
+        folder.mkdir()
+        (folder / "results.jsonl").touch()
+        if self.image and any(_module(test) == NEEDS_IMAGE for test in tests):
+            self.image.result()
+        environment = {
+            # Whatever is installed in the virtual environment, this checkout is tested.
+            "PYTHONPATH": f"{HERE}:{CHECKOUT / 'agent'}",
+            FILE_VARIABLE: str(folder / "results.jsonl"),
+            CLAIMS_VARIABLE: str(claims),
+            **NO_PLUGINS,
+        }
+        command = [*PYTEST, "-p", "results", "-p", "shares", *(f"{INSIDE}/{test}" for test in tests)]
+        kernel = kernels.find(self.plan.kernel)
+        try:
+            done = run(Guest(kernel), Job(command, folder, environment, TIMEOUT, shared=self.plan.folder))
+            ran = len(results.parse((folder / "results.jsonl").read_text().splitlines()))
+            ending = f"{ran} tests, {done.seconds:.1f} s from power-on to power-off, exit status {done.exit_code}"
+            output = _worth_showing(done)
+        except GuestDied as death:
+            ending, _, output = str(death).partition("\n")
+            self._has_died = True
+        self.endings.append(f"guest {kernel.release}, boot {number}: {ending}\n{output}".rstrip())
+
+
+def _module(test: str) -> str:
+    return test.partition(".py::")[0]
+
+
+def _worth_showing(done: Completed) -> str:
+    """Boots that failed, and what a pytest printed that could not run its tests."""
+    fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    boots = "".join(f"booted again: {death}\n" for death in done.failed_boots)
+    return boots if done.exit_code in fine else boots + done.stdout + done.stderr
+
+
+def main(file: Path) -> int:
+    plans = read(file)
+    for plan in plans:
+        plan.claims.mkdir(parents=True)
+    with ThreadPoolExecutor(at_once()) as pool:
+        needs_image = any(_module(test) == NEEDS_IMAGE for plan in plans for test in plan.tests)
+        building = pool.submit(image) if needs_image else None
+        of_kernels = [Kernel(plan, building) for plan in plans]
+        for _ in range(2):
+            for one in of_kernels:
+                pool.submit(one.boot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

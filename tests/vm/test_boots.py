@@ -1,0 +1,177 @@
+"""Which guest runs which tests, and what becomes of those of a guest that died. No guest boots here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import boots
+import inside_tests
+import kernels
+from boots import Kernel, Plan
+from guest import Completed, Guest, GuestDied, Job
+from inside_tests import INSIDE, Inside
+from results import FILE_VARIABLE
+from shares import CLAIMS_VARIABLE
+
+TESTS = ("test_a.py::test_one", "test_a.py::test_other", "test_b.py::test_one", "test_c.py::test_one")
+MARKED = (
+    Inside("test_every.py::test_x", frozenset()),
+    Inside("test_pmu.py::test_x", frozenset({"pmu"})),
+    Inside("test_run.py::test_x", frozenset({"one_kernel"})),
+    Inside("test_doctor.py::test_x", frozenset({"arm64"})),
+)
+NewKernel = Callable[[Callable[[Job], None]], Kernel]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewKernel:
+    """A kernel whose guests are a function of their job."""
+
+    def with_guests(guest: Callable[[Job], None]) -> Kernel:
+        def run(_: Guest, job: Job) -> Completed:
+            guest(job)
+            return Completed(0, "", "", 1.0)
+
+        (tmp_path / "lib/modules/6.12.0-1-cloud").mkdir(parents=True)
+        monkeypatch.setattr("boots.run", run)
+        monkeypatch.setattr("kernels.find", lambda name: kernels.Kernel(name, tmp_path))
+        plan = Plan("6.12", tmp_path / "6.12", TESTS)
+        plan.claims.mkdir(parents=True)
+        return Kernel(plan, None)
+
+    return with_guests
+
+
+def report(job: Job, *tests: str, ends: bool = True) -> None:
+    """As the plugin `results` in the guest does."""
+    whens = ("start", "setup", "call", "teardown") if ends else ("start", "setup")
+    with Path(job.environment[FILE_VARIABLE]).open("a") as file:
+        for test in tests:
+            for when in whens:
+                step = {"id": f"{INSIDE}/{test}", "when": when, "outcome": "passed", "seconds": 1, "text": ""}
+                file.write(json.dumps(step) + "\n")
+
+
+def claim(job: Job, *modules: str) -> None:
+    for module in modules:
+        Path(job.environment[CLAIMS_VARIABLE], module).mkdir()
+
+
+def wanted(job: Job) -> Sequence[str]:
+    return [word.removeprefix(f"{INSIDE}/") for word in job.command if "::" in word]
+
+
+def test_a_second_guest_boots_only_for_what_the_first_has_not_claimed(kernel: NewKernel) -> None:
+    jobs: list[Job] = []
+
+    def guest(job: Job) -> None:
+        jobs.append(job)
+        claim(job, "test_a", "test_b", "test_c")
+        report(job, *TESTS)
+        one.boot()
+
+    one = kernel(guest)
+    one.boot()
+    one.boot()
+    assert [wanted(job) for job in jobs] == [[*TESTS]]
+    assert {result.outcome for result in one.plan.results().values()} == {"passed"}
+
+
+def test_a_kernel_has_ended_when_its_last_guest_has(kernel: NewKernel, capfd: pytest.CaptureFixture[str]) -> None:
+    def guest(job: Job) -> None:
+        if job.folder.name == "boot-1":
+            claim(job, "test_a")
+            report(job, *TESTS[:2])
+            one.boot()
+            assert not one.plan.ended.exists()
+        else:
+            claim(job, "test_b", "test_c")
+            report(job, *TESTS[2:])
+
+    one = kernel(guest)
+    one.boot()
+    assert capfd.readouterr().out == "6.12\n"
+    assert set(one.plan.results()) == set(TESTS)
+    assert [ending.partition(":")[0][-6:] for ending in one.plan.endings()] == ["boot 2", "boot 1"]
+
+
+def test_a_guest_that_dies_fails_the_test_that_it_was_at_and_the_others_run_in_another(kernel: NewKernel) -> None:
+    def guest(job: Job) -> None:
+        if job.folder.name == "boot-1":
+            report(job, TESTS[0])
+            report(job, TESTS[1], ends=False)
+            raise GuestDied("the guest died during the command\nKernel panic")
+        assert wanted(job) == [*TESTS[2:]]
+        claim(job, "test_b")
+        report(job, *TESTS[2:])
+
+    one = kernel(guest)
+    one.boot()
+    assert {name: result.outcome for name, result in one.plan.results().items()} == {
+        name: "unfinished" if name == TESTS[1] else "passed" for name in TESTS
+    }
+    assert "Kernel panic" in one.plan.endings()[0]
+
+
+def test_a_kernel_whose_guests_all_die_is_given_up(kernel: NewKernel) -> None:
+    def guest(_: Job) -> None:
+        raise GuestDied("the guest died before the command began")
+
+    one = kernel(guest)
+    one.boot()
+    assert len(one.plan.endings()) == boots.BOOTS
+    assert one.plan.results() == {}
+
+
+def test_a_bug_of_the_runner_is_told_and_ends_the_kernel(kernel: NewKernel) -> None:
+    def guest(_: Job) -> None:
+        raise ZeroDivisionError
+
+    one = kernel(guest)
+    one.boot()
+    assert "ZeroDivisionError" in one.plan.endings()[0]
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    plans = [Plan("6.1", tmp_path / "6.1", [*TESTS])]
+    boots.write(plans, tmp_path / "plan.json")
+    assert boots.read(tmp_path / "plan.json") == plans
+
+
+@pytest.mark.parametrize(
+    ("everything", "name", "modules"),
+    [
+        ("", "6.12", "every run doctor"),
+        ("", "6.1", "every doctor"),
+        ("", "arm64-6.12", "pmu doctor"),
+        ("all", "6.1", "every run doctor"),
+        ("all", "arm64-6.12", "every pmu run doctor"),
+    ],
+)
+def test_marks_say_which_kernel_runs_a_test(
+    everything: str, name: str, modules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMAUDIT_GUESTS", everything)
+    monkeypatch.setattr("inside_tests._listed", lambda: MARKED)
+    found = [test.removeprefix("test_").partition(".py")[0] for test in inside_tests.by_kernel()[name]]
+    assert found == modules.split()
+
+
+def test_each_module_is_run_by_the_guest_that_claimed_it(tmp_path: Path) -> None:
+    for name in ("test_ours.py", "test_theirs.py"):
+        (tmp_path / name).write_text("import pytest\n@pytest.mark.parametrize('x', [1, 2])\ndef test(x): pass\n")
+    claims = tmp_path / "claims"
+    (claims / "test_theirs").mkdir(parents=True)
+    environment = {**os.environ, CLAIMS_VARIABLE: str(claims), "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "pytest", "-p", "shares", "-v", "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout
+    assert "test_theirs.py::" not in done.stdout
+    assert sorted(path.name for path in claims.iterdir()) == ["test_ours", "test_theirs"]
