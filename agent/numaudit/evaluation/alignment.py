@@ -114,7 +114,7 @@ def judge(
                 spills[id_] = evidence.spill
             name, reason, remedy = _verdict(snapshot, evidence, thresholds)
             causes = explained.of(container, intended, drifted=name == "drifted")
-            fitting = remedies.remedy(name, remedies.owner(container, snapshot.intent))
+            fitting = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
             since = _since(name, id_, snapshot.taken_at, earlier)
             verdicts[id_] = Verdict(name, reason, since, causes, fitting if remedy is None else remedy)
         if history.is_worth_keeping:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from numaudit.evaluation import remedies
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.topology.nodeset import CpuSet
@@ -45,7 +46,8 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
         return CpuCause(f"it has no CPUs of its own and shares CPUs {allowed}", None)
     words = _WORDS[intent.promised_by]
     if allowed <= promised:
-        return CpuCause(f"its promised CPUs {promised} are there", _CHOOSE_TOGETHER.format(**words))
+        apart = remedies.of_parts_that_are_apart(intent) or _CHOOSE_TOGETHER.format(**words)
+        return CpuCause(f"its promised CPUs {promised} are there", apart)
     reason = f"allowed CPUs are {allowed}, promised are {promised}"
     owners = list(_owners(own, allowed - promised, intent))
     if len(owners) > _MOST_OWNERS:

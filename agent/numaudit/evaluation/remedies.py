@@ -5,7 +5,7 @@ Only the first two have promises. docs/verdicts.md has all of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
@@ -30,6 +30,23 @@ OF_OTHERS: Mapping[VerdictName, str] = {
 }
 """For a systemd unit or a plain cgroup."""
 
+IN_FORCE: Mapping[VerdictName, str] = {
+    "cpu-remote": "Ask for whole CPUs, so that the CPU Manager pins it too. A Guaranteed pod with a fraction of a CPU "
+    "runs on the shared pool of all nodes.",
+    "unmanaged": "Nothing is wrong. For a promise: a Guaranteed pod.",
+}
+"""For a pod's container where the policy that the usual remedy names is in force."""
+_TOGETHER = ("restricted", "single-numa-node")
+"""Policies of the Topology Manager under which CPUs, memory and devices are chosen together."""
+_CHOSEN_APART = (
+    "The policy in force chooses CPUs, memory and devices together. It did not then: a provider gave no hint, or "
+    "another policy was in force. {again}"
+)
+_AGAIN = {
+    "kubelet": "Delete the pod so that it is created again.",
+    "numaudit run": "End the command and start it again.",
+}
+
 _UNMAPPED = (
     "No process maps these files in memory (tmpfs), so neither `migratepages` nor a change of cpuset.mems moves them. "
     "Replace each by a copy that a process of this cgroup makes (`cp FILE NEW && mv NEW FILE`), or remove it; a System "
@@ -52,9 +69,28 @@ def owner(container: Container, intent: Intent | None) -> Owner:
     return "command" if intent.promised_by == "numaudit run" else "pod"
 
 
-def remedy(verdict: VerdictName, of: Owner) -> str | None:
-    """What to do about it; None = nothing."""
+def chooses_together(intent: Intent | None) -> bool:
+    """Is a policy of the Topology Manager in force under which a pod's CPUs and memory are chosen together?"""
+    return intent is not None and intent.config.topology_manager_policy in _TOGETHER
+
+
+def of_parts_that_are_apart(intent: Intent) -> str | None:
+    """What to do where CPUs, memory or devices are apart under a policy that chooses them together; else None."""
+    return _CHOSEN_APART.format(again=_AGAIN[intent.promised_by]) if chooses_together(intent) else None
+
+
+def remedy(verdict: VerdictName, of: Owner, intent: Intent | None = None) -> str | None:
+    """What to do about it; None = nothing. No policy is named that is in force, as far as the intent says."""
+    if of == "pod" and verdict in _in_force(intent):
+        return IN_FORCE[verdict]
     return {"pod": {}, "command": OF_COMMANDS, "other": OF_OTHERS}[of].get(verdict, REMEDIES[verdict])
+
+
+def _in_force(intent: Intent | None) -> Iterator[VerdictName]:
+    if chooses_together(intent):
+        yield "cpu-remote"
+    if intent is not None and (intent.config.memory_manager_policy or "").lower() == "static":
+        yield "unmanaged"
 
 
 def of_unmapped(of: Owner, are_all: bool) -> str:

@@ -9,7 +9,7 @@ from typing import get_args
 
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
-from numaudit.evaluation.remedies import OF_COMMANDS, OF_OTHERS
+from numaudit.evaluation.remedies import IN_FORCE, OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -41,6 +41,12 @@ def test_remedies_of_what_is_no_pod_are_explained() -> None:
     of_commands = [["of `numaudit run`", f"`{name}`", remedy] for name, remedy in OF_COMMANDS.items()]
     of_others = [["a systemd unit or another cgroup", f"`{name}`", remedy] for name, remedy in OF_OTHERS.items()]
     assert cells == [*of_commands, *of_others]
+
+
+def test_remedies_under_a_policy_that_is_in_force_are_explained() -> None:
+    assert {name: cells[-1] for name, cells in rows("### Remedies where a policy is in force").items()} == dict(
+        IN_FORCE
+    )
 
 
 def test_the_order_of_severity_is_that_of_the_program() -> None:

@@ -159,6 +159,29 @@ def test_no_remedy_speaks_of_a_pod_to_delete_where_there_is_none(taken: Snapshot
     assert not {"delete", "container"} & set(found.remedy.replace(",", "").split()), found.remedy
 
 
+IN_FORCE = KubeletConfig(memory_manager_policy="Static", topology_manager_policy="single-numa-node")
+
+
+@pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
+@pytest.mark.parametrize("promised", ["", "4"])
+def test_no_remedy_names_a_policy_that_is_in_force(policy: str, promised: str) -> None:
+    asked = replace(pinned(promised), config=replace(IN_FORCE, topology_manager_policy=policy))
+    found = verdict(snapshot(asked, cpus="4", cpu_seconds={1: 9.0}))
+    assert found.name == "cpu-remote"
+    assert found.remedy
+    assert "restricted" not in found.remedy
+    assert "single-numa-node" not in found.remedy
+    assert ("whole CPUs" in found.remedy) == (not promised)
+    best_effort = replace(asked, config=replace(IN_FORCE, topology_manager_policy="best-effort"))
+    assert "restricted" in (verdict(snapshot(best_effort, cpus="4", cpu_seconds={1: 9.0})).remedy or "")
+
+
+def test_the_policy_static_is_no_remedy_where_it_is_in_force() -> None:
+    burstable = container("Burstable")
+    assert verdict(snapshot(intent(None), who=burstable)).remedy == "Nothing is wrong. For a promise: a Guaranteed pod."
+    assert "policy Static" in (verdict(snapshot(intent(None, "None"), who=burstable)).remedy or "")
+
+
 def test_measured_access_is_named_with_its_source() -> None:
     assert verdict(sampled(9700, 300)).reason == (
         "at most 4% of the sampled pages were used from another node (hint_faults)"

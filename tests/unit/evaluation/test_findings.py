@@ -12,6 +12,7 @@ from numaudit.intent import (
     CheckpointHealth,
     ContainerIntent,
     Intent,
+    KubeletConfig,
     KubeletSeries,
     Promise,
     PromisedDevices,
@@ -111,6 +112,20 @@ def test_a_device_on_another_node_is_remote_and_one_without_a_node_is_not() -> N
     (found,) = find(tick(container("db", 7, "0", GIB, devices=(far, nowhere))))
     assert found.name == "device-remote"
     assert "eth7" in found.message
+
+
+@pytest.mark.parametrize(
+    ("cpus", "devices"), [("4", ()), ("", (PromisedDevices("vendor.example/nic", ("eth7",), NodeSet.of(1)),))]
+)
+def test_no_finding_names_a_policy_that_is_in_force(cpus: str, devices: tuple[PromisedDevices, ...]) -> None:
+    taken = tick(container("db", 7, "0", GIB, cpus=cpus, devices=devices))
+    assert taken.intent is not None
+    (usual,) = find(taken)
+    strict = replace(taken.intent, config=KubeletConfig(topology_manager_policy="restricted"))
+    (found,) = find(replace(taken, intent=strict))
+    assert (found.name, "restricted" in usual.remedy) == (usual.name, True)
+    assert "restricted" not in found.remedy
+    assert found.remedy.endswith("Delete the pod so that it is created again.")
 
 
 def test_memory_promised_to_one_node_but_eaten_by_a_container_of_two_nodes_is_an_oom_risk() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from numaudit.evaluation import remedies
 from numaudit.evaluation.findings.rule import Evidence, Found, Rule
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory
@@ -37,7 +38,12 @@ def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
         if not cpu_nodes <= memory:
             text = f"exclusive CPUs {cpus} are on nodes {cpu_nodes}, the promised memory on {memory}"
             found = _of(one, text, cpu_nodes - memory)
-            yield found if evidence.intent.promised_by == "kubelet" else found._replace(remedy=_OF_A_COMMAND)
+            yield found._replace(remedy=_remedy(evidence.intent))
+
+
+def _remedy(intent: Intent) -> str | None:
+    """None = that of the rule."""
+    return remedies.of_parts_that_are_apart(intent) or (None if intent.promised_by == "kubelet" else _OF_A_COMMAND)
 
 
 def _device_remote(evidence: Evidence) -> Iterator[Found]:
@@ -47,7 +53,8 @@ def _device_remote(evidence: Evidence) -> Iterator[Found]:
             if memory and devices.nodes and devices.nodes.isdisjoint(memory):
                 ids = ", ".join(devices.ids[:3])
                 text = f"{devices.resource} ({ids}) is on node {devices.nodes}, the promised memory on {memory}"
-                yield _of(one, text, devices.nodes)
+                apart = remedies.of_parts_that_are_apart(evidence.intent)
+                yield _of(one, text, devices.nodes)._replace(remedy=apart)
 
 
 def _oom_risk(evidence: Evidence) -> Iterator[Found]:
