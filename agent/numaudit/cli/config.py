@@ -16,6 +16,7 @@ from numaudit.errors import printable
 from numaudit.views import document
 
 _HIDDEN = "(hidden)"
+_NOT_OF_A_FILE = {"environment": "the environment", "flag": "flags"}
 
 
 @click.group()
@@ -53,21 +54,29 @@ def show(
     epilog="""\b
 Examples:
   numaudit config check --config agent.yaml && systemctl reload numaudit
-Exit codes: 0 the settings are right, 2 something is wrong.
+Exit codes: 0 the settings are right, 2 something is wrong, or nothing is given that could be.
 """
 )
 @settings_options
 def check(config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]) -> int:
     """Say all that is wrong with the settings.
 
-    A key or a variable that does not exist is wrong, too; the agent only warns of it.
+    A key or a variable that does not exist is wrong, too; the agent only warns of it. Where nothing is wrong it says
+    which settings were checked.
     """
     problems = check_settings(config, listen, interval, assignments)
     for problem in problems:
         click.echo(f"numaudit: {printable(problem)}", err=True)
     if not problems:
-        click.echo("the settings are right")
+        click.echo(f"the settings are right: {_checked(load_settings(config, listen, interval, assignments))}")
     return EXIT_USAGE if problems else 0
+
+
+def _checked(loaded: Loaded) -> str:
+    """Where the settings are from that were checked."""
+    given = [origin.partition(" ")[0] for origin in loaded.origins.values() if origin != "default"]
+    others = [f"{given.count(kind)} from {where}" for kind, where in _NOT_OF_A_FILE.items() if kind in given]
+    return ", ".join([*(str(one) for one in loaded.files), *others])
 
 
 def shown(loaded: Loaded) -> tuple[document.Setting, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -86,6 +87,8 @@ def command(
         verdicts = fail_on or frozenset()
         with connected(url, config, time_out) as prometheus:
             found = ask_report(prometheus, scope, top)
+        if namespace is not None and not found.verdicts and not found.refused_workloads:
+            _refuse_namespace(namespace, what_is_missing(found, prometheus.warnings))
         _print(found, output, top)
         _exit_if(any(found.verdicts.get(name) for name in verdicts))
         if verdicts and (missing := what_is_missing(found, prometheus.warnings)):
@@ -98,6 +101,14 @@ def command(
         foreseen = forecast(prometheus, ask_maps(prometheus, scope), manifest, count, top)
     _print(foreseen, output, top)
     _exit_if(fail_on_reject and not foreseen.is_enough)
+
+
+def _refuse_namespace(namespace: str, missing: str | None) -> NoReturn:
+    """Raises InputError; Unavailable where it may be on a node that is not known."""
+    said = f"no container is in namespace {namespace!r}"
+    if missing is not None:
+        raise Unavailable(f"{said}, but not all are known: {missing}")
+    raise InputError(f"{said} on the nodes that report; `numaudit fleet` without -n shows all of them")
 
 
 def _print(found: FleetReport | FleetForecast, output: str, top: int) -> None:

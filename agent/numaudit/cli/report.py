@@ -102,8 +102,8 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     "--fail-below",
     type=options.Number(0, 1),
     metavar="RATIO",
-    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes, "
-    "and with 3 when what was promised is not known.",
+    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes or is "
+    "drifted, cpu-remote or remote-access, and with 3 when that is not known.",
 )
 @click.option(
     "--fail-on",
@@ -130,7 +130,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Show the first N containers only; --fail-below and --fail-on still judge all.",
+    help="Show the first N rows only; --fail-below and --fail-on still judge all.",
 )
 @click.option(
     "--redact",
@@ -175,7 +175,8 @@ def command(
         root,
     )
     hide = _hiding(root) if redact else None
-    view = View(which, namespace, verdict, sort, top, output == "wide", matrix, hide)
+    has_all = output in ("wide", "json")
+    view = View(which, namespace, verdict, sort, top, output == "wide", has_all, matrix, hide)
     observer = Observer.of(options.host(root))
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     if watch is not None:

@@ -9,6 +9,7 @@ from typing import TextIO
 from numaudit.report.ordering import in_order_of
 from numaudit.report.selection import first, narrow, of_verdicts
 from numaudit.report.values import Report
+from numaudit.views.remainders import is_small_remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class View:
     sort: str = "verdict"
     top: int | None = None
     wide: bool = False
+    has_all: bool = False
+    """Does the output show what groups hold themselves, also next to nothing? Tables and pages leave that out."""
     matrix: bool = False
     hide: Callable[[Report, Report], Report] | None = None
     """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
@@ -33,7 +36,10 @@ class View:
     def rows(self, subject: Report) -> Report:
         """The rows that are shown of it."""
         chosen = subject if self.verdicts is None else of_verdicts(subject, self.verdicts)
-        return first(in_order_of(chosen, self.sort), self.top)
+        ordered = in_order_of(chosen, self.sort)
+        if self.top is None:
+            return ordered
+        return first(ordered, self.top, lambda one: self.has_all or not is_small_remainder(one))
 
     def print(self, whole: Report, file: TextIO | None = None) -> None:
         """Print the tables, on standard output if no file is given. Raises InputError as `subject` does."""

@@ -45,12 +45,17 @@ def check_settings(
 ) -> tuple[str, ...]:
     """All that is wrong with those settings, else with the web-config file that they name.
 
-    Raises InputError for a flag that is no KEY=VALUE.
+    Raises InputError for a flag that is no KEY=VALUE, and where nothing is given that could be wrong.
     """
     sources = _sources(config, listen, interval, assignments)
     problems = check(*sources)
     if problems:
         return problems
+    if sources[0] is None and set(load(*sources).origins.values()) == {"default"}:
+        raise InputError(
+            f"nothing to check: there is no --config FILE, {CONFIG_VARIABLE} names none, and no other flag or variable "
+            "gives a setting, so all settings have their defaults"
+        )
     from numaudit.web.rules import read_rules  # noqa: PLC0415 (takes long)
 
     path = load(*sources).settings.web.config_file

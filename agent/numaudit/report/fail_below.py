@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from numaudit.errors import Unavailable
+from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport, Report
+from numaudit.topology.nodeset import NodeSet
+
+_NOT_OF_BYTES = tuple(name for name in MISALIGNED if name != "spilled")
+"""Misaligned although the bytes may be in place: no ratio of bytes tolerates that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +19,9 @@ class Shortfalls:
 
     messages: tuple[str, ...] = ()
     failed: bool = False
-    """Has one of them less than the ratio?"""
+    """Has one of them less than the ratio, or is misaligned in another way?"""
     unknown: int = 0
-    """Containers whose ratio is not known."""
+    """Containers of which that is not known."""
 
     def require_an_answer(self) -> None:
         """A check that compares nothing must not pass: raises Unavailable when none failed and some are not known."""
@@ -28,17 +33,21 @@ class Shortfalls:
 def shortfalls(report: Report, ratio: float) -> Shortfalls:
     """Which promised containers have less than this share of their judged bytes on their promised nodes?
 
-    Raises Unavailable when it is not known what was promised to anybody.
+    Or are misaligned in another way: they may use other nodes, run elsewhere, or use memory of other nodes. Raises
+    Unavailable when it is not known what was promised to anybody.
     """
     require_known_promises(report, "--fail-below")
     messages: list[str] = []
     failed, unknown = False, 0
     for one in report.containers:
+        if one.id is None:  # it does not run
+            continue
         problem = _problem(one, ratio)
-        if problem is not None:
-            failed |= one.aligned_ratio is not None
-            unknown += one.aligned_ratio is None
-            messages.append(f"{full_name(one)!r}: {problem}")
+        doubt = _doubt(one) if problem is None else None
+        failed |= problem is not None
+        unknown += doubt is not None
+        if problem is not None or doubt is not None:
+            messages.append(f"{full_name(one)!r}: {problem or doubt}")
     return Shortfalls(tuple(messages), failed, unknown)
 
 
@@ -56,18 +65,29 @@ def full_name(one: ContainerReport) -> str:
 
 
 def _problem(one: ContainerReport, ratio: float) -> str | None:
-    """Why a container does not pass the check. None: it does, it does not run, or nothing was promised to it."""
-    if one.id is None:
+    """Why a container fails the check; None = it does not, or that is not known."""
+    if one.verdict is not None and one.verdict.name in _NOT_OF_BYTES:
+        return f"{one.verdict.name}: {one.verdict.reason}"
+    if not _promised_nodes(one) or one.aligned_ratio is None or one.aligned_ratio >= ratio:
         return None
+    return f"{one.aligned_ratio:.3f} of its bytes are on nodes it was promised"
+
+
+def _doubt(one: ContainerReport) -> str | None:
+    """Why it is not known whether it passes; None = it does, or nothing was promised to it."""
     if one.verdict is not None and one.verdict.name == "unmanaged":
         return None
-    nodes = None if one.intended is None else one.intended.memory_nodes
+    nodes = _promised_nodes(one)
     if nodes is None and one.kind == "container" and one.pod_uid is not None:
         return "what it was promised is not known"
     if not nodes:
         return None
     if one.judged_bytes is None:
         return "where its bytes are is not known"
-    if one.aligned_ratio is None or one.aligned_ratio >= ratio:
-        return None
-    return f"{one.aligned_ratio:.3f} of its bytes are on nodes it was promised"
+    if one.verdict is not None and one.verdict.name == "unknown":
+        return one.verdict.reason
+    return None
+
+
+def _promised_nodes(one: ContainerReport) -> NodeSet | None:
+    return None if one.intended is None else one.intended.memory_nodes

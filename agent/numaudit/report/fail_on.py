@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 from numaudit.errors import InputError
-from numaudit.evaluation.verdicts import REMEDIES
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.report.fail_below import full_name, require_known_promises
 from numaudit.report.values import Report
 
@@ -17,6 +17,8 @@ def read_verdicts(text: str, option: str) -> frozenset[str]:
     for name in names:
         if not name:
             raise InputError(f"{option} {text[:60]!r}: a name is missing; give some of {','.join(REMEDIES)}")
+        if name.lower() == "misaligned":
+            raise InputError(f"{option}: misaligned is no verdict but these: {option} {','.join(MISALIGNED)}")
         if name not in REMEDIES:
             begin_alike = [one for one in REMEDIES if one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)

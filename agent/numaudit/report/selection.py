@@ -64,11 +64,15 @@ def _searched(one: ContainerReport) -> str:
     return f"{display_name(one)} {'' if one.verdict is None else one.verdict.name}".casefold()
 
 
-def first(report: Report, most: int | None) -> Report:
-    """The report with its first containers, `most` of them, and the findings about them and the node."""
-    if most is None or len(report.containers) <= most:
+def first(report: Report, most: int, counts: Callable[[ContainerReport], bool] | None = None) -> Report:
+    """The report with its first containers that count, `most` of them, and the findings about them and the node.
+
+    `counts` None = all do.
+    """
+    containers = tuple(filter(counts, report.containers))
+    if len(containers) <= most:
         return report
-    return _of_containers(report, report.containers[:most])
+    return _of_containers(report, containers[:most])
 
 
 def shown_of(shown: int, of: int) -> str:

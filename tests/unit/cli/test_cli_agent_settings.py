@@ -117,3 +117,24 @@ def test_a_variable_that_does_not_exist_is_warned_of_with_the_nearest(
         "numaudit: there is no variable NUMAUDIT_INTERVALL; did you mean NUMAUDIT_INTERVAL?; it is ignored"
     )
     assert second == "numaudit: there is no variable NUMAUDIT_XYZZY; it is ignored"
+
+
+def test_a_check_says_which_settings_were_checked_and_refuses_to_check_nothing(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("interval: 30s\n")
+    monkeypatch.setenv("NUMAUDIT_LOG_FORMAT", "json")
+    assert call(["config", "check", "--config", str(path), "--listen", "127.0.0.1:9000"]) == 0
+    said = f"the settings are right: {path}, 1 from the environment, 1 from flags\n"
+    assert capsys.readouterr().out == said
+    assert call(["config", "check"]) == 0
+    assert capsys.readouterr().out == "the settings are right: 1 from the environment\n"
+    monkeypatch.delenv("NUMAUDIT_LOG_FORMAT")
+    assert call(["config", "check"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "nothing to check: there is no --config FILE" in err
+    monkeypatch.setenv("NUMAUDIT_CONFIG", str(path))
+    assert call(["config", "check"]) == 0
+    assert capsys.readouterr().out == f"the settings are right: {path}\n"

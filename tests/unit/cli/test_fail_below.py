@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.report.build import build
+from numaudit.report.fail_below import Shortfalls, shortfalls
 
 Capture = pytest.CaptureFixture[str]
 POD = "default/gu-two-numanode"
@@ -45,6 +53,32 @@ def test_a_container_above_the_ratio_is_fine(half_astray: Path, capsys: Capture)
     assert call(["report", "default/gu-init-numanode", "--root", str(half_astray), "--fail-below", "1"]) == 0
     assert call(["report", POD, "--root", str(half_astray)]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_misaligned_container_fails_at_any_ratio_but_for_its_bytes(fixtures: Path, capsys: Capture) -> None:
+    root = str(fixtures / "misaligned-node")
+    assert call(["report", "--root", root, "--fail-below", "0.95"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("2 of 8 promised containers are misaligned")
+    assert [line.split(": ")[1:3] for line in err.splitlines()] == [
+        ["'default/gu-init-numanode/app'", "drifted"],
+        ["'default/gu-small-numanode/app'", "cpu-remote"],
+    ]
+    assert call(["report", POD, "--root", root, "--fail-below", "1"]) == 0
+
+
+def test_a_container_whose_verdict_is_not_known_does_not_pass(captured: Callable[[str], Host]) -> None:
+    found = build(Observer.of(captured("kubernetes-four-nodes")).observe())
+    assert shortfalls(found, 0.95) == Shortfalls()
+    one, *others = found.containers
+    assert one.verdict is not None and one.aligned_ratio == 1
+    unknown = msgspec.structs.replace(one.verdict, name="unknown", reason="the allowed CPUs are not known")
+    changed = replace(found, containers=(msgspec.structs.replace(one, verdict=unknown), *others))
+    below = shortfalls(changed, 0.95)
+    assert (below.failed, below.unknown) == (False, 1)
+    assert below.messages[0].endswith(": the allowed CPUs are not known")
+    with pytest.raises(Unavailable, match="a container cannot be compared"):
+        below.require_an_answer()
 
 
 def test_a_ratio_to_hold_where_no_promise_is_known_cannot_be_answered(fixtures: Path, capsys: Capture) -> None:

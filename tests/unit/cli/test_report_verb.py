@@ -17,7 +17,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.kernel.host import Host
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
-from numaudit.report.ordering import in_order_of
+from numaudit.report.ordering import KEYS, in_order_of
 from numaudit.report.selection import first, narrow
 from numaudit.report.values import ContainerReport
 from reports import container, report
@@ -58,6 +58,15 @@ def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture
     assert out.split("\n\n")[1].splitlines()[-1].startswith(f"3 of {more} containers shown")
     assert len(out.split("\n\n")[1].splitlines()) == 5
     assert err == ""
+
+
+@pytest.mark.parametrize("sort", [key for key in KEYS if key != "cpu"])
+def test_the_top_rows_of_a_table_are_rows_that_a_table_has(capsys: Capture, node: tuple[str, str], sort: str) -> None:
+    def rows(*options: object) -> list[str]:
+        table = _run(capsys, *node, "--sort", sort, *options)[0].split("\n\n")[1].splitlines()[1:]
+        return [line.split()[0] for line in table if " shown" not in line and not line.startswith("left out")]
+
+    assert rows("--top", 2) == rows()[:2]
 
 
 def test_more_top_rows_than_there_are_leave_out_nothing(capsys: Capture, node: tuple[str, str]) -> None:

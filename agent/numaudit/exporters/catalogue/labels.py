@@ -66,4 +66,8 @@ LABELS = {
     ),
     "unit": Label("numaudit.memory.access_unit", "What is counted: lines (of the cache) or loads (instructions)"),
     "reboot": Label("numaudit.reboot", "true: of the whole node; false: of the kubelet alone"),
+    "starts": Label(
+        "numaudit.restart.starts",
+        "Does the kubelet start: yes, no, at risk (chance or the next boot decides), once (and not again) or unknown",
+    ),
 }
