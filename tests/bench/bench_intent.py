@@ -192,7 +192,7 @@ def measure(kubelet: KubeletIntent, containers: tuple[Container, ...], sizes: tu
     print(f"later ticks, nothing changed       {statistics.median(quiet) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
     print(f"later ticks, a container changed   {statistics.median(churning) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
     print(f"memory before and after            {memory:4d} -> {now} MiB RSS")
-    modules = ("grpc", "httpx", "google.protobuf", "yaml", "msgspec")
+    modules = ("grpc", "google.protobuf", "yaml", "msgspec")
     print(f"modules loaded: {', '.join(name for name in modules if name in sys.modules)}")
 
 

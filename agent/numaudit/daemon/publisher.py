@@ -74,6 +74,7 @@ class Publisher:
     def use(self, settings: Settings) -> None:
         """Other settings from the next tick on."""
         self.settings, limits = settings, settings.metrics
+        self.observer.kubelet.poller.use_interval(settings.interval)
         self._ledger.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series

@@ -22,9 +22,10 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from numaudit.errors import printable, without_password
-from numaudit.exporters.bounded_http import MOST_OF_AN_ANSWER, Answer, Connection, Target
 from numaudit.exporters.otel import Part
 from numaudit.exporters.otlp_http import target
+from numaudit.net.connection import MOST_OF_AN_ANSWER, Answer, Connection
+from numaudit.net.target import Target
 
 LONGEST_WAIT = 3600.0
 """Seconds that a receiver may ask to wait."""
@@ -94,7 +95,7 @@ class Receiver:
                     found.delivered += part.points - rejected
                     found.rejected += rejected
         finally:
-            connection.end()
+            connection.close()
         return found
 
     def close(self) -> None:

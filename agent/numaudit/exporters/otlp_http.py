@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from numaudit import __version__
 from numaudit.errors import InputError
-from numaudit.exporters.bounded_http import Target, check_headers, target_of
+from numaudit.net.target import Target, check_headers, target_of
 
 METRICS_PATH = "/v1/metrics"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import math
 import ssl
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,9 +15,10 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
-from numaudit.exporters.bounded_http import Answer, Connection, target_of
 from numaudit.fleet.answers import Reply, Sample, error_in, read_scalar, read_vector
 from numaudit.fleet.http_config import HttpConfig
+from numaudit.net.connection import Answer, Connection, NotUnderstood, TooLarge
+from numaudit.net.target import target_of
 
 LARGEST_ANSWER = 64 << 20
 """Bytes, unpacked."""
@@ -50,7 +50,7 @@ class Prometheus:
         left = max(1, math.ceil(self._connection.left()))
         body = urlencode({"query": promql, "timeout": f"{left}s", **parameters}).encode()
         try:
-            answer = self._connection.post(body)
+            answer = self._connection.post(body, LARGEST_ANSWER)
         except TimeoutError:
             raise Unavailable(
                 f"no answer within {self._timeout:g} s; --time-out gives it longer, --selector asks for less"
@@ -80,7 +80,7 @@ def connected(url: str, config: HttpConfig, timeout: float) -> Iterator[Promethe
     target = target_of(parts, f"{parts.path.rstrip('/')}{_PATH}", headers, tls)
     target = replace(target, server_name=config.server_name)
     where = str(target).removesuffix(_PATH)
-    connection = Connection(target, timeout, LARGEST_ANSWER)
+    connection = Connection(target, timeout)
     try:
         found = Prometheus(where, math.nan, _connection=connection, _timeout=timeout)
         found.at = read_scalar(found._ask("time()"))
@@ -88,7 +88,7 @@ def connected(url: str, config: HttpConfig, timeout: float) -> Iterator[Promethe
     except Unavailable as error:
         raise Unavailable(f"{where}: {without_password(str(error))}") from None
     finally:
-        connection.end()
+        connection.close()
 
 
 def _parse(url: str) -> SplitResult:
@@ -107,30 +107,18 @@ def _parse(url: str) -> SplitResult:
 
 def _checked(answer: Answer) -> bytes:
     """The body of a query that went well, unpacked."""
-    if not answer.complete:
-        raise _too_large()
-    body = _unpacked(answer)
+    try:
+        body = answer.unpacked(LARGEST_ANSWER)
+    except TooLarge:
+        raise Unavailable(
+            f"the answer is larger than {LARGEST_ANSWER >> 20} MiB; --selector or --namespace asks for less"
+        ) from None
+    except NotUnderstood as error:
+        raise Unavailable(str(error)) from None
     if answer.status == http.client.OK:
         return body
     said = error_in(body)
     raise Unavailable(f"{_refusal(answer.status)}{'' if said is None else f'; it says {said}'}")
-
-
-def _unpacked(answer: Answer) -> bytes:
-    if answer.headers.get("Content-Encoding", "identity").lower() != "gzip":
-        return answer.body
-    unpack = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        body = unpack.decompress(answer.body, LARGEST_ANSWER)
-    except zlib.error as error:
-        raise Unavailable(f"the answer cannot be unpacked: {error}") from None
-    if unpack.unconsumed_tail:
-        raise _too_large()
-    return body
-
-
-def _too_large() -> Unavailable:
-    return Unavailable(f"the answer is larger than {LARGEST_ANSWER >> 20} MiB; --selector or --namespace asks for less")
 
 
 def _refusal(status: int) -> str:
@@ -155,4 +143,6 @@ def _reason(error: Exception) -> str:
         return f"TLS failed: {error.reason or error}; is it a server of plain HTTP, or does it want a certificate?"
     if isinstance(error, OSError):
         return f"cannot be reached: {error.strerror or error}"
+    if isinstance(error, NotUnderstood):
+        return str(error)
     return f"it does not speak HTTP: {type(error).__name__} {error}"

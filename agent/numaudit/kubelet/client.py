@@ -7,26 +7,31 @@ every container: it is not asked for.
 
 from __future__ import annotations
 
+import http.client
+import math
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+from urllib.parse import urlsplit
 
-from numaudit.errors import Unavailable, without_password
+from numaudit import __version__
+from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
+from numaudit.kubelet.patience import time_left
 from numaudit.kubelet.podresources import LARGEST_ANSWER, Answer, Client
 from numaudit.kubelet.podresources import socket as podresources_socket
-
-if TYPE_CHECKING:
-    import httpx
+from numaudit.net.connection import Connection
+from numaudit.net.target import target_of
 
 DEADLINE = 3.0
-"""Seconds for one answer, however slowly it drips in."""
+"""Seconds for one answer: to connect, for TLS, its head and its body, however slowly they drip in."""
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_LARGEST = {"/pods": LARGEST_ANSWER, "/configz": 4 << 20, "/metrics": 16 << 20}
+"""Bytes of an answer, unpacked: some ten times those of a large node."""
 _RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}
 
 
@@ -148,7 +153,10 @@ class LiveKubelet:
     """None = find it by the settings."""
     deadline: float = DEADLINE
     largest: int = LARGEST_ANSWER
-    _client: httpx.Client | None = None
+    until: float = math.inf
+    """By the monotonic clock: no answer is waited for any longer."""
+    _connection: Connection | None = None
+    _connected_to: Endpoint | None = None
 
     @classmethod
     def of(cls, host: Host, config: Mapping[str, object] | None = None) -> LiveKubelet:
@@ -165,47 +173,43 @@ class LiveKubelet:
         return self._get("/metrics")
 
     def podresources(self) -> Answer:
-        return self.resources.list()
+        return self.resources.list(self.until)
 
     def close(self) -> None:
         self.resources.close()
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._disconnect()
 
     def _get(self, path: str) -> bytes:
         endpoint = self.endpoint or find_endpoint(self.host, self.config)
+        where = without_password(f"{endpoint.url}{path}")
+        most = min(self.largest, _LARGEST[path])
+        seconds = time_left(self.deadline, self.until)
         try:
-            import httpx  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
-        except ImportError as error:  # also where no file can be opened
-            raise Unavailable(f"the kubelet cannot be asked: {error}; too many open files?") from None
+            answer = self._connect(endpoint, seconds).get(path, _headers(endpoint), most)
+            if answer.status != http.client.OK:
+                raise Unavailable(f"{where}: {_refusal(answer.status, path)}")
+            return answer.unpacked(most)
+        except TimeoutError:
+            self._disconnect()
+            raise Unavailable(f"{where}: no complete answer within {seconds:.2g} s") from None
+        except (OSError, http.client.HTTPException, InputError, ValueError) as error:
+            self._disconnect()
+            raise Unavailable(f"{where}: {without_password(str(error)) or type(error).__name__}") from None
 
-        url = f"{endpoint.url}{path}"
-        where = without_password(url)
-        try:
-            if self._client is None:
-                self._client = httpx.Client(verify=_verification(endpoint), timeout=self.deadline, trust_env=False)
-            with self._client.stream("GET", url, headers=_headers(endpoint)) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise Unavailable(f"{where}: {_refusal(response.status_code, path)}")
-                return self._body(response, where)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
-            reason = f"no answer within {self.deadline:g} s" if isinstance(error, httpx.TimeoutException) else error
-            raise Unavailable(f"{where}: {without_password(str(reason)) or type(error).__name__}") from None
+    def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
+        """For one request. Raises OSError, HTTPException, and ValueError for a URL that is none."""
+        if self._connection is None or self._connected_to != endpoint:
+            self._disconnect()
+            url = urlsplit(endpoint.url)
+            target = target_of(url, url.path, {"User-Agent": f"numaudit/{__version__}"}, _verification(endpoint))
+            self._connection, self._connected_to = Connection(target, seconds), endpoint
+        self._connection.end_within(seconds)
+        return self._connection
 
-    def _body(self, response: httpx.Response, where: str) -> bytes:
-        start = monotonic()
-        body = bytearray()
-        for part in response.iter_bytes():
-            body += part
-            if len(body) > self.largest:
-                raise Unavailable(f"{where}: the answer is larger than {self.largest} bytes")
-            if monotonic() - start > self.deadline:
-                raise Unavailable(f"{where}: the answer is not complete after {self.deadline:g} s")
-        return bytes(body)
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:
@@ -214,9 +218,10 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     return {"Authorization": f"Bearer {read_text(endpoint.token_file).strip()}"}
 
 
-def _verification(endpoint: Endpoint) -> ssl.SSLContext | bool:
+def _verification(endpoint: Endpoint) -> ssl.SSLContext | None:
+    """None = plain HTTP."""
     if not endpoint.url.startswith("https:"):
-        return False
+        return None
     context = ssl.create_default_context(cafile=endpoint.ca_file)
     context.check_hostname = endpoint.check_name
     return context

@@ -8,6 +8,7 @@ Source: k8s.io/kubelet/pkg/apis/podresources/{v1,v1alpha1}, pkg/kubelet/apis/pod
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices, PromisedMemory
 from numaudit.kernel.host import Host, may_be_there
+from numaudit.kubelet.patience import time_left
 from numaudit.kubelet.promises import devices_by_nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -134,12 +136,12 @@ class Client:
     deadline: float = DEADLINE
     _channel: grpc.Channel | None = field(default=None, repr=False)
 
-    def list(self) -> Answer:
-        """All pods, by v1, else v1alpha1. Raises Unavailable."""
-        data = self._call("/v1.PodResourcesLister/List")
+    def list(self, until: float = math.inf) -> Answer:
+        """All pods, by v1, else v1alpha1; none after `until` by the monotonic clock. Raises Unavailable."""
+        data = self._call("/v1.PodResourcesLister/List", until)
         if data is not None:
             return Answer(data, "v1")
-        data = self._call("/v1alpha1.PodResourcesLister/List")
+        data = self._call("/v1alpha1.PodResourcesLister/List", until)
         if data is not None:
             return Answer(data, "v1alpha1")
         raise Unavailable(f"{self.socket}: the kubelet knows neither v1 nor v1alpha1 of the PodResources interface")
@@ -153,8 +155,9 @@ class Client:
             self._channel.close()
             self._channel = None
 
-    def _call(self, method: str) -> bytes | None:
+    def _call(self, method: str, until: float = math.inf) -> bytes | None:
         """The answer as it came; None = unknown method."""
+        seconds = time_left(self.deadline, until)
         if not may_be_there(self.socket):
             raise Unavailable(f"no socket {self.socket}: the kubelet is not running here, or its root is elsewhere")
         if not os.access(self.socket, os.R_OK | os.W_OK):
@@ -165,18 +168,18 @@ class Client:
             self._channel = grpc.insecure_channel(f"unix:{self.socket}", options=_OPTIONS)
         call = self._channel.unary_unary(method, bytes, bytes)
         try:
-            answer: bytes = call(b"", timeout=self.deadline)
+            answer: bytes = call(b"", timeout=seconds)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return None
             self.close()
-            raise Unavailable(f"{self.socket}: {_explain(error, self.deadline)}") from None
+            raise Unavailable(f"{self.socket}: {_explain(error, seconds)}") from None
         return answer
 
 
 def _explain(error: grpc.RpcError, deadline: float) -> str:
     name = error.code().name
     if name == "DEADLINE_EXCEEDED":
-        return f"no answer within {deadline:g} s"
+        return f"no answer within {deadline:.2g} s"
     details = " ".join((error.details() or "").split())
     return f"{name}: {details[:200]}"

@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import SourceName, SourceState
 from numaudit.kernel.host import explain
+from numaudit.kubelet.patience import NoTimeLeft
 
 RETRY_AFTER = 30.0
 """Seconds before a source that did not answer is asked again."""
@@ -47,7 +48,8 @@ class Polled(Generic[Value]):
         except (Unavailable, ParseError, OSError) as error:
             state: Literal["missing", "old"] = "missing" if self.value is None else "old"
             self.state = SourceState(self.name, state, explain(error), self.state.read_at)
-            self._not_before = clock + RETRY_AFTER
+            if not isinstance(error, NoTimeLeft):
+                self._not_before = clock + RETRY_AFTER
 
     def again(self) -> None:
         """The source itself is another one: ask at the next opportunity."""

@@ -39,6 +39,11 @@ SELDOM = 60.0
 SETTLED_AFTER = 60.0
 """Seconds from the writing of a checkpoint until all pods in it have their cgroups for sure."""
 
+PATIENCE = 10.0
+"""Seconds that one poll waits for the running kubelet: enough to ask each source when none answers."""
+
+_SHARE, _LONGEST = 1 / 3, 5.0
+
 _AFTER_PODS = timedelta(days=180)
 """A captured log goes on for less than this after its newest pod came, and began less than that before."""
 
@@ -50,6 +55,8 @@ class KubeletPoller:
     host: Host
     answers: Answers
     log: LogSource
+    patience: float = PATIENCE
+    """Seconds that one poll waits for the running kubelet, all its answers together."""
     _files: dict[Kind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
     _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
@@ -86,6 +93,10 @@ class KubeletPoller:
             if isinstance(one, LiveKubelet | FileLog):
                 one.close()
 
+    def use_interval(self, seconds: float) -> None:
+        """Ticks come in this interval: a third of it, and five seconds at most, are for the kubelet."""
+        self.patience = min(_SHARE * seconds, _LONGEST)
+
     def poll(self, containers: Sequence[Container]) -> Readings:
         """Ask every source that may have changed. Raises Unavailable where there is no kubelet at all."""
         files = self._begin()
@@ -108,6 +119,8 @@ class KubeletPoller:
 
     def _begin(self) -> dict[Kind, CheckpointReading]:
         """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
+        if isinstance(self.answers, LiveKubelet):
+            self.answers.until = monotonic() + self.patience
         self._find_kubelet()
         if not self._is_there():
             error = Unavailable if self._was_there else Absent

@@ -8,8 +8,9 @@ import socket
 import pytest
 
 from numaudit.errors import InputError
-from numaudit.exporters.bounded_http import Connection, Target
 from numaudit.exporters.otlp_http import target
+from numaudit.net.connection import Connection
+from numaudit.net.target import Target
 
 
 def _target(endpoint: str, **headers: str) -> Target:
@@ -59,7 +60,7 @@ def test_a_server_that_says_nothing_of_tls_is_given_up_in_time() -> None:
         connection = Connection(_target(f"https://127.0.0.1:{server.getsockname()[1]}"), 0.3)
         with pytest.raises(TimeoutError):
             connection.post(b"")
-        connection.end()
+        connection.close()
 
 
 def test_a_connection_that_is_cut_opens_no_other() -> None:
@@ -68,4 +69,4 @@ def test_a_connection_that_is_cut_opens_no_other() -> None:
         connection.cut()
         with pytest.raises(TimeoutError):
             connection.post(b"")
-        connection.end()
+        connection.close()

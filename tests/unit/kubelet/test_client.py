@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -108,7 +107,7 @@ def test_a_silent_kubelet_costs_no_more_than_the_deadline() -> None:
     with serving(lambda _: (done.wait() and None) or None) as url:
         kubelet = live(Endpoint(url), deadline=0.3)
         try:
-            with pytest.raises(Unavailable, match=r"no answer within 0\.3 s"):
+            with pytest.raises(Unavailable, match=r"no complete answer within 0\.3 s"):
                 kubelet.pods()
         finally:
             done.set()
@@ -130,7 +129,7 @@ def test_an_answer_that_drips_in_is_given_up_after_the_deadline() -> None:
 
     with serving(drip) as url:
         kubelet = live(Endpoint(url), deadline=0.4)
-        with pytest.raises(Unavailable, match=r"not complete after 0\.4 s"):
+        with pytest.raises(Unavailable, match=r"no complete answer within 0\.4 s"):
             kubelet.pods()
         kubelet.close()
 
@@ -266,17 +265,6 @@ def test_without_an_address_a_host_that_shows_no_kubelet_has_none(tmp_path: Path
     with pytest.raises(Absent, match="no kubelet"):
         poller.poll(())
     poller.close()
-
-
-def test_a_module_that_cannot_be_loaded_now_is_loaded_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(replies(PODS)) as url:
-        kubelet = live(Endpoint(url))
-        with monkeypatch.context() as without:
-            without.setitem(sys.modules, "httpx", None)
-            with pytest.raises(Unavailable, match="too many open files"):
-                kubelet.pods()
-        assert kubelet.pods() == PODS
-        kubelet.close()
 
 
 def test_a_password_in_the_address_is_used_and_never_shown() -> None:

@@ -1,0 +1,19 @@
+"""How long the kubelet is waited for: each answer has a deadline, and all answers of a tick together have one."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from numaudit.errors import Unavailable
+
+
+class NoTimeLeft(Unavailable):
+    """The answers before this one took all the time that a tick has for the kubelet. The next tick asks again."""
+
+
+def time_left(deadline: float, until: float) -> float:
+    """Seconds for one answer: `deadline`, but none after `until` by the monotonic clock. Raises NoTimeLeft."""
+    seconds = min(deadline, until - monotonic())
+    if seconds <= 0:
+        raise NoTimeLeft("not asked: the kubelet's other answers took all the time that there is for it")
+    return seconds

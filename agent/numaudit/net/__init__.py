@@ -1,0 +1,1 @@
+"""HTTP requests to servers that nobody trusts to behave: the kubelet, Prometheus, a receiver of OTLP."""

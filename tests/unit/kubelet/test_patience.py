@@ -1,0 +1,57 @@
+"""All that a tick waits for the kubelet together is its share of the interval."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from hostile_http import KEEPING, hostile
+from kubelet_http import replies, serving
+from kubelet_steps import Step
+from numaudit.kernel.host import Host, KubeletConnection
+from numaudit.kubelet import poller
+from numaudit.kubelet.client import LiveKubelet
+from numaudit.kubelet.poller import KubeletPoller
+
+PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
+LATE = 10.0
+"""Seconds that a busy machine may add."""
+
+
+def _poller(url: str, tmp_path: Path) -> KubeletPoller:
+    return KubeletPoller.of(Host(kubelet_root=str(tmp_path / "none"), connection=KubeletConnection(url)))
+
+
+def test_a_kubelet_that_keeps_every_question_takes_no_more_than_the_share(tmp_path: Path) -> None:
+    with hostile(KEEPING["drips its head"]) as server:
+        one = _poller(server.url, tmp_path)
+        assert isinstance(one.answers, LiveKubelet)
+        one.answers.deadline = 60.0
+        one.patience = 0.5
+        begun = time.monotonic()
+        readings = one.poll(())
+        assert time.monotonic() - begun < 0.5 + LATE
+        one.close()
+    reasons = {source.name: source.reason or "" for source in readings.sources}
+    assert "no complete answer within 0.5 s" in reasons["kubelet configuration"]
+    assert reasons["pods"].startswith("not asked: ")
+
+
+def test_what_was_not_asked_for_lack_of_time_is_asked_in_the_next_tick(tmp_path: Path) -> None:
+    with serving(replies(PODS)) as url:
+        one = _poller(url, tmp_path)
+        one.patience = -1.0
+        assert one.poll(()).pods is None
+        one.patience = 60.0
+        assert one.poll(()).pods is not None
+        one.close()
+
+
+@pytest.mark.parametrize(("interval", "share"), [(1, 1 / 3), (15, 5.0), (3600, 5.0)])
+def test_the_share_follows_the_interval(interval: float, share: float, tmp_path: Path) -> None:
+    one = _poller("http://127.0.0.1:1", tmp_path)
+    assert one.patience == poller.PATIENCE
+    one.use_interval(interval)
+    assert one.patience == share
