@@ -1,6 +1,6 @@
 """Which processes of a container used the CPU since the previous tick, and how many threads have they?
 
-Source: fields 14, 15, 20 and 22 of /proc/PID/stat (proc_pid_stat(5)): utime, stime, num_threads, starttime.
+Source: fields 3, 14, 15, 20 and 22 of /proc/PID/stat (proc_pid_stat(5)): state, utime, stime, num_threads, starttime.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Process(NamedTuple):
     threads: int
     used: int
     """Clock ticks of CPU time, those of its ended threads included."""
+    state: str
+    """The kernel's letter: R runs or wants to, S sleeps, D waits for a disk, Z has ended and is not waited for, ..."""
 
 
 @dataclass(slots=True)
@@ -65,7 +67,8 @@ def parse(pid: int, stat: bytes) -> Process:
     Raises IndexError and ValueError for what is no such line.
     """
     fields = stat.rpartition(b")")[2].split(None, 20)
-    return Process(pid, int(fields[19]), int(fields[17]), int(fields[11]) + int(fields[12]))
+    used = int(fields[11]) + int(fields[12])
+    return Process(pid, int(fields[19]), int(fields[17]), used, fields[0].decode("ascii", "replace"))
 
 
 def name_of(stat: bytes) -> bytes:

@@ -43,6 +43,15 @@ def test_the_exit_status_is_the_commands_or_128_and_the_signal(script: str, code
     assert outcome("sh", "-c", script) == code
 
 
+def test_the_end_of_a_command_is_seen_also_by_a_caller_that_ignores_the_ends_of_children() -> None:
+    def act() -> int:
+        signal.alarm(60)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        return outcome("sh", "-c", "sleep 0.1; exit 7")
+
+    assert ended(in_a_child(act)) == 7
+
+
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_is_126(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("text")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from numaudit.memorymanager.checkpoint.file import CPU, MEMORY
 from numaudit.memorymanager.commands import Wanted, command_pod, held_by, place, read_configuration
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.workloads.run import cgroup
+from numaudit.workloads.run import cgroup, holder
 from numaudit.workloads.run.holder import Holder, is_alive, is_needed
 from numaudit.workloads.run.holding import refuse_a_kubelets_folder, refuse_beside_a_kubelet
 from numaudit.workloads.run.store import Store, locked
@@ -33,6 +35,75 @@ def test_a_holder_is_alive_as_long_as_its_process(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     assert not is_alive(HOST, str(other), tmp_path)
+
+
+def test_a_holder_that_was_killed_is_dead_before_its_parent_has_waited_for_it(tmp_path: Path) -> None:
+    process = subprocess.Popen(["sleep", "1000"])
+    stat = Path(f"/proc/{process.pid}/stat")
+    other = Holder(process.pid, int(stat.read_text().rpartition(")")[2].split()[19]), Holder.this_process(HOST).boot)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert not is_alive(HOST, str(other), tmp_path)
+    assert not is_needed(HOST, other.cgroup)
+    process.wait()
+
+
+def left_behind(folder: Path, *pids: int) -> Path:
+    """A cgroup with these processes in it and below it."""
+    for path, names in ((folder, pids[:1]), (folder / "below", pids[1:])):
+        path.mkdir()
+        (path / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in names))
+    (folder / "cgroup.events").write_text("populated 1\n")
+    return folder
+
+
+def test_what_is_left_and_wants_a_cpu_may_take_its_time_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with a load of 15 a pipeline's last program took longer to end than a second."""
+    busy, idle = subprocess.Popen(["sh", "-c", "while :; do :; done"]), subprocess.Popen(["sleep", "1000"])
+    group, rounds = left_behind(tmp_path / "group", idle.pid, busy.pid), 0
+
+    def pause(_: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 500:
+            (group / "cgroup.events").write_text("populated 0\n")
+
+    monkeypatch.setattr("time.sleep", pause)
+    try:
+        holder.wait_for_the_rest(HOST, group)
+    finally:
+        for one in (busy, idle):
+            one.kill()
+            one.wait()
+    assert rounds == 500
+
+
+def test_what_is_left_and_sleeps_is_soon_taken_for_a_program_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = subprocess.Popen(["sleep", "1000"])
+    group, rounds = left_behind(tmp_path / "group", idle.pid), 0
+
+    def pause(_: float) -> None:
+        nonlocal rounds
+        rounds += 1
+
+    monkeypatch.setattr("time.sleep", pause)
+    try:
+        holder.wait_for_the_rest(HOST, group)
+    finally:
+        idle.kill()
+        idle.wait()
+    assert 90 < rounds < 1000
+
+
+def test_a_cgroup_that_was_removed_while_it_was_read_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed(_: Path) -> str:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(holder, "read_text", removed)
+    assert not holder.is_populated(tmp_path)
 
 
 def test_another_process_with_the_same_id_or_before_a_reboot_is_another_holder(tmp_path: Path) -> None:

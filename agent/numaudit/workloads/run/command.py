@@ -42,8 +42,10 @@ def signals_kept() -> Iterator[Set[int]]:
     """Signals wait until they are asked for, so that none ends us between two steps. Gives the mask before it.
 
     Those that nobody asked for are dropped at the end: the command has ended, and its exit status is the answer.
+    A caller that ignores SIGCHLD hands that down, and then the kernel says of no child that it has ended.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield {int(one) for one in before}
     finally:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from numaudit.collectors.process_times import parse
+from numaudit.collectors.process_times import Process, parse
 from numaudit.kernel.host import Host, read_bytes, read_text
 
 CGROUP_PREFIX = "run-"
+_LINGERING = 1.0
+"""Seconds of sleep that a process left behind may take to end after the command, as the rest of a pipeline does."""
+_LONGEST = 30.0
+"""Seconds to wait for those that do not sleep."""
+_PAUSE = 0.01
+_ENDED = "ZX"
 _CGROUP = re.compile(rf"{CGROUP_PREFIX}(\d{{1,10}})-(\d{{1,20}})", re.ASCII)
 _NAME = re.compile(r"(\d{1,10})-(\d{1,20})-([0-9a-f-]{36})", re.ASCII)
 
@@ -28,7 +38,7 @@ class Holder:
     @classmethod
     def this_process(cls, host: Host) -> Holder:
         """Raises OSError without /proc."""
-        return cls(os.getpid(), _started(host, os.getpid()), _boot(host))
+        return cls(os.getpid(), _process(host, os.getpid()).started, _boot(host))
 
     @classmethod
     def parse(cls, text: str) -> Holder | None:
@@ -66,19 +76,47 @@ def is_populated(cgroup: Path) -> bool:
     """Has the cgroup, or one below it, a process? False when it is not there."""
     try:
         return "populated 1" in read_text(cgroup / "cgroup.events")
-    except FileNotFoundError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):  # ENODEV: it was removed after it was opened
+            return False
+        raise
+
+
+def wait_for_the_rest(host: Host, cgroup: Path) -> None:
+    """Wait until the cgroup is empty, or what is left in it does not seem to end.
+
+    Where all of it sleeps, time runs out soon: it is a program that stays. What wants a CPU may be about to end, and on
+    a busy machine that takes a while.
+    """
+    asleep, deadline = 0.0, time.monotonic() + _LONGEST
+    while is_populated(cgroup) and asleep < _LINGERING and time.monotonic() < deadline:
+        if all(one.state == "S" for one in _processes(host, cgroup)):
+            asleep += _PAUSE  # and not the time that passed: we, too, may have waited for a CPU
+        time.sleep(_PAUSE)
+
+
+def _processes(host: Host, cgroup: Path) -> Iterator[Process]:
+    """Those in the cgroup and below it. One that ends meanwhile is left out."""
+    for folder, _, _ in os.walk(cgroup):  # which leaves out what has gone
+        pids = ""
+        with suppress(OSError):
+            pids = read_text(Path(folder) / "cgroup.procs")
+        for pid in map(int, pids.split()):
+            with suppress(OSError):
+                yield _process(host, pid)
 
 
 def _runs(host: Host, pid: int, started: int) -> bool:
+    """One that has ended runs no more, though its parent has not waited for it yet."""
     try:
-        return _started(host, pid) == started
+        process = _process(host, pid)
     except OSError:
         return False
+    return process.started == started and process.state not in _ENDED
 
 
-def _started(host: Host, pid: int) -> int:
-    return parse(pid, read_bytes(host.proc / str(pid) / "stat")).started
+def _process(host: Host, pid: int) -> Process:
+    return parse(pid, read_bytes(host.proc / str(pid) / "stat"))
 
 
 def _boot(host: Host) -> str:

@@ -5,7 +5,6 @@ Whenever the process dies in between, the next `numaudit run` finds a holder tha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,12 +30,8 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import Placement
 from numaudit.workloads.run import cgroup
 from numaudit.workloads.run.command import end_if_asked
-from numaudit.workloads.run.holder import CGROUP_PREFIX, Holder, is_alive, is_needed, is_populated
+from numaudit.workloads.run.holder import CGROUP_PREFIX, Holder, is_alive, is_needed, is_populated, wait_for_the_rest
 from numaudit.workloads.run.store import Store, locked
-
-_LINGERING = 1.0
-"""Seconds for what a command started to end after it, as the rest of a pipeline does."""
-_PAUSE = 0.01
 
 
 class Refused(Unavailable):
@@ -133,13 +128,11 @@ def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
 
 def release(here: Place, parent: Path, holder: Holder) -> None:
     """Take back what a holder that ends has, unless its command left processes behind that do not end with it."""
-    deadline = time.monotonic() + _LINGERING
-    while is_populated(parent / holder.cgroup) and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
+    wait_for_the_rest(here.host, parent / holder.cgroup)
     with locked(here.state) as store:
         store.write(_clean(here, store, parent, ending=holder))
-    with suppress(OSError):
-        parent.rmdir()
+        with suppress(OSError):  # under the lock: another run may be about to make its cgroup in it
+            parent.rmdir()
 
 
 def _clean(here: Place, store: Store, parent: Path, ending: Holder | None = None) -> NodeState:
@@ -152,9 +145,12 @@ def _clean(here: Place, store: Store, parent: Path, ending: Holder | None = None
 
     memory, cpu = store.read()
     state = held_by(here.kubelet, memory, cpu, lives)
-    for folder in parent.glob(f"{CGROUP_PREFIX}*"):
+    folders: list[Path] = []
+    with suppress(FileNotFoundError):  # a run with another state folder may remove it at any time
+        folders = list(parent.iterdir())
+    for folder in folders:
         is_ours = ending is not None and folder.name == ending.cgroup
-        if (is_ours or not is_needed(here.host, folder.name)) and not is_populated(folder):
-            with suppress(OSError):
+        if folder.name.startswith(CGROUP_PREFIX) and (is_ours or not is_needed(here.host, folder.name)):
+            with suppress(OSError):  # it is populated, or gone
                 folder.rmdir()
     return state
