@@ -158,6 +158,8 @@ class Rejection:
     """Without the "Pod was rejected: " that the pod's status has before it."""
     at: float | None = None
     """Seconds since the epoch."""
+    by_counter: bool = False
+    """Neither the pod's status nor the log says so: the kubelet counted more refused pods than are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,10 @@ class PodFacts:
     rejection: Rejection | None = None
     workload: str | None = None
     """Name of the Deployment, StatefulSet, Job, ... that made it; None = none did, or that is not known."""
+    ended_without_reason: bool = False
+    """It ended although its containers restart always and nobody deletes it, and its status says no reason."""
+    ended_at: float | None = None
+    """When the last of its containers ended, seconds since the epoch; None = one runs, or that is not known."""
 
     @property
     def has_pod_level_resources(self) -> bool | None:

@@ -19,7 +19,7 @@ from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
-OutcomeSource = Literal["log", "status", "re-derived"]
+OutcomeSource = Literal["log", "status", "counter", "re-derived"]
 _WRAPPING = ("Allocate failed due to ", ", which is unexpected")
 
 
@@ -32,7 +32,8 @@ class HintOutcome(Struct, frozen=True):
     container: str | None
     outcome: AdmissionOutcome
     source: OutcomeSource
-    """`log`: the kubelet said so. `status`: from the refused pod's status. `re-derived`: computed from
+    """`log`: the kubelet said so. `status`: from the refused pod's status. `counter`: the kubelet counted
+    more refused pods than are known, and this one ended without a reason. `re-derived`: computed from
     the promise and the machine, since no log says it."""
     numa_nodes: NodeSet | None
     """The merged hint's nodes as the log has them, else the promised ones."""
@@ -131,7 +132,7 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
         pod=rejection.pod,
         container=None,
         outcome=outcome_of_reason(rejection.reason, rejection.message),
-        source="status" if record is None else "log",
+        source="counter" if rejection.by_counter else "status" if record is None else "log",
         numa_nodes=None if record is None or record.best is None else record.best.affinity,
         reason=rejection.reason,
         message=rejection.message,

@@ -16,6 +16,7 @@ from numaudit.kubelet.memo import Memo
 from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.promises import Checkpoints, by_container
 from numaudit.kubelet.readings import Readings
+from numaudit.kubelet.refused_at_restart import refused_at_restart
 from numaudit.kubelet.starting import Starting, starting
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
@@ -72,6 +73,7 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         kind: outlook_of(kind, file, readings.machine, kubelet, steps.examined[kind])
         for kind, file in readings.checkpoints.items()
     }
+    rejections = join.rejections(readings.pods, log.rejections)
     intent = Intent(
         containers=joined.containers,
         pods=readings.pods,
@@ -81,7 +83,7 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         holders=steps.holders(memory),
         shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
         hints=joined.hints,
-        rejections=join.rejections(readings.pods, log.rejections),
+        rejections=(*rejections, *refused_at_restart(readings.pods, rejections, readings.metrics)),
         config=config,
         checkpoints=tuple(
             [replace(file.health, outlook=outlooks[kind]) for kind, file in readings.checkpoints.items()]

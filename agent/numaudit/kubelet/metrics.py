@@ -36,6 +36,7 @@ NAMES = frozenset(
     }
 )
 MOST_SERIES = 1000
+_START = "process_start_time_seconds"
 
 _SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(\{[^}]*\})? (\S+)(?: -?\d+)?", re.ASCII)
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
@@ -50,30 +51,40 @@ class KubeletMetrics:
     counters: Mapping[KubeletSeries, float]
     version: str | None
     """v1.36.2, of kubernetes_build_info."""
+    started_at: float | None = None
+    """When the kubelet started, and its counters with it: seconds since the epoch."""
 
 
 def parse(text: str) -> KubeletMetrics:
     """Pick the series of NAMES out of the text; lines of any other kind are passed over."""
     counters: dict[KubeletSeries, float] = {}
-    version = None
+    version = started_at = None
     for line in text.splitlines():
         name = line.partition("{")[0].partition(" ")[0]
         if name == "kubernetes_build_info":
             match = _VERSION.search(line)
             version = match[1] if match else version
+        elif name == _START:
+            started_at = _value(line)
         elif name in NAMES and len(counters) < MOST_SERIES:
             series = _SERIES.fullmatch(line)
             if series is not None:
                 _add(counters, series)
-    return KubeletMetrics(counters, version)
+    return KubeletMetrics(counters, version, started_at)
+
+
+def _value(line: str) -> float | None:
+    series = _SERIES.fullmatch(line)
+    try:
+        value = float(series[3]) if series is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _add(counters: dict[KubeletSeries, float], series: re.Match[str]) -> None:
-    try:
-        value = float(series[3])
-    except ValueError:
-        return
-    if math.isfinite(value):
+    value = _value(series[0])
+    if value is not None:
         labels = tuple((label[1], _unescaped(label[2])) for label in _LABEL.finditer(series[2] or ""))
         counters[KubeletSeries(series[1], labels)] = value
 

@@ -128,7 +128,25 @@ def parse_pod(value: object) -> PodFacts:
         spec=_spec(value),
         rejection=_rejection(uid, namespace, name, status),
         workload=_workload(metadata),
+        ended_without_reason=_ended_without_reason(metadata, spec, status),
+        ended_at=_ended_at(status),
     )
+
+
+def _ended_without_reason(metadata: Fields, spec: Fields, status: Fields) -> bool:
+    if status.get("phase") not in ("Succeeded", "Failed") or status.get("reason") or status.get("message"):
+        return False
+    return spec.get("restartPolicy") == "Always" and metadata.get("deletionTimestamp") is None
+
+
+def _ended_at(status: Fields) -> float | None:
+    """That of the app containers."""
+    times = [
+        _seconds(_mapping(_mapping(one.get("state") or {}, "state").get("terminated") or {}, "state").get("finishedAt"))
+        for one in _objects(status, "containerStatuses", "status.containerStatuses")
+    ]
+    known = [one for one in times if one is not None]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def _workload(metadata: Fields) -> str | None:
@@ -234,7 +252,9 @@ def _kept(value: object, fields: object) -> object:
 
 _RESOURCES = {"requests": None, "limits": None}
 _CONTAINER = {"name": None, "restartPolicy": None, "resources": _RESOURCES}
-_STATE: dict[str, object] = {one: {"startedAt": None, "containerID": None, "exitCode": None} for one in _RUN_STATES}
+_STATE: dict[str, object] = {
+    one: dict.fromkeys(("startedAt", "finishedAt", "containerID", "exitCode")) for one in _RUN_STATES
+}
 _STATUS = {
     "name": None,
     "containerID": None,
@@ -252,12 +272,13 @@ _READ: dict[str, object] = {
             "namespace": None,
             "uid": None,
             "creationTimestamp": None,
+            "deletionTimestamp": None,
             "annotations": {_SOURCE: None, _SEEN: None, _MIRROR: None},
             "labels": {_TEMPLATE_HASH: None},
             "ownerReferences": {"kind": None, "name": None, "controller": None},
         },
         "spec": {
-            **dict.fromkeys(("overhead", "priority", "priorityClassName")),
+            **dict.fromkeys(("overhead", "priority", "priorityClassName", "restartPolicy")),
             "resources": _RESOURCES,
             **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS},
         },
