@@ -21,7 +21,7 @@ from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
 from numaudit.kubelet.patience import time_left
-from numaudit.kubelet.podresources import LARGEST_ANSWER, Answer, Client
+from numaudit.kubelet.podresources import Answer, Client
 from numaudit.kubelet.podresources import socket as podresources_socket
 from numaudit.net.connection import Connection
 from numaudit.net.target import target_of
@@ -30,6 +30,8 @@ DEADLINE = 3.0
 """Seconds for one answer: to connect, for TLS, its head and its body, however slowly they drip in."""
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+LARGEST_ANSWER = 64 << 20
+"""Bytes of any answer."""
 _LARGEST = {"/pods": LARGEST_ANSWER, "/configz": 4 << 20, "/metrics": 16 << 20}
 """Bytes of an answer, unpacked: some ten times those of a large node."""
 _RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +19,7 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices, PromisedMemory
 from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet.patience import time_left
+from numaudit.kubelet.pods import MOST_PODS
 from numaudit.kubelet.promises import devices_by_nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -31,11 +32,19 @@ Version = Literal["v1", "v1alpha1"]
 
 DEADLINE = 2.0
 """Seconds for one call; a healthy kubelet answers in milliseconds."""
-LARGEST_ANSWER = 64 << 20
+LARGEST_ANSWER = 16 << 20
 """Bytes. gRPC's own limit of 4 MiB is too small for a large node."""
+LARGEST_POD = 4 << 20
+"""Bytes of one pod in it: a plugin may give away tens of thousands of devices."""
+MOST_ENTRIES = 200_000
+"""Containers, CPUs, devices and blocks of memory in one answer: many times those of a large node."""
 
+_IDENTITY_ONLY = 1
 _OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST_ANSWER),
+    # gRPC unpacks a whole message before it compares its size. No kubelet packs one.
+    ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
+    ("grpc.per_message_decompression", 0),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
 )
@@ -63,17 +72,44 @@ class Answer:
 def decode(answer: Answer) -> tuple[PodResources, ...]:
     """The pods of an answer. Fields unknown here are passed over.
 
-    v1alpha1 lists devices only, so memory and CPUs stay None. Raises ParseError.
+    v1alpha1 lists devices only, so memory and CPUs stay None. Raises ParseError, also for more than a node can have:
+    two bytes of an answer may become hundreds in memory.
     """
     from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
+    found: list[PodResources] = []
+    entries = 0
     try:
-        message = podresources_pb2.ListPodResourcesResponse.FromString(answer.data)
+        encoded = podresources_pb2.ListOfEncodedPods.FromString(answer.data).pod_resources
+        if len(encoded) > MOST_PODS:
+            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
+        for one in encoded:
+            if len(one) > LARGEST_POD:
+                raise ParseError(f"a pod of more than {LARGEST_POD >> 20} MiB: this is not the list of one node")
+            pod = podresources_pb2.PodResources.FromString(one)
+            for size in _entries(pod):
+                entries += size
+                if entries > MOST_ENTRIES:
+                    raise ParseError(f"more than {MOST_ENTRIES} CPUs, devices and blocks: this is not of one node")
+            found.append(_pod(pod, answer.version))
     except DecodeError as error:
         raise ParseError(f"not an answer of the PodResources interface: {error}") from None
-    return tuple([_pod(pod, answer.version) for pod in message.pod_resources])
+    return tuple(found)
+
+
+def _entries(pod: pb.PodResources) -> Iterator[int]:
+    """How many entries each part of a pod has."""
+    yield len(pod.cpu_ids) + len(pod.memory) + len(pod.containers)
+    for block in pod.memory:
+        yield len(block.topology.nodes)
+    for container in pod.containers:
+        yield len(container.cpu_ids) + len(container.memory) + len(container.devices)
+        for block in container.memory:
+            yield len(block.topology.nodes)
+        for devices in container.devices:
+            yield len(devices.device_ids) + len(devices.topology.nodes)
 
 
 def _pod(pod: pb.PodResources, version: Version) -> PodResources:

@@ -13,9 +13,8 @@ from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import podresources, pods
 from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet.client import LiveKubelet
+from numaudit.kubelet.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.log_follow import LogSource, live_log
-from numaudit.kubelet.podresources import LARGEST_ANSWER
 
 _SECRET = frozenset({"staticPodURLHeader"})
 """Fields of a KubeletConfiguration that may hold credentials."""
