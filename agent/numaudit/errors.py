@@ -4,7 +4,15 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_USER_OF_A_URL = re.compile(r"(?<=://)\S*@")
+_HIDDEN = "(hidden)"
+_WORD = re.compile(r"\S+")
+_QUERY = re.compile(r"[?#]")
+_SCHEME = re.compile(r"^[^:]*https?:/+|^//+", re.IGNORECASE)
+"""With what may stand before a URL, such as a quote or `--config=`."""
+_PORT = re.compile(r"[0-9]{1,5}(?![^?#])", re.ASCII)
+_SHOWN = 60
+_ESCAPE = re.compile(r"[nrt]|x(?:[01][0-9a-f]|7f|[89a-f][0-9a-f])|u[0-9a-f]{4}|U[0-9a-f]{8}")
+"""What follows the backslash of an escape. Bytes and characters that can be printed have none."""
 _SHORT = 2
 """Characters that begin too many names to be near one."""
 _SEVERAL = 3
@@ -31,6 +39,32 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
+def escaped(name: str) -> str:
+    """A name of the kernel's on one line, as `printable` shows it, and no two names alike.
+
+    A backslash is doubled where it would be read as the beginning of an escape, so names as systemd escapes them
+    (`a\\x2db.service`) stay as they are.
+    """
+    if name.isprintable() and "\\" not in name:
+        return name
+    return "".join(
+        "\\\\" if char == "\\" and _begins_an_escape(name, place) else _escape_apart(char)
+        for place, char in enumerate(name)
+    )
+
+
+def _begins_an_escape(name: str, place: int) -> bool:
+    after = name[place + 1 : place + 2]
+    return after == "\\" or not after.isprintable() or _ESCAPE.match(name, place + 1) is not None
+
+
+def _escape_apart(char: str) -> str:
+    """U+0080 to U+00AD as \\u, for \\x is a byte."""
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if 0x80 <= ord(char) <= 0xFF else _escape(char)
+
+
 def _escape(char: str) -> str:
     # How Python keeps a byte of a file's name that is not UTF-8 (PEP 383). A codec would be imported at its first use,
     # which fails when no file can be opened, and that is when messages are needed.
@@ -38,9 +72,55 @@ def _escape(char: str) -> str:
     return f"\\x{ord(char) - 0xDC00:02x}" if is_byte else ascii(char)[1:-1]
 
 
+def hide(value: str) -> str:
+    """A value that may be a URL, with what may be secret in it hidden: user and password, query and fragment.
+
+    A password may have any character, and a URL may be wrong. So whatever stands before the last `@` is hidden, and
+    whatever follows the first `?` or `#`; and a port that is none, for it may be the password of a URL without a host.
+    """
+    shown = _hide_user_and_query(value)
+    scheme = _SCHEME.match(shown)
+    if scheme is None:
+        return shown
+    host, colon, port = shown[scheme.end() :].partition("/")[0].rpartition(":")
+    if not colon or host.startswith("[") or _PORT.match(port):
+        return shown
+    return f"{scheme[0]}{host}:{_HIDDEN}"
+
+
+def brief(value: str) -> str:
+    """What was given, for a message: secrets are hidden first, and then it is cut to what people read."""
+    shown = hide(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
 def without_password(text: str) -> str:
-    """The text with every user and password in its URLs hidden, and whatever stands before an @."""
-    return _USER_OF_A_URL.sub("(hidden)@", text)
+    """A message with the secrets in its URLs hidden, as far as these have no space."""
+    return _WORD.sub(_hidden_word, text)
+
+
+def _hidden_word(match: re.Match[str]) -> str:
+    return _hide_user_and_query(match[0]) if is_like_a_url(match[0]) else match[0]
+
+
+def is_like_a_url(word: str) -> bool:
+    """Has it a scheme, or a password before an `@`? A systemd unit (`user@1000.service`) has neither."""
+    return "://" in word or ":" in word.rpartition("@")[0]
+
+
+def _hide_user_and_query(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    start = 0 if scheme is None else scheme.end()
+    rest = value[start:]
+    query = _QUERY.search(rest)
+    if query is not None and scheme is None and "@" not in rest and "=" not in rest[query.end() :]:
+        query = None  # that of a pattern
+    end = len(rest) if query is None else query.start()
+    at = rest.rfind("@") + 1
+    if at > end:
+        return f"{value[:start]}{_HIDDEN}"
+    user = f"{_HIDDEN}@" if at else ""
+    return f"{value[:start]}{user}{rest[at:end]}{'' if query is None else f'{query[0]}{_HIDDEN}'}"
 
 
 class NumauditError(Exception):

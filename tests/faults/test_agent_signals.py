@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import os
 import re
 import signal
@@ -95,6 +96,17 @@ def test_no_signal_but_those_to_end_kills_an_agent_that_starts(moment: float, tr
     finally:
         process.kill()
         process.wait()
+
+
+def test_more_signals_while_the_agent_ends_change_nothing(tree: NodeTree, tmp_path: Path) -> None:
+    for _ in range(3):
+        with running_agent("--root", str(tree.root), "--interval", "1s", log=tmp_path / "log") as agent:
+            agent.process.send_signal(signal.SIGTERM)
+            numbers = itertools.cycle((signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2))
+            while agent.process.poll() is None:
+                agent.process.send_signal(next(numbers))
+                time.sleep(0.0005)
+            assert agent.process.returncode == 0
 
 
 def test_a_signal_has_the_settings_read_again_and_says_what_waits_for_the_next_start(

@@ -312,6 +312,22 @@ def odd_names(tree: Path) -> Iterator[dict[str, str]]:
     yield names
 
 
+def test_a_byte_and_the_text_of_its_escape_have_a_series_each(
+    capsys: pytest.CaptureFixture[str], tree: Path, tmp_path: Path
+) -> None:
+    for name in ("\udcff", "\\xff", "\n", "\\n"):
+        shutil.copytree(tree / f"sys/fs/cgroup{DPDK}", tree / "sys/fs/cgroup" / f"name {name}")
+    paths = [one["path"] for one in _report(capsys, tree)["containers"] if one["path"].startswith("/name ")]
+    assert sorted(paths) == ["/name \\\\n", "/name \\\\xff", "/name \\n", "/name \\xff"]
+    for asked, shown in (
+        ("/name \udcff", "/name \\xff"),
+        ("/name \\xff", "/name \\\\xff"),
+        ("/name \\\\n", "/name \\\\n"),
+    ):
+        _, out, _ = _call(capsys, "report", "--root", str(tree), "-o", "json", asked)
+        assert [one["path"] for one in json.loads(out)["containers"]] == [shown]
+
+
 def test_groups_with_odd_names_are_reported_in_every_format(
     capsys: pytest.CaptureFixture[str], tree: Path, odd_names: dict[str, str]
 ) -> None:

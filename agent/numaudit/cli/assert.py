@@ -16,7 +16,8 @@ from numaudit.cli.names import ContainerName
 from numaudit.cli.progress import Duration
 from numaudit.cli.report import observe
 from numaudit.cli.sizes import Size
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError, Unavailable, brief
+from numaudit.kernel.host import is_named_pipe
 from numaudit.observer import Observer
 from numaudit.report.gate import GateCheck, Limits, judge_gate, worst_state
 from numaudit.report.selection import narrow
@@ -41,7 +42,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(%?)", text, re.ASCII)
         share = -1.0 if match is None else float(match[1]) / (100 if match[2] else 1)
         if not 0 <= share <= 1:
-            self.fail(f"{options.short(text)!r} is not a share such as 5% or 0.05", param, ctx)
+            self.fail(f"{brief(text)!r} is not a share such as 5% or 0.05", param, ctx)
         return share
 
 
@@ -151,6 +152,8 @@ def _check_writable(junit: Path | None) -> None:
     """Before a long measurement, not after it."""
     if junit is None:
         return
+    if is_named_pipe(junit):
+        raise InputError(f"--junit {junit}: is a named pipe, which may have no reader; give a file")
     try:
         junit.open("ab").close()
     except OSError as error:

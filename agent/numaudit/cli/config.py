@@ -12,7 +12,7 @@ from numaudit.cli.exits import EXIT_USAGE
 from numaudit.cli.settings_options import check_settings, load_settings, settings_options
 from numaudit.config.loading import Loaded
 from numaudit.config.settings import KEYS
-from numaudit.errors import printable
+from numaudit.errors import hide, is_like_a_url, printable
 from numaudit.views import document
 
 _HIDDEN = "(hidden)"
@@ -84,6 +84,7 @@ def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
     rows = []
     for key in KEYS.values():
         value = key.kind.show(loaded.values[key.path])
+        value = hide(value) if is_like_a_url(value) else value
         value = _HIDDEN if key.secret and value else value
         rows.append(document.Setting(key.path, value, loaded.origins[key.path]))
     return tuple(rows)

@@ -18,6 +18,7 @@ from numaudit.cli.messages import Messages
 from numaudit.errors import InputError, NumauditError, printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 VERBS = {
     "report": "Where the memory of every container on this host really is.",
     "top": "The same as `report`, live: sort, filter, open one container.",
@@ -88,7 +89,7 @@ def _open_outputs() -> None:
 
 def call(arguments: list[str]) -> int:
     """Run one command line; the exit code. Only messages for people go to stderr, never a traceback."""
-    with contextlib.redirect_stderr(cast("TextIO", Messages(sys.stderr))):
+    with contextlib.redirect_stderr(cast("TextIO", Messages(sys.stderr, arguments))):
         return _call(arguments)
 
 
@@ -148,5 +149,32 @@ def _code_and_message(error: BaseException) -> tuple[int, str | None]:
             return EXIT_CANNOT_ANSWER, str(error)
         case OSError() if error.errno in _NO_ROOM:
             return EXIT_CANNOT_ANSWER, f"cannot write the result: {error.strerror}"
+    if (missing := _missing(error)) is not None:
+        return EXIT_CANNOT_ANSWER, missing
     kind = type(error).__name__
     return EXIT_INTERNAL, f"internal error: {kind}: {error}; NUMAUDIT_DEBUG=1 shows where"
+
+
+def _missing(error: BaseException) -> str | None:
+    """What this host or a limit does not let us have, with what to do; None = it is something else.
+
+    A module that cannot be opened is an ImportError, and Python names a thread that does not start in words only.
+    """
+    if isinstance(error, MemoryError):
+        return "not enough memory; raise the limit (ulimit -v, or that of the container)"
+    if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN, *_TOO_MANY_FILES):
+        words, number = os.strerror(error.errno or 0), error.errno
+    elif isinstance(error, ImportError | RuntimeError):
+        words = str(error)
+        number = next((one for one in _TOO_MANY_FILES if os.strerror(one) in words), 0)
+        number = errno.EAGAIN if "can't start new thread" in words else number
+    else:
+        return None
+    match number:
+        case errno.EMFILE | errno.ENFILE:
+            return f"{os.strerror(number)}; raise the limit (ulimit -n)"
+        case errno.ENOMEM:
+            return f"{words}; raise the limit (ulimit -v, or that of the container)"
+        case errno.EAGAIN:
+            return f"no process or thread can be started: {words}; raise the limit (ulimit -u, or pids.max)"
+    return None

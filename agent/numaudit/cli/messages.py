@@ -1,31 +1,47 @@
-"""Standard error: whatever a message names, it cannot steer the terminal."""
+"""Standard error: whatever a message names, it cannot steer the terminal, and shows no password."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from numaudit.errors import printable
+from numaudit.errors import hide, is_like_a_url, printable, without_password
 
 
 class Messages:
     """A text stream that shows control characters other than line ends as escapes.
 
+    Secrets in URLs are hidden, also where click repeats words of the command line as they were typed.
     Names in messages are other people's: of cgroups, of files, in a checkpoint. It has no `buffer`, since click would
     write past it.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, arguments: Sequence[str] = ()) -> None:
         self.stream = stream
+        self._hidden = dict(_secret_words(arguments))
 
     def write(self, text: str) -> int:
-        self.stream.write("\n".join(map(printable, text.split("\n"))))
-        return len(text)
+        length = len(text)
+        for word, shown in self._hidden.items():
+            text = text.replace(word, shown)
+        self.stream.write("\n".join(printable(without_password(line)) for line in text.split("\n")))
+        return length
 
     def __getattr__(self, name: str) -> object:
         if name == "buffer":
             raise AttributeError(name)
         return getattr(self.stream, name)
+
+
+def _secret_words(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each value with something to hide, alone or after `=` or `-f`, as it is or in quotes, and what is shown of it."""
+    for argument in arguments:
+        for value in (argument, argument.partition("=")[2], argument[2:]):
+            shown = hide(value)
+            if shown != value and is_like_a_url(value):
+                yield value, shown
+                yield repr(value)[1:-1], shown
 
 
 def terminal() -> TextIO:

@@ -12,7 +12,8 @@ from typing import Any, cast
 import click
 
 from numaudit.config import CONFIG_VARIABLE
-from numaudit.kernel.host import Host, KubeletConnection, is_pipe, may_be_there
+from numaudit.errors import InputError
+from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_be_there
 
 Function = Callable[..., Any]
 _KUBELET_VARIABLES = "NUMAUDIT_KUBELET_"
@@ -32,14 +33,13 @@ class FilePath(click.Path):
     ) -> object:
         if not value:
             self.fail("the path is empty", param, ctx)
+        if "\0" in value:
+            self.fail("a path cannot have a NUL in it", param, ctx)
+        if "://" in value:
+            self.fail("it is a URL (hidden, for it may hold a password); give a file", param, ctx)
         if may_be_there(Path(value)) and not os.path.exists(value):  # noqa: PTH110 (Path.exists raises)
             return Path(value)
         return super().convert(value, param, ctx)
-
-
-def short(text: str) -> str:
-    """What was typed, for a message; 5,000 digits are not shown whole."""
-    return text if len(text) < 60 else f"{text[:60]}..."
 
 
 class Number(click.FloatRange):
@@ -104,6 +104,8 @@ def tree(given: Path | None) -> Host:
         return Host()
     if not os.path.isfile(given) and not is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
         return Host.under(given)
+    if is_named_pipe(given):
+        raise InputError(f"--root {given}: is a named pipe, which may never end; give a folder or an archive")
     from numaudit.capture.archive import unpacked  # noqa: PLC0415 (tarfile and lzma are for archives only)
     from numaudit.cli.signals import as_interrupts  # noqa: PLC0415
 

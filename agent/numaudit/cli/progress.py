@@ -7,7 +7,7 @@ import time
 import click
 
 from numaudit.cli.messages import terminal
-from numaudit.cli.options import short
+from numaudit.errors import brief
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -40,7 +40,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
         try:
             seconds = float(digits) * _UNITS[unit]
         except (ValueError, KeyError):
-            self.fail(f"{short(text)!r} is not a time such as 500ms, 10s or 1m", param, ctx)
+            self.fail(f"{brief(text)!r} is not a time such as 500ms, 10s or 1m", param, ctx)
         if not 0 < seconds <= 86400:
-            self.fail(f"{short(text)!r} is not between 0 and 24 hours", param, ctx)
+            self.fail(f"{brief(text)!r} is not between 0 and 24 hours", param, ctx)
         return seconds

@@ -14,7 +14,7 @@ from numaudit.cli import messages, options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
 from numaudit.cli.sizes import Size
 from numaudit.config import yaml_file
-from numaudit.errors import InputError, NumauditError, Unavailable, printable
+from numaudit.errors import NumauditError, Unavailable, printable
 from numaudit.kernel.host import Host, may_be_there
 from numaudit.memorymanager.commands import Wanted
 from numaudit.snapshot import ContainerId
@@ -187,4 +187,4 @@ def _configuration(path: Path | None) -> object:
     try:
         return yaml.load(body, yaml_file.Loader)  # noqa: S506 -- a safe loader
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise yaml_file.not_yaml(path, error) from None

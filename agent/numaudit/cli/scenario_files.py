@@ -18,7 +18,7 @@ class ScenarioFiles:
 
     def open(self, name: str, what: str) -> Document:
         path = self._scenario.parent / name
-        if path.resolve() == self._scenario.resolve():
+        if "\0" not in name and path.resolve() == self._scenario.resolve():
             raise InputError(f"{name} is the scenario itself: its files would go in a circle")
         if path not in self._read:
             self._read[path] = yaml_document.read(path, what)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from numaudit.cli.options import FilePath, Function, short
+from numaudit.cli.options import FilePath, Function
 from numaudit.config import CONFIG_VARIABLE
 from numaudit.config.loading import Flags, Loaded, check, load
-from numaudit.errors import InputError, without_password
+from numaudit.errors import InputError
 
 
 def settings_options(function: Function) -> Function:
@@ -76,8 +76,10 @@ def _sources(
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
         if not equals or not path:
-            shown = short(without_password(assignment))
-            raise InputError(f"--set {shown}: give KEY=VALUE, such as --set log.format=json")
+            raise InputError(
+                "--set needs KEY=VALUE, such as log.format=json; what is given (hidden) has no "
+                f"{'key' if equals else 'equals sign'}"
+            )
         flags.append(("--set", path, value))
     named = os.environ.get(CONFIG_VARIABLE)
     return config or (Path(named) if named else None), os.environ, flags

@@ -10,13 +10,16 @@ from typing import NoReturn
 
 from numaudit.daemon.signals import end_by, end_well
 
-_ENDING_AT_ONCE = (signal.SIG_DFL, end_by, end_well)
+_ENDING_AT_ONCE = (signal.SIG_DFL, signal.default_int_handler, end_by, end_well)
 
 
 @contextmanager
 def as_interrupts() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt, so that temporary files go. One that is ignored stays so (nohup)."""
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
+    """SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, so that temporary files go; the first of them alone.
+
+    One that is ignored stays so (nohup), and one that is handled otherwise in the meantime, as the agent does, too.
+    """
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     ended_by = {one: handler for one, handler in before.items() if handler in _ENDING_AT_ONCE}
     for one in ended_by:
         signal.signal(one, _interrupt)
@@ -24,8 +27,11 @@ def as_interrupts() -> Iterator[None]:
         yield
     finally:
         for one, handler in ended_by.items():
-            signal.signal(one, handler)
+            if signal.getsignal(one) is _interrupt:
+                signal.signal(one, handler)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)  # until the process has ended, or a second one would keep files from going
     raise KeyboardInterrupt

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from numaudit.cli.options import short
-from numaudit.errors import ParseError
+from numaudit.errors import ParseError, brief
 from numaudit.topology.quantity import Quantity
 
 _LARGEST = (1 << 63) - 1
@@ -25,5 +24,5 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
         except ParseError:
             size = -1
         if not self.least <= size <= _LARGEST:
-            self.fail(f"{short(str(value))!r} is not a size such as 512Mi or 5Gi", param, ctx)
+            self.fail(f"{brief(str(value))!r} is not a size such as 512Mi or 5Gi", param, ctx)
         return size

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from numaudit.errors import without_password
+from numaudit.errors import hide
 from numaudit.exporters import selection
+from numaudit.net.url import parse_url
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
@@ -20,25 +20,28 @@ _SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no
 
 @dataclass(frozen=True, slots=True)
 class KindOf:
-    """One kind: its description, how a value is read (ValueError = it is wrong), and how it is shown."""
+    """One kind: its description, how a value is read (ValueError = it is wrong), and how it is shown.
+
+    A ValueError of a `private` kind says what is wrong without any part of the value, which may hold a password.
+    """
 
     what: str
     parse: Callable[[Any], object]
     show: Callable[[Any], str] = str
+    private: bool = False
 
 
 def url() -> KindOf:
     """An address in the web; empty = unset."""
 
     def parse(value: object) -> str | None:
-        if not isinstance(value, str) or not value.isprintable() or " " in value:
-            raise ValueError
-        parts = urlsplit(value)  # a ValueError by itself for a broken IPv6 address
-        if value and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0):
-            raise ValueError
+        if not isinstance(value, str):
+            raise ValueError("it is no text")
+        if value:
+            parse_url(value)
         return value or None
 
-    return KindOf("an http:// or https:// URL", parse, lambda value: without_password(value or ""))
+    return KindOf("an http:// or https:// URL", parse, lambda value: hide(value or ""), private=True)
 
 
 def number(least: int, most: int) -> KindOf:
@@ -146,10 +149,10 @@ def _seconds(value: float) -> str:
 
 
 def file() -> KindOf:
-    """A path; empty = unset."""
+    """A path; empty = unset. A URL, which may hold a password, is none."""
 
     def parse(value: object) -> Path | None:
-        if not isinstance(value, str) or "\0" in value:
+        if not isinstance(value, str) or "\0" in value or "://" in value:
             raise ValueError
         return Path(value) if value else None
 
@@ -167,7 +170,7 @@ def address() -> KindOf:
             raise ValueError
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
-        elif ":" in host:
+        elif ":" in host or "@" in host or "/" in host:
             raise ValueError
         return host, int(port)
 
@@ -196,5 +199,5 @@ def mapping() -> KindOf:
     return KindOf(
         "names and texts (`name: text`, or name=text,name=text)",
         parse,
-        lambda value: ", ".join(f"{name}={what}" for name, what in value),
+        lambda value: ", ".join(f"{name}={hide(what)}" for name, what in value),
     )

@@ -13,7 +13,7 @@ import yaml
 
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, KubeletSettings, Settings
-from numaudit.errors import InputError, without_password
+from numaudit.errors import InputError, brief
 from numaudit.kernel.file_state import state_of
 
 Section = TypeVar("Section")
@@ -117,7 +117,7 @@ class _Sources:
             if key_path in KEYS:
                 sources.take(key_path, given, f"flag {flag}")
             else:
-                sources.problems.append(f"{flag}: there is no setting {key_path}{_suggestion(key_path)}")
+                sources.problems.append(f"{flag}: there is no setting {brief(key_path)}{_suggestion(key_path)}")
         return sources
 
     def matters(self, path: str) -> bool:
@@ -129,15 +129,16 @@ class _Sources:
             return
         try:
             self.values[path], self.origins[path] = KEYS[path].kind.parse(value), where
-        except ValueError:
-            self.refuse(path, value, where)
+        except ValueError as error:
+            self.refuse(path, value, where, str(error))
 
-    def refuse(self, path: str, value: object, where: str) -> None:
+    def refuse(self, path: str, value: object, where: str, why: str = "") -> None:
         if not self.matters(path):
             return
         key = KEYS[path]
-        given = "what is given (hidden)" if key.secret else _shown(value)
-        self.problems.append(f"{where}: {path} must be {key.kind.what}, not {given}")
+        given = "what is given (hidden)" if key.secret or key.kind.private else _shown(value)
+        reason = f": {why}" if key.kind.private and why else ""
+        self.problems.append(f"{where}: {path} must be {key.kind.what}, not {given}{reason}")
 
 
 @dataclass(slots=True)
@@ -156,11 +157,8 @@ class _File:
             if root is not None:
                 self._walk(loader, root, "")
                 self._refuse_foreign(root)
-        except yaml.MarkedYAMLError as error:
-            line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-            raise InputError(f"{self.path}{line}: not YAML: {error.problem}") from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise InputError(f"{self.path}: not YAML: {str(error).splitlines()[0]}") from error
+            raise yaml_file.not_yaml(self.path, error) from error
         finally:
             loader.dispose()
 
@@ -171,9 +169,8 @@ class _File:
         names = [str(key.value) for key, _ in root.value]
         known = {key.partition(".")[0] for key in KEYS}
         if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
-            raise InputError(
-                f"{self.path}: holds none of numaudit's settings, but {', '.join(names[:3])}; is it another's file?"
-            )
+            found = ", ".join(map(brief, names[:3]))
+            raise InputError(f"{self.path}: holds none of numaudit's settings, but {found}; is it another's file?")
 
     def _walk(self, loader: yaml.SafeLoader, node: yaml.Node, prefix: str) -> None:
         """Settings below one node. An empty value leaves a setting as it is."""
@@ -188,7 +185,9 @@ class _File:
             if key in KEYS:
                 self._take(loader, value_node, key, self._line(key_node))
             elif not any(one.startswith(f"{key}.") for one in KEYS):
-                self.sources.unknown.append(f"{self._line(key_node)}: there is no setting {key}{_suggestion(key)}")
+                self.sources.unknown.append(
+                    f"{self._line(key_node)}: there is no setting {brief(key)}{_suggestion(key)}"
+                )
             elif not _is_empty(value_node):
                 self._walk(loader, value_node, f"{key}.")
 
@@ -197,7 +196,7 @@ class _File:
         if first is None:
             self.seen[key.lower()] = node.start_mark.line + 1
         else:
-            self.sources.problems.append(f"{self._line(node)}: {key} is there twice, first in line {first}")
+            self.sources.problems.append(f"{self._line(node)}: {brief(key)} is there twice, first in line {first}")
         return first is None
 
     def _take(self, loader: yaml.SafeLoader, node: yaml.Node, key: str, where: str) -> None:
@@ -241,7 +240,7 @@ def _suggestion(path: str) -> str:
 
 
 def _shown(value: object) -> str:
-    return without_password(repr(value if not isinstance(value, str) or len(value) < 60 else f"{value[:60]}..."))
+    return repr(brief(value)) if isinstance(value, str) else brief(repr(value))
 
 
 def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:

@@ -28,11 +28,8 @@ def read(path: Path, what: str) -> Document:
             raise InputError(f"{path}: it is empty")
         _refuse_repeated_keys(root, path)
         return Document(str(path), loader.construct_document(root), _lines(root))
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        raise InputError(f"{path}{line}: not YAML: {error.problem}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not YAML: {(str(error).splitlines() or ['?'])[0]}") from error
+        raise yaml_file.not_yaml(path, error) from error
     finally:
         loader.dispose()
 

@@ -34,8 +34,20 @@ def read(path: Path, what: str, largest: int = LARGEST_FILE, deepest: int = DEEP
         body = read_bytes(path, largest)
     except OSError as error:
         raise InputError(f"cannot read {what} {path}: {error.strerror}") from error
+    except ValueError:
+        raise InputError(f"cannot read {what} {path}: a path cannot have a NUL in it") from None
     _check(body, path, deepest)
     return body
+
+
+def not_yaml(path: Path, error: Exception) -> InputError:
+    """What the parser complains of: with its line, and without the name of a tag, for a password may begin with `!`."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        is_tag = isinstance(error, yaml.constructor.ConstructorError)
+        reason = "a value has a tag (!) that is not known here; quote what is text" if is_tag else error.problem
+        return InputError(f"{path}{line}: not YAML: {reason}")
+    return InputError(f"{path}: not YAML: {(str(error).splitlines() or ['?'])[0]}")
 
 
 def _check(body: bytes, path: Path, deepest: int) -> None:
@@ -45,7 +57,7 @@ def _check(body: bytes, path: Path, deepest: int) -> None:
         for event in events:
             where = f"{path}:{event.start_mark.line + 1}"
             if isinstance(event, yaml.AliasEvent):
-                raise InputError(f"{where}: *{event.anchor}: write the value out")
+                raise InputError(f"{where}: a reference (*) to another value: write that out, or quote what is text")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > deepest:
                 raise InputError(f"{where}: nested deeper than {deepest} levels")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from numaudit.containers import cgroup_path, mountinfo
 from numaudit.containers.cgroup_path import Place
 from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
-from numaudit.errors import printable
+from numaudit.errors import escaped
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, read_inodes, walk
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Container, ContainerId
@@ -185,7 +185,7 @@ def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, Place]) -
 def _container(group: Cgroup, place: Place, whole: bool) -> Container:
     return Container(
         id=ContainerId(group.id),
-        path=printable(group.path),
+        path=escaped(group.path),
         kind=place.kind,
         whole=whole,
         qos=place.qos,
@@ -211,7 +211,7 @@ class _PodFacts:
         pod_uid = container.pod_uid
         if pod_uid is None:
             name = self._runtime_names.name(container.runtime, container.container_id)
-            return replace(container, name=None if name is None else printable(name))
+            return replace(container, name=None if name is None else escaped(name))
         namespace, pod = self._pod_names().get(pod_uid, (None, None))
         container = replace(container, namespace=namespace, pod=pod)
         if container.kind != "container" or container.name is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO
 
-from numaudit.errors import printable
+from numaudit.errors import printable, without_password
 
 log = logging.getLogger("numaudit")
 LOGGERS = ("numaudit", "opentelemetry")
@@ -30,7 +30,7 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever names of others and tracebacks are in it."""
-        return printable(super().format(record))
+        return printable(without_password(super().format(record)))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         return datetime.fromtimestamp(record.created, UTC).strftime(datefmt or "%Y-%m-%dT%H:%M:%SZ")
@@ -44,10 +44,10 @@ class _Json(logging.Formatter):
             "time": round(record.created, 3),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": without_password(record.getMessage()),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = without_password(self.formatException(record.exc_info))
         return json.dumps(line)
 
 

@@ -102,14 +102,17 @@ class Daemon:
         self._beat = Beat(settings.interval, time.monotonic())
 
     def run(self) -> None:
-        """Work until SIGTERM or SIGINT; ends within three seconds of it."""
+        """Work until SIGTERM or SIGINT; ends within three seconds of it.
+
+        From then on signals are ignored, and stay so: while the interpreter ends, Python would give all others their
+        usual effect back, which is to die.
+        """
         handlers = {
             signal.SIGTERM: self._on_end,
             signal.SIGINT: self._on_end,
             signal.SIGHUP: self._on_hang_up,
             signal.SIGUSR1: self._on_user_1,
         }
-        before = {number: signal.getsignal(number) for number in handlers}
         try:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -117,11 +120,9 @@ class Daemon:
         except Stopped as reason:
             _log.info("stopping after %s", reason)
         finally:
-            for number in handlers:
+            for number in (*handlers, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
             self._end()
-            for number, earlier in before.items():
-                signal.signal(number, earlier)
 
     def _on_hang_up(self, _number: int, _: FrameType | None) -> None:
         self._hung_up = True

@@ -33,6 +33,8 @@ def target(endpoint: str, headers: Mapping[str, str], ca_file: Path | None, comp
 def _context(ca_file: Path | None) -> ssl.SSLContext:
     """Trusts these authorities alone; None = the system's."""
     try:
+        if ca_file is not None and ca_file.is_fifo():
+            raise ValueError("it is a pipe, which may never end")
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)

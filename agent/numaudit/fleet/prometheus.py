@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
@@ -19,11 +19,11 @@ from numaudit.fleet.answers import Reply, Sample, error_in, read_scalar, read_ve
 from numaudit.fleet.http_config import HttpConfig
 from numaudit.net.connection import Answer, Connection, NotUnderstood, TooLarge
 from numaudit.net.target import target_of
+from numaudit.net.url import parse_url
 
 LARGEST_ANSWER = 64 << 20
 """Bytes, unpacked."""
 _PATH = "/api/v1/query"
-_SCHEMES = ("http", "https")
 
 
 @dataclass(slots=True)
@@ -93,16 +93,12 @@ def connected(url: str, config: HttpConfig, timeout: float) -> Iterator[Promethe
 
 def _parse(url: str) -> SplitResult:
     try:
-        parts = urlsplit(url)
-        port_is_good = parts.port is None or parts.port > 0
-    except ValueError:
-        parts, port_is_good = SplitResult("", "", "", "", ""), False
-    if parts.scheme not in _SCHEMES or not parts.hostname or not port_is_good or not parts.hostname.isprintable():
+        return parse_url(url)
+    except ValueError as why:
         raise InputError(
-            f"--prometheus: {without_password(url)!r} is no URL of a server; give one such as "
+            f"--prometheus: what is given (hidden) is no URL of a server: {why}; give one such as "
             "http://prometheus.monitoring:9090"
-        )
-    return parts
+        ) from None
 
 
 def _checked(answer: Answer) -> bytes:

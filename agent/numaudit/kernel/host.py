@@ -141,6 +141,11 @@ def is_pipe(path: Path) -> bool:
         return False
 
 
+def is_named_pipe(path: Path) -> bool:
+    """Is it a pipe in a folder? Without a writer it never ends; one of a shell (`|`) does when its writer does."""
+    return is_pipe(path) and os.path.lexists(os.path.realpath(path))
+
+
 def explain(error: Exception, name: str | None = None) -> str:
     """An error in words: what, where, and what to do when it is a matter of rights. `name` is shown for the file's."""
     if not isinstance(error, OSError):

@@ -11,7 +11,7 @@ from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.host import LARGEST_FILE, Host, is_pipe
+from numaudit.kernel.host import LARGEST_FILE, Host, is_named_pipe, is_pipe
 from numaudit.kubelet import state_files
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
 from numaudit.kubelet.examined_file import ExaminedFile
@@ -109,8 +109,10 @@ def belongs_to(host: Host, file: Path) -> bool:
 def read_given(file: Path) -> bytes:
     """A file that was named on the command line; `-` is the standard input, and a pipe is read to its end.
 
-    Raises Unavailable, and InputError when it is gone.
+    Raises Unavailable, and InputError when it is gone, or a named pipe, which may never end.
     """
+    if file != STANDARD_INPUT and is_named_pipe(file):
+        raise InputError(f"{file} is a named pipe; give a file, or - for what a pipe brings to the standard input")
     if file != STANDARD_INPUT and not is_pipe(file):
         data = state_files.read(file)
         if data is None:

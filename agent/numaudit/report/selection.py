@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from numaudit.errors import InputError, nearest, printable
+from numaudit.errors import InputError, escaped, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.report.names import display_name
 from numaudit.report.summary import summarize
@@ -23,7 +23,6 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
 
     Raises InputError when there are none, with the names that are near.
     """
-    which = None if which is None else printable(which)  # as the report's names are
     containers, refused = report.containers, report.rejections
     if namespace is not None:
         containers = tuple(one for one in containers if one.namespace == namespace)
@@ -34,9 +33,14 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
                 f"no container is in namespace {namespace!r}{nearest(namespace, filter(None, known), _all(report))}"
             )
     if which is not None:
-        containers, refused = _matching(containers, refused, which)
+        # As on the host, else as the report shows it.
+        for name in (escaped(which), printable(which)):
+            found = _matching(containers, refused, name)
+            if any(found):
+                break
+        containers, refused = found
         if not containers and not refused:
-            raise InputError(f"no container matches {which!r}{_near(report, which)}")
+            raise InputError(f"no container matches {printable(which)!r}{_near(report, printable(which))}")
     if which is None and namespace is None:
         return report
     return _summarized(replace(_of_containers(report, containers), rejections=refused))

@@ -16,6 +16,7 @@ import yaml
 
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
+from numaudit.kernel.host import is_pipe
 
 CheckPassword = Callable[[bytes, bytes], bool]
 
@@ -103,9 +104,9 @@ def read_next_rules(path: Path, before: Rules) -> Rules:
 def read_rules(path: Path) -> Rules:
     """Read a web-config file. Raises InputError with what is wrong, and in which key."""
     try:
-        document = yaml.safe_load(yaml_file.read(path, "the web-config file"))
+        document = yaml.load(yaml_file.read(path, "the web-config file"), yaml_file.Loader)  # noqa: S506 (a safe one)
     except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML: {str(error).splitlines()[0]}") from error
+        raise yaml_file.not_yaml(path, error) from error
     except ValueError as error:  # 5,000 digits, or a month 99
         raise InputError(f"{path}: a number or date in it cannot be read; quote it if it is text") from error
     top = _mapping(document, path, "the file", {"tls_server_config", "http_server_config", "basic_auth_users"})
@@ -175,6 +176,9 @@ def _beside(path: Path, name: str) -> Path:
 def _context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
     if not tls.get("cert_file") or not tls.get("key_file"):
         raise InputError(f"{path}: tls_server_config needs cert_file and key_file")
+    for name in ("cert_file", "key_file", "client_ca_file"):
+        if tls.get(name) and is_pipe(_beside(path, tls[name])):
+            raise InputError(f"{path}: {name} {tls[name]} is a pipe, which may never end; give a file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     context.minimum_version = _version(path, tls, "min_version", ssl.TLSVersion.TLSv1_2)
@@ -217,8 +221,9 @@ def _users(path: Path, found: object) -> dict[str, bytes]:
         raise InputError(f"{path}: basic_auth_users must hold names and bcrypt hashes")
     for name, hash_ in found.items():
         if not str(hash_).startswith(("$2a$", "$2b$", "$2y$")) or len(str(hash_)) != 60:
+            user = str(name).partition(":")[0]  # a whole line of htpasswd has more
             raise InputError(
-                f"{path}: the password of {name} is not a bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
+                f"{path}: the password of {user} is not a bcrypt hash; make one with `htpasswd -nBC 10 {user}`"
             )
     password_checker()
     return {str(name): str(hash_).encode() for name, hash_ in found.items()}

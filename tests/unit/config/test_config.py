@@ -78,7 +78,7 @@ SHOWN = f"'{DIGITS[:60]}...'"
         ("otlp: {endpoint: 'http://a:99999'}\n", "otlp.endpoint must be an http:// or https:// URL"),
         ("log: {level: loud}\n", "log.level must be one of debug, info, warning, error"),
         ("interval: !!python/object:os.system x\n", "not YAML"),
-        ("interval: &a [*a]\n", "agent.yaml:1: *a: write the value out"),
+        ("interval: &a [*a]\n", "agent.yaml:1: a reference (*) to another value: write that out"),
         ("interval: 1:30\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not '1:30'"),
         ("web: {max_connections: 010}\n", "web.max_connections must be a whole number from 4 to 4096, not '010'"),
         ("otlp: {headers: {a: 1:30}}\n", "otlp.headers must be names and texts"),

@@ -23,8 +23,8 @@ def _bomb() -> str:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (_bomb(), "file.yaml:2: *a0: write the value out"),
-        ("a: &a [*a]", "file.yaml:1: *a: write the value out"),
+        (_bomb(), "file.yaml:2: a reference (*) to another value: write that out"),
+        ("a: &a [*a]", "file.yaml:1: a reference (*) to another value: write that out"),
         ("[" * 200_000, "file.yaml:1: nested deeper than 20 levels"),
         ("{a: " * 21, "file.yaml:1: nested deeper than 20 levels"),
         ("#" * (2 << 20), "the file is larger than 1048576 bytes"),

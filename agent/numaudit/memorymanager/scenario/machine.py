@@ -59,7 +59,7 @@ def _device(name: str, place: Document, machine: Machine) -> Device:
         if isinstance(one, bool) or not isinstance(one, int):
             raise place.error(f"must be a node, a list of nodes or null, not {shown(one)}")
         if one not in machine.by_id:
-            raise place.error(f"there is no node {one}; the machine has {machine.online}")
+            raise place.error(f"there is no node {shown(one)}; the machine has {machine.online}")
         ids.append(one)
     return Device(name, NodeSet.from_ids(ids))
 
@@ -152,7 +152,7 @@ def _groups(place: Document, known: Mapping[int, int]) -> list[CpuSet]:
         listed = list(_cpu_list(one)) if isinstance(one.value, str) else [_count(cpu) for cpu in one.elements()]
         strange = [cpu for cpu in listed if cpu not in known]
         if strange:
-            raise one.error(f"there is no CPU {strange[0]}; name the CPUs of the nodes")
+            raise one.error(f"there is no CPU {shown(strange[0])}; name the CPUs of the nodes")
         cpus = CpuSet.from_ids(listed)
         if cpus & seen:
             raise one.error(f"CPU {cpus & seen} is there twice")
@@ -196,7 +196,7 @@ def _size(place: Document) -> int:
 def _cpu_list(place: Document) -> CpuSet:
     if place.value is None:
         return CpuSet()
-    text = str(place.value) if isinstance(place.value, int) and not isinstance(place.value, bool) else place.value
+    text = shown(place.value) if isinstance(place.value, int) and not isinstance(place.value, bool) else place.value
     if not isinstance(text, str):
         raise place.error(f"must be a list of CPUs such as '0-3,8', not {shown(place.value)}")
     try:

@@ -1,0 +1,185 @@
+"""Whatever words a verb is given: a message and an exit code that says whose fault it is, never an internal error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import command_tree
+from agent_process import PATIENCE
+from numaudit.cli.main import VERBS, call
+
+VALUES = (
+    "",
+    " ",
+    "-1",
+    "9" * 5000,
+    "1e400",
+    "nan",
+    "a\0b",
+    "http://a b",
+    f"http://{'a' * 64}.example:1",
+    "http://a..b",
+    "http://host:99999",
+    "http://[::1",
+    "x" * 5000,
+    "/" + "x/" * 3000,
+    "\udcff\udc80",
+    "\N{FULLWIDTH DIGIT ONE}",
+    "=",
+    "a=b",
+    "../..",
+    "%s%n",
+)
+KEPT = ("run", "assert", "agent", "top", "selftest", "calibrate", "capture")
+"""They start commands, wait, measure or write; their options are tried with a word that ends them before."""
+OPTIONS = [
+    (path, one.opts[0])
+    for path, command in command_tree.commands()
+    for one in command.params
+    if isinstance(one, click.Option) and not one.is_flag
+]
+VERBS_WITH_WORDS = [
+    path
+    for path, command in command_tree.commands()
+    if path and path[0] not in KEPT and any(isinstance(one, click.Argument) for one in command.params)
+]
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NUMAUDIT_DEBUG", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def _try(capsys: pytest.CaptureFixture[str], *words: str) -> None:
+    code = call(list(words))
+    err = capsys.readouterr().err
+    assert code in (0, 1, 2, 3, 5, 125), (words, err[:300])
+    assert "internal error" not in err and "Traceback" not in err
+    assert len(err) < 20_000
+
+
+@pytest.mark.parametrize(("path", "option"), OPTIONS, ids=[" ".join((*path, option)) for path, option in OPTIONS])
+def test_any_value_of_an_option_is_taken_or_refused(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, path: tuple[str, ...], option: str
+) -> None:
+    command = dict(command_tree.commands())[path]
+    has_root = any(one.name == "root" for one in command.params) and option != "--root"
+    for value in VALUES:
+        ends = ["--no-such-option"] if path[:1] and path[0] in KEPT else []
+        root = ["--root", str(fixtures / "memory-only-node")] if has_root else []
+        _try(capsys, *path, option, value, *root, *ends)
+
+
+@pytest.mark.parametrize("path", VERBS_WITH_WORDS, ids=" ".join)
+def test_any_word_is_taken_or_refused(capsys: pytest.CaptureFixture[str], path: tuple[str, ...]) -> None:
+    for value in VALUES:
+        _try(capsys, *path, value)
+        _try(capsys, *path, "--", value, value)
+
+
+SCENARIO = """
+apiVersion: numaudit/v1
+kind: Scenario
+machine:
+  nodes: [{id: %(id)s, cpus: %(cpus)s, memory: %(memory)s, hugepages: {%(size)s: %(pages)s}, distances: %(distances)s}]
+  devices: {a.b/c: {d: %(node)s}}
+kubelet: {memoryManagerPolicy: Static, reservedMemory: %(reserved)s, cpuManagerReconcilePeriod: %(period)s}
+state: {memory: %(file)s}
+kubernetesVersion: %(version)s
+steps: [{admit: {metadata: {name: %(name)s}, spec: {containers: [{name: a, resources: {limits: {cpu: %(cpu)s}}}]}}}]
+"""
+RIGHT = {
+    "id": "0", "cpus": "0-3", "memory": "8Gi", "size": "2Mi", "pages": "1", "distances": "[10]", "node": "0",
+    "reserved": "[]", "period": "10s", "file": "null", "version": "'1.36'", "name": "pod", "cpu": "1",
+}  # fmt: skip
+LARGE = ("9" * 5000, "0x" + "f" * 5000, "-0x" + "f" * 5000, "'0-" + "9" * 5000 + "'", f"'{'9' * 5000}'", "1e999999",
+    ".inf", "'a\\0b'", '"a\\0b"', '{file: "a\\0b"}', "'" + "x" * 5000 + "'", "2026-99-99", "2026-01-01", "!t x",
+    "[[]]", "~", '"\\ud800"',
+    "{1: 2}", "{'" + "9" * 5000 + "': 1}")  # fmt: skip
+
+
+@pytest.mark.parametrize("field", RIGHT)
+def test_any_value_in_a_scenario_is_taken_or_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, field: str
+) -> None:
+    for value in LARGE:
+        (tmp_path / "s.yaml").write_text(SCENARIO % {**RIGHT, field: value})
+        for words in (("simulate", "s.yaml"), ("simulate", "s.yaml", "-o", "json")):
+            _try(capsys, *words)
+
+
+def test_a_machine_with_strange_numbers_in_json_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    node = '{"numa_node": 0, "cpus": "0", "sockets": [], "memory_bytes": 1, "huge_pages": [], "distances": {"%s": 10}}'
+    (tmp_path / "kubelet.yaml").write_text("memoryManagerPolicy: None\n")
+    (tmp_path / "pod.yaml").write_text("metadata: {name: a}\nspec: {containers: []}\n")
+    for digits in ("9" * 5000, "\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT ONE}", "1"):
+        (tmp_path / "m.json").write_text('{"kind": "Topology", "nodes": [%s]}' % (node % digits), encoding="utf-8")
+        _try(capsys, "explain", "-f", "pod.yaml", "--machine", "m.json", "--config", "kubelet.yaml")
+
+
+# Pipes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("state", "show", "pipe"),
+        ("state", "verify", "pipe"),
+        ("state", "diff", "pipe"),
+        ("report", "--root", "pipe"),
+        ("simulate", "pipe"),
+        ("config", "show", "--config", "pipe"),
+        ("fleet", "--prometheus", "http://h", "--http.config.file", "pipe"),
+        ("assert", "--junit", "pipe", "--max-spilled", "5Mi", "--", "true"),
+    ],
+)
+def test_a_named_pipe_is_refused_at_once(tmp_path: Path, words: tuple[str, ...]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = subprocess.run(
+        [sys.executable, "-c", "from numaudit.cli.main import run; run()", *words],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pipe" in done.stderr
+
+
+# Limits
+
+
+def _limited(limit: str, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    program = f"import os, resource, sys\nfrom numaudit.cli import main\n{limit}\nsys.exit(main.call(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=PATIENCE, check=False, env={**os.environ, "TERM": "dumb"},
+    )  # fmt: skip
+
+
+NO_FILES = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+NO_THREADS = (
+    "import _thread, threading\n"
+    'def none(*_, **__): raise RuntimeError("can\'t start new thread")\n'
+    "_thread.start_new_thread = threading._start_new_thread = none"
+)
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("run", "assert", "capture")])
+def test_no_file_that_can_be_opened_is_no_internal_error(verb: str) -> None:
+    words = {"explain": ("explain", "a"), "state": ("state", "show"), "simulate": ("simulate", "/dev/null"),
+        "fleet": ("fleet", "--prometheus", "http://localhost:1"), "config": ("config", "show")}  # fmt: skip
+    done = _limited(NO_FILES, words.get(verb, (verb,)))
+    assert done.returncode in (0, 2, 3), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode != 3 or "ulimit -n" in done.stderr
+
+
+def test_no_thread_that_can_be_started_says_which_limit_to_raise() -> None:
+    done = _limited(NO_THREADS, ("agent", "--listen", "127.0.0.1:0"))
+    assert done.returncode == 3, done.stderr
+    assert "can't start new thread; raise the limit (ulimit -u, or pids.max)" in done.stderr
