@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from numaudit.collectors.base import Collector, Run, Tick
+from numaudit.collectors.memory_stat import MemoryStats
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.process_times import ProcessTimes
@@ -46,6 +47,7 @@ class Observer:
     sanity_check: SanityCheck = field(default_factory=SanityCheck)
     process_times: ProcessTimes = field(default_factory=ProcessTimes)
     penalty: MachinePenalty = field(default_factory=MachinePenalty)
+    memory_stats: MemoryStats = field(default_factory=MemoryStats)
 
     @classmethod
     def of(cls, host: Host) -> Observer:
@@ -103,6 +105,7 @@ class Observer:
             self.sanity_check,
             self.process_times,
             self.penalty,
+            self.memory_stats,
             readings,
             mappings_budget,
             mappings_of,

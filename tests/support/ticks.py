@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from numaudit.collectors.base import Tick
+from numaudit.collectors.memory_stat import MemoryStats
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.process_times import ProcessTimes
@@ -40,5 +41,6 @@ def tick_of(host: Host, taken: Mapping[str, Reading], owners: Owners | None = No
         SanityCheck(),
         ProcessTimes(),
         MachinePenalty(),
+        MemoryStats(),
         readings_of(taken),
     )

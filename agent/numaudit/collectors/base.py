@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
 
+from numaudit.collectors.memory_stat import MemoryStats
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.process_times import ProcessTimes
@@ -103,6 +104,7 @@ class Tick:
     sanity_check: SanityCheck
     process_times: ProcessTimes
     penalty: MachinePenalty
+    memory_stats: MemoryStats
     readings: Readings | None = None
     """None = there are no probes."""
     mappings_budget: float | None = None

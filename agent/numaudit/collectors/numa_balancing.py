@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from numaudit.collectors.base import Skipped, Tick
+from numaudit.collectors.memory_stat import AT_ONCE, root_is_shown
 from numaudit.errors import Unavailable
-from numaudit.kernel.cgroup import Reader
-from numaudit.kernel.numa_balancing import parse, read_mode, read_vmstat
-from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.probes.reasons import Refusal
+from numaudit.kernel.numa_balancing import read_mode, read_vmstat
 from numaudit.snapshot import Balancing, ContainerId, Snapshot
 
 
@@ -21,30 +20,10 @@ def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
     mode = read_mode(tick.host)
     if mode is None:
         raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)")
-    by_container: dict[ContainerId, dict[str, int]] = {}
-    if _reads_containers(tick) and mode.flags and _root_is_shown(tick.reader):
-        for container in tick.census.containers:
-            if container.whole:
-                try:
-                    by_container[container.id] = _read(tick.reader, tick.census.folder(container.id))
-                except (OSError, ValueError) as error:
-                    skipped.count(error)
+    by_container: Mapping[ContainerId, Mapping[str, int]] = {}
+    if mode.flags and root_is_shown(tick.reader.hierarchies):
+        most = None if tick.readings is None else AT_ONCE
+        by_container, errors = tick.memory_stats.read(tick.census, tick.reader.hierarchies, most)
+        for error in errors:
+            skipped.count(error)
     return replace(snapshot, numa_balancing=Balancing(read_vmstat(tick.host), by_container))
-
-
-def _reads_containers(tick: Tick) -> bool:
-    """The hint-fault probe gives more on each container, for less: memory.stat takes 20 us each."""
-    return tick.readings is None or isinstance(tick.readings.session.probe(HINT_FAULTS), Refusal)
-
-
-def _root_is_shown(reader: Reader) -> bool:
-    """Has this kernel the counters in memory.stat at all? The root cgroup is the quickest to ask."""
-    try:
-        return reader.hierarchies.is_v2 and bool(_read(reader, ""))
-    except FileNotFoundError:
-        return False
-
-
-def _read(reader: Reader, path: str) -> dict[str, int]:
-    text = reader.read(f"{reader.hierarchies.memory}{path}/memory.stat")
-    return parse(text.decode("ascii", "replace"))

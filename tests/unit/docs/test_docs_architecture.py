@@ -25,7 +25,6 @@ GOALS = {"counter": (0, 4), "probe": (3, 4), "finding": (0, 1), "setting": (0, 1
 NAMES_A_PROBE = {
     "cli/assert.py": "its limit of migrations rests on the one probe that counts them",
     "cli/report.py": "its option --first-touch asks for the one probe that is off by default",
-    "collectors/numa_balancing.py": "the kernel's own counters are read where hint faults cannot be counted",
     "collectors/sanity_check.py": "holds the counted hint faults against the kernel's own count",
     "doctor/checks.py": "first_touch has no BPF program, and doctor shows it among the sources",
     "doctor/sources.py": "a source of access figures is tried on a known load of its own",
