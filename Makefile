@@ -73,7 +73,7 @@ capabilities: ## measure what each capability brings, on this kernel and the gue
 	$(PYTHON) tests/image/capabilities.py
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
-	$(PYTHON) -m pytest tests/unit --update-golden -k "known or readme or schema or generated"
+	$(PYTHON) -m pytest tests/unit --update-golden
 
 bytecode: ## compile the BPF texts again after a change, as root; commit what changes in bpf/bytecode
 	$(PYTHON) -m numaudit.probes.compile

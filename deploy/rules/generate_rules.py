@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def _filled(node: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401 (YAML)
     try:
         return (node % values).strip()
     except (KeyError, TypeError, ValueError) as error:
-        raise SystemExit(f"source.yaml: {node!r}: {error!r}; %(NAME)s is a setting, a percent sign is %%") from None
+        raise ValueError(f"source.yaml: {node!r}: {error!r}; %(NAME)s is a setting, a percent sign is %%") from None
 
 
 class _Dumper(yaml.SafeDumper):
@@ -63,7 +64,11 @@ def _yaml(value: object) -> str:
 
 
 def main() -> None:
-    for name, text in files().items():
+    try:
+        texts = files()
+    except ValueError as error:
+        sys.exit(str(error))
+    for name, text in texts.items():
         (HERE / name).write_text(text, encoding="utf-8")
 
 

@@ -93,6 +93,7 @@ def test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing(
     assert _mounts() == before
 
 
+@pytest.mark.one_kernel
 def test_a_kill_leaves_nothing_either(node: NodeHere, profile: str) -> None:
     with running(node.pod(*PROFILES[profile])) as agent:
         if profile in WITH_PROBES and IS_V2:
@@ -109,15 +110,18 @@ def may(node: NodeHere) -> dict[str, str]:
     return node.tried(node.pod())
 
 
+@pytest.mark.one_kernel
 def test_cgroups_are_read_only_where_they_are_of_version_2(may: dict[str, str]) -> None:
     assert (may["write to a cgroup"] == "yes") != IS_V2
 
 
 @pytest.mark.parametrize("claim", sorted(CLAIMS))
+@pytest.mark.one_kernel
 def test_the_restricted_profile_may_not(claim: str, may: dict[str, str]) -> None:
     assert [tried for tried in CLAIMS[claim] if may[tried] == "yes"] == []
 
 
+@pytest.mark.one_kernel
 def test_what_the_restricted_profile_may_is_admitted(may: dict[str, str]) -> None:
     assert {tried for tried, answer in may.items() if answer == "yes"} <= ADMITTED
     assert may.keys() == FORBIDDEN | ADMITTED

@@ -66,7 +66,8 @@ def sample(bench: Bench) -> Samples:
             kernel_count = _kernel_count(bench)  # first, so that the probe has seen what is in it
             found = _samples(bench, bench.session.read(HINT_FAULTS).since(before), kernel_count - kernel_before)
             used = min(busy.cpu_seconds(one) - was for one, was in zip(bench.workers, used_before, strict=True))
-            if found.is_enough or found.has_skipped or used > _CPU_SECONDS or time.monotonic() > deadline:
+            is_known = found.is_enough or found.has_skipped or found.went_unseen
+            if is_known or used > _CPU_SECONDS or time.monotonic() > deadline:
                 return found
             time.sleep(0.2)
 

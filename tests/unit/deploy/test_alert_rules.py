@@ -146,7 +146,7 @@ def test_a_wrong_setting_is_an_error_that_says_where(tmp_path: Path, monkeypatch
     for right, wrong in (("%(hint_faults)s", "%(hintfaults)s"), ("file is wrong.", "file is 9% wrong.")):
         assert right in source
         (tmp_path / "source.yaml").write_text(source.replace(right, wrong))
-        with pytest.raises(SystemExit, match=r"source\.yaml: .*a percent sign is %%"):
+        with pytest.raises(ValueError, match=r"source\.yaml: .*a percent sign is %%"):
             generate_rules.groups()
 
 

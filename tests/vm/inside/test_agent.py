@@ -94,6 +94,7 @@ def test_what_has_ended_is_forgotten_after_two_scrapes(agent: Agent) -> None:
     eventually(is_forgotten)
 
 
+@pytest.mark.one_kernel
 def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as stderr:

@@ -63,12 +63,14 @@ def test_an_aligned_command_passes_and_a_misaligned_one_fails(
     assert suite.get("failures") == str(code)
 
 
+@pytest.mark.one_kernel
 def test_an_idle_workload_is_inconclusive() -> None:
     with cgroup("numaudit-lab/idle", cpus="0") as group, worker(group, SIZE):
         assert call(["assert", "--max-remote", "5%", "--duration", "2s", "/numaudit-lab/idle"]) == 5
 
 
 @pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("kill -TERM $$", 143), ("exit 0", 5)])
+@pytest.mark.one_kernel
 def test_the_status_of_a_failing_command_comes_first(command: str, code: int, tmp_path: Path) -> None:
     junit = tmp_path / "gate.xml"
     one = gate("--max-remote", "5%", "--max-spilled", "0", "--junit", str(junit), "--", "sh", "-c", command)
@@ -80,6 +82,7 @@ def test_the_status_of_a_failing_command_comes_first(command: str, code: int, tm
     assert not list(CGROUPS.glob("numaudit-assert-*"))
 
 
+@pytest.mark.one_kernel
 def test_migrations_have_a_limit_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     with cgroup("numaudit-lab/moved", cpus="0") as group, worker(group, SIZE):
         assert call(["assert", "--max-migrated", "0", "--duration", "2s", "/numaudit-lab/moved"]) == 0

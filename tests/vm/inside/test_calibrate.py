@@ -14,6 +14,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.workloads.memory_speed import built, running
 from workload import MIB, PAGE
 
+pytestmark = pytest.mark.one_kernel
 SIZE = 8 * MIB
 
 

@@ -22,6 +22,7 @@ from workload import MIB, cgroup, worker
 Json = dict[str, Any]
 Capture = pytest.CaptureFixture[str]
 
+pytestmark = pytest.mark.one_kernel
 HEADLINE = re.compile(r"\d\d:\d\d:\d\d, every 1 s; Ctrl-C ends it(.*)\n")
 
 for verb in ("report", "explain"):

@@ -120,6 +120,7 @@ def test_huge_pages_come_from_the_nodes_that_were_promised_and_others_get_none(l
         (("/etc/hostname",), 126),
     ],
 )
+@pytest.mark.one_kernel
 def test_the_exit_status_is_the_commands_and_nothing_is_held_afterwards(
     command: tuple[str, ...], code: int, lab: Lab
 ) -> None:
@@ -128,6 +129,7 @@ def test_the_exit_status_is_the_commands_and_nothing_is_held_afterwards(
     assert lab.free() == ALL_FREE
 
 
+@pytest.mark.one_kernel
 def test_a_signal_reaches_the_command_and_its_memory_is_released(lab: Lab) -> None:
     a, _, _ = holding(lab, 100)
     with ending(a):
@@ -137,6 +139,7 @@ def test_a_signal_reaches_the_command_and_its_memory_is_released(lab: Lab) -> No
     assert lab.entries() == {}
 
 
+@pytest.mark.one_kernel
 def test_what_outlives_its_run_keeps_its_memory_until_it_ends(lab: Lab) -> None:
     a, pid, _ = holding(lab, 100)
     with ending(a):
@@ -156,6 +159,7 @@ def test_what_outlives_its_run_keeps_its_memory_until_it_ends(lab: Lab) -> None:
     assert lab.free() == ALL_FREE
 
 
+@pytest.mark.one_kernel
 def test_what_a_command_leaves_running_keeps_its_memory(lab: Lab) -> None:
     code, text = lab.run(100, "sh", "-c", "sleep 1000 >/dev/null 2>&1 </dev/null & exit 3")
     assert code == 3
@@ -172,6 +176,7 @@ def test_what_a_command_leaves_running_keeps_its_memory(lab: Lab) -> None:
     assert lab.entries() == {}
 
 
+@pytest.mark.one_kernel
 def test_the_last_of_a_pipeline_gives_its_memory_back_also_on_a_busy_machine(lab: Lab) -> None:
     """It ends a moment after the command. On a busy machine that takes longer than on an idle one."""
     spinners = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(6)]
@@ -185,6 +190,7 @@ def test_the_last_of_a_pipeline_gives_its_memory_back_also_on_a_busy_machine(lab
     assert lab.entries() == {}
 
 
+@pytest.mark.one_kernel
 def test_a_command_that_nobody_could_place_leaves_nothing_behind(lab: Lab) -> None:
     code, text = lab.run(10_000, "true")
     assert code == 125
@@ -193,6 +199,7 @@ def test_a_command_that_nobody_could_place_leaves_nothing_behind(lab: Lab) -> No
     assert not (CGROUPS / "numaudit").exists() or not cgroups()
 
 
+@pytest.mark.one_kernel
 def test_the_report_at_the_end_says_where_the_memory_was(lab: Lab) -> None:
     a, _, _ = holding(lab, 100, "--report")
     with ending(a):

@@ -16,6 +16,7 @@ import pytest
 
 from commands import NODE, NODES, Lab, cgroups, ending
 
+pytestmark = pytest.mark.one_kernel
 KILLS = int(os.environ.get("RUN_KILLS", "1"))
 RACES = int(os.environ.get("RUN_RACES", "2"))
 FILES = ("memory_manager_state", "cpu_manager_state")

@@ -17,6 +17,7 @@ import pytest
 
 from agent_process import PATIENCE, eventually
 
+pytestmark = pytest.mark.one_kernel
 CHECKOUT = Path(__file__).parents[3]
 PROGRAM = "/opt/numaudit/bin/numaudit"
 UNITS = Path("/etc/systemd/system")

@@ -12,6 +12,7 @@ from agent_process import NUMAUDIT
 from tmux import terminal
 from workload import MIB, Worker, cgroup, worker
 
+pytestmark = pytest.mark.one_kernel
 SIZE = 32 * MIB
 
 
