@@ -6,6 +6,7 @@ import pytest
 
 from attack import MOST_MIB, Outcome, attack
 
+pytestmark = pytest.mark.quiet
 NOTICED = {"200", "401", "429"}
 """What attackers are answered, among them those who guess passwords."""
 

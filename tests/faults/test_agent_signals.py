@@ -44,6 +44,7 @@ def _first_process(unshare: int) -> int:
 
 
 @needs_root
+@pytest.mark.quiet
 @pytest.mark.parametrize("moment", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0])
 def test_the_first_process_of_a_container_ends_on_sigterm_at_any_moment(
     moment: float, tree: NodeTree, tmp_path: Path

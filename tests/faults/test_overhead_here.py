@@ -30,7 +30,7 @@ from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import Cost, Overhead, Snapshot
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.quiet]
 
 NewGroup = Callable[[str], Path]
 StartWorker = Callable[[Path, int], Callable[[str], None]]

@@ -231,6 +231,7 @@ def test_head_is_get_without_the_body(start: StartServer) -> None:
     assert (answer.status, answer.headers["Content-Length"], answer.read()) == (200, str(len(BODY)), b"")
 
 
+@pytest.mark.quiet
 def test_an_answer_without_news_has_no_length_of_a_body_and_makes_nobody_wait(start: StartServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", start().port, timeout=PATIENCE)
     begun = time.monotonic()
