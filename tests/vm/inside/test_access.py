@@ -53,6 +53,8 @@ from samples import (
 )
 from workload import PATIENCE, Cgroup, cgroup, eventually, worker
 
+OTHERS = 600
+"""Pages that Python and its libraries may use beside those of a worker's mapping; more on a busy host."""
 HALF = 2 * PAGES
 """Pages of each half, of which one is on another node."""
 
@@ -448,7 +450,7 @@ def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: 
     finally:
         probe.close()
     assert added.all_lost == 0
-    assert PAGES <= pairs.pop((int(cpu), node)) < PAGES + 200
+    assert PAGES <= pairs.pop((int(cpu), node)) < PAGES + OTHERS
     assert sum(pairs.values()) < 200
 
 
@@ -466,7 +468,7 @@ def test_a_cpu_that_goes_and_comes_back_is_sampled_again(is_noticed: bool) -> No
             before = probe.read()
             running.order("refill")
             pairs = probe.read().since(before).samples[group.id]
-        assert PAGES <= pairs[3, 3] < PAGES + 200
+        assert PAGES <= pairs[3, 3] < PAGES + OTHERS
     finally:
         switch.write_text("1")
         probe.close()
