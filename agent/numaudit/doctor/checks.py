@@ -11,6 +11,8 @@ from numaudit.collectors.calibration import read_calibration
 from numaudit.collectors.table import KINDS, kinds_by_default
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
+from numaudit.doctor.kubelet_answers import CHECKS as ANSWERS
+from numaudit.doctor.kubelet_answers import PODRESOURCES, answer_checks
 from numaudit.doctor.outcome import NO_KUBERNETES
 from numaudit.doctor.sources import SOURCES, Trial, check_sources
 from numaudit.errors import Absent, NumauditError, Unavailable
@@ -46,8 +48,10 @@ def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
 
 def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
     basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
+    # The agent has its own sources of the kubelet, and says what each of them answered.
+    answers = _answers(host) if under_load else ()
     sources = check_sources(Trial(host, session, under_load))
-    return (*basic, *_checkpoints(host), *probe_checks(session), *sources)
+    return (*basic, *_checkpoints(host), *answers, *probe_checks(session), *sources)
 
 
 def _checkpoints(host: Host) -> tuple[Check, ...]:
@@ -57,10 +61,17 @@ def _checkpoints(host: Host) -> tuple[Check, ...]:
         return (failed(MEMORY, error),)
 
 
+def _answers(host: Host) -> tuple[Check, ...]:
+    try:
+        return tuple(answer_checks(host))
+    except (NumauditError, OSError, ValueError) as error:
+        return (failed(PODRESOURCES, error),)
+
+
 def names() -> tuple[str, ...]:
-    """Of all checks that there are, in the order of `examine`; those of checkpoints only come where there are some."""
+    """Of all checks that there are, in the order of `examine`; those of a kubelet only come where there is one."""
     probes = (f"bpf {kind.name}" for kind in KINDS if kind not in _SOURCES)
-    return (*_CHECKS, MEMORY, CPU, DEVICES, *probes, *(f"access {one.source}" for one in SOURCES))
+    return (*_CHECKS, MEMORY, CPU, DEVICES, *ANSWERS, *probes, *(f"access {one.source}" for one in SOURCES))
 
 
 def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:

@@ -37,6 +37,10 @@ _LARGEST = {"/pods": LARGEST_ANSWER, "/configz": 4 << 20, "/metrics": 16 << 20}
 _RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}
 
 
+class NotPermitted(Unavailable):
+    """The kubelet is there, and refuses to answer: status 401 or 403."""
+
+
 class Answers(Protocol):
     """What a kubelet answers. Each raises Unavailable with the reason."""
 
@@ -182,14 +186,15 @@ class LiveKubelet:
         self._disconnect()
 
     def _get(self, path: str) -> bytes:
-        endpoint = self.endpoint or find_endpoint(self.host, self.config)
+        endpoint = endpoint_of(self)
         where = without_password(f"{endpoint.url}{path}")
         most = min(self.largest, _LARGEST[path])
         seconds = time_left(self.deadline, self.until)
         try:
             answer = self._connect(endpoint, seconds).get(path, _headers(endpoint), most)
             if answer.status != http.client.OK:
-                raise Unavailable(f"{where}: {_refusal(answer.status, path)}")
+                error = NotPermitted if answer.status in (401, 403) else Unavailable
+                raise error(f"{where}: {_refusal(answer.status, path)}")
             return answer.unpacked(most)
         except TimeoutError:
             self._disconnect()
@@ -212,6 +217,11 @@ class LiveKubelet:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def endpoint_of(kubelet: LiveKubelet) -> Endpoint:
+    """Where it is asked. Raises Unavailable where that is not known."""
+    return kubelet.endpoint or find_endpoint(kubelet.host, kubelet.config)
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:

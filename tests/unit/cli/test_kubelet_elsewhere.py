@@ -113,6 +113,8 @@ def _explain(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
 def _doctor(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
     found = json.loads(_runs(capsys, "doctor", "-o", "json", codes=(0, 1)))
     assert any(one["name"] == "memory_manager_state" for one in found["checks"])
+    pages = {one["name"]: one["state"] for one in found["checks"] if one["name"].startswith("kubelet /")}
+    assert pages == {"kubelet /pods": "ok", "kubelet /configz": "ok", "kubelet /metrics": "ok"}
 
 
 def _capture(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
@@ -156,9 +158,10 @@ def _run(root: Path, _: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _top(_: Path, __: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     found: SimpleQueue[News] = SimpleQueue()
+    taken: list[News] = []
 
     class Blind:
-        """A screen that ends at once."""
+        """A screen that ends with the first news: until then the feed must not be stopped."""
 
         error = None
 
@@ -167,12 +170,13 @@ def _top(_: Path, __: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
 
         def run(self, mouse: bool) -> bool:
             self.feed.start(found.put)
+            taken.append(found.get(timeout=PATIENCE))
             return mouse
 
     monkeypatch.setattr(top, "_require_a_terminal", lambda: None)
     monkeypatch.setattr(app, "Top", Blind)
     assert call(["top"]) == 0
-    first = found.get(timeout=PATIENCE)
+    (first,) = taken
     assert isinstance(first, Measured)
     assert REFUSED in {one.pod for one in first.whole.rejections}
 
