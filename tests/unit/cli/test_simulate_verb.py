@@ -268,7 +268,7 @@ def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path:
         ("a: &a [1,2]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "write that out"),
         ("[" * 5000, "nested deeper than 40 levels"),
         ("kind: Pod\napiVersion: v1\n", "apiVersion: must be numaudit/v1, not 'v1'"),
-        ("x" * (11 << 20), "the file is larger than 10485760 bytes"),
+        ("x" * (11 << 20), "the file is larger than 4194304 bytes"),
         ("a: 2026-99-99\n", "not YAML"),
         ("? [a, b]\n: 1\n", "a key must be text"),
     ],

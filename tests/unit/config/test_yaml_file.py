@@ -27,7 +27,7 @@ def _bomb() -> str:
         ("a: &a [*a]", "file.yaml:1: a reference (*) to another value: write that out"),
         ("[" * 200_000, "file.yaml:1: nested deeper than 20 levels"),
         ("{a: " * 21, "file.yaml:1: nested deeper than 20 levels"),
-        ("#" * (2 << 20), "the file is larger than 1048576 bytes"),
+        ("#" * (2 << 20), "the file is larger than 262144 bytes"),
     ],
 )
 def test_a_file_that_asks_for_too_much_is_refused(tmp_path: Path, body: str, message: str) -> None:

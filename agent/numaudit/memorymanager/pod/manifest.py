@@ -5,6 +5,7 @@ Source: k8s.io/api/core/v1/types.go, pkg/apis/core/v1/defaults.go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -69,9 +70,8 @@ def _containers(
 def _check_names(pod: Pod) -> None:
     if not pod.containers:
         raise InputError("spec.containers: a pod needs at least one container")
-    names = [one.name for one in pod.all_containers]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(one.name for one in pod.all_containers).items():
+        if times > 1:
             raise InputError(f"spec: two containers are named {name!r}; names must be unique in a pod")
 
 

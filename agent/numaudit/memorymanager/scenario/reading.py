@@ -19,6 +19,8 @@ from numaudit.memorymanager.versions import KNOWN_GATES, LATEST, parse_version
 OpenFile = Callable[[str, str], Document]
 """(name of a file, what it is) -> its content; a name is taken from the folder of the scenario. Raises InputError."""
 
+MOST_CONTAINERS = 1000
+"""App or init containers; a pod of as many is hardly smaller than the 1.5 MiB that an API server keeps of one."""
 _SCENARIO = ("apiVersion", "kind", "kubernetesVersion", "featureGates", "machine", "kubelet", "state", "steps")
 _KUBELET = (
     "memoryManagerPolicy",
@@ -200,6 +202,7 @@ class _Steps:
 
 def read_manifest(manifest: Document, devices: Devices | None = None) -> Pod:
     """A v1 Pod. Raises InputError that names the place; `devices`: also for one that the machine does not have."""
+    _check_size(manifest.part("spec"))
     check_pod_fields(manifest)
     with manifest.located():
         pod = read_pod(manifest.value)
@@ -208,6 +211,14 @@ def read_manifest(manifest: Document, devices: Devices | None = None) -> Pod:
             wanted = {name: 1 for name in container.resources.limits if _is_extended(name)}
             check_devices(wanted, devices, manifest)
     return pod
+
+
+def _check_size(spec: Document) -> None:
+    """The kubelet asks each manager for each container of the whole pod, so an admission takes the square of them."""
+    for name in ("initContainers", "containers"):
+        part = spec.part(name)
+        if isinstance(part.value, list) and len(part.value) > MOST_CONTAINERS:
+            raise part.error(f"at most {MOST_CONTAINERS} containers can be tried, not {len(part.value)}")
 
 
 def unknown_devices(pod: Pod, devices: Devices) -> tuple[str, ...]:

@@ -1,0 +1,165 @@
+"""What a file may cost: memory and time in proportion to its size, whatever it is made of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_process import PATIENCE
+from numaudit.cli.main import call
+from numaudit.config import yaml_document
+from numaudit.config.loading import check
+from numaudit.config.yaml_document import LIMITS
+from numaudit.config.yaml_file import SETTINGS
+from numaudit.errors import InputError
+from numaudit.web.rules import read_rules
+
+PIECES = {
+    "short values": "a,",
+    "numbers": "1234567,",
+    "empty lists": "[],",
+    "empty mappings": "{},",
+    "pairs": "{a: b},",
+    "long text": f"'{'x' * 1000}',",
+    "escapes": f'"{chr(92)}n",',
+    "dates": "2026-01-01,",
+}
+PIECES_OF_MANY_LINES = {"line ends": "\n", "comments": "#\n"}
+
+
+def _body(piece: str, size: int) -> str:
+    many = piece * (size // len(piece))
+    return many if piece.endswith("\n") else f"[{many}a]"
+
+
+@pytest.mark.parametrize(
+    "piece", [*PIECES.values(), *PIECES_OF_MANY_LINES.values()], ids=[*PIECES, *PIECES_OF_MANY_LINES]
+)
+def test_the_largest_files_take_ten_times_their_limit_of_memory_at_most(tmp_path: Path, piece: str) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(_body(piece, LIMITS.size - 10))
+    tracemalloc.start()
+    try:
+        yaml_document.read(path, "the scenario")
+    except InputError as refusal:
+        assert "keys and values" in str(refusal) or "is empty" in str(refusal)
+    finally:
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert most < 10 * LIMITS.size
+
+
+@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
+def test_time_grows_with_the_file(tmp_path: Path, piece: str) -> None:
+    def seconds(size: int) -> float:
+        path = tmp_path / "file.yaml"
+        path.write_text(_body(piece, size))
+        begun = time.process_time()
+        yaml_document.read(path, "the scenario")
+        return time.process_time() - begun
+
+    small = min(seconds(20_000) for _ in range(3))
+    large = min(seconds(200_000) for _ in range(3))
+    assert large < 30 * small + 0.01
+    assert large < 2 * 200_000 / (1 << 20) + 1.0  # two seconds a MiB, and one for a busy machine
+
+
+def test_a_scenario_of_the_largest_size_is_refused_or_played_in_time(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("apiVersion: numaudit/v1\nkind: Scenario\nsteps:\n" + "- {admit: {a: b}}\n" * 100_000)
+    program = (
+        "import resource, sys; from numaudit.cli.main import call; "
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29)); sys.exit(call(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "simulate", path], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "there are more than 250000 keys and values" in done.stderr
+
+
+def test_settings_of_too_many_values_are_refused_before_they_are_compared_with_names(tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("".join(f"k{number}: 1\n" for number in range(SETTINGS.values)))
+    with pytest.raises(InputError, match="there are more than 5000 keys and values"):
+        read_rules(path)
+    (problem,) = check(path, {}, [])
+    assert "there are more than 5000 keys and values" in problem
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False) | st.dates()
+KEYS = st.text(st.sampled_from("ab.[0]"), min_size=1, max_size=4)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+
+
+@given(VALUES, st.booleans())
+def test_any_document_is_read_as_yaml_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, value: object, flow: bool
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "file.yaml"
+    path.write_text(yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True), encoding="utf-8")
+    if "&id" in path.read_text(encoding="utf-8"):
+        return
+    assert yaml_document.read(path, "the scenario").value == yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_a_place_has_the_line_of_its_key_or_of_what_is_around_it(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("a:\n  b.c: 1\n  d:\n  - e: 2\n  - f:\n      g: 3\n'[0]': x\n'': y\n")
+    line_of = yaml_document.read(path, "the scenario").line_of
+    places = {
+        "": 1,
+        "a": 1,
+        "a.b.c": 2,
+        "a.d": 3,
+        "a.d[0]": 4,
+        "a.d[1].f.g": 6,
+        "a.d[1].f.h": 5,
+        "a.x": 1,
+        "[0]": 7,
+        "z": 1,
+    }
+    assert {place: line_of(place) for place in places} == places
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2\n", ":2: a is there twice, first in line 1"),
+        ("{1: a, 0x1: b, 1: c}", ":1: 1 is there twice"),
+        ("a: {<<: {b: 1}}", ":1: not YAML: a value has a tag (!) or is a merge (<<)"),
+        ("a: !!set {b}", ":1: not YAML: a value has a tag"),
+        ("a: !b c", ":1: not YAML: a value has a tag"),
+        ("[a]: b", ":1: a key must be text"),
+        ("a\n---\nb", "another document begins"),
+        ("# nothing", "it is empty"),
+        ("a: 2026-99-99", ":1: not YAML: month must be in 1..12"),
+    ],
+)
+def test_what_is_no_plain_document_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "file.yaml").write_text(text)
+    with pytest.raises(InputError) as refusal:
+        yaml_document.read(tmp_path / "file.yaml", "the scenario")
+    assert message in str(refusal.value)
+
+
+def test_a_pod_of_too_many_containers_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+
+    machine, kubelet, pod = tmp_path / "m.yaml", tmp_path / "k.yaml", tmp_path / "pod.yaml"
+    machine.write_text("nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]\n")
+    kubelet.write_text("{}\n")
+    pod.write_text(
+        "metadata: {name: p}\nspec:\n  containers:\n" + "".join(f"  - {{name: c{n}}}\n" for n in range(1001))
+    )
+    assert call(["explain", "-f", str(pod), "--machine", str(machine), "--config", str(kubelet)]) == 2
+    assert "pod.yaml:3: spec.containers: at most 1000 containers can be tried, not 1001" in capsys.readouterr().err
