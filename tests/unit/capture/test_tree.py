@@ -33,7 +33,7 @@ def _program(tree: Path, target: str) -> str:
     return (
         "import sys; from pathlib import Path; from numaudit.cli import capture, main; "
         "from numaudit.kernel.host import Host; "
-        f"capture.Host = lambda: Host.under(Path({str(tree)!r})); sys.exit(main.call(['capture', {target!r}]))"
+        f"capture.host = lambda _: Host.under(Path({str(tree)!r})); sys.exit(main.call(['capture', {target!r}]))"
     )
 
 
@@ -210,7 +210,7 @@ def test_the_command_says_what_it_copied_on_standard_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
 ) -> None:
     tree = captured("memory-only-node")
-    monkeypatch.setattr("numaudit.cli.capture.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.capture.host", lambda _: tree)
     assert call(["capture", str(tmp_path / "copy")]) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -223,7 +223,7 @@ def test_a_dash_writes_the_archive_to_standard_output(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
 ) -> None:
     tree = captured("systemd-crio")
-    monkeypatch.setattr("numaudit.cli.capture.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.capture.host", lambda _: tree)
     monkeypatch.chdir(tmp_path)
     assert call(["capture", "-"]) == 0
     out, err = capfdbinary.readouterr()
