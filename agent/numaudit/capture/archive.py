@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, Self, cast
+from typing import IO, BinaryIO, cast
 
 from numaudit.errors import InputError, Unavailable
 
@@ -178,12 +178,11 @@ class _Decompressed:
 class _Entry(tarfile.TarInfo):
     """An entry with a name and attributes of sensible size: tarfile keeps them in memory whole."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        entry = super().frombuf(buf, encoding, errors)
-        if entry.type in _HEADERS and entry.size > _LARGEST_HEADER:
-            raise _Refused(f"an entry's name has {entry.size} bytes")
-        return entry
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """What every tarfile calls between the header and its content; the newest no longer call `frombuf`."""
+        if self.type in _HEADERS and self.size > _LARGEST_HEADER:
+            raise _Refused(f"an entry's name has {self.size} bytes")
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
 class _Refused(Exception):
