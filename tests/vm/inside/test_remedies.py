@@ -65,6 +65,8 @@ class Stage:
     cpus: str | None = None
     """Promised; None = not known."""
     ticks: int = 0
+    running: Worker | None = None
+    """The one that the cure needs."""
     group: Cgroup = field(init=False)
     verdict: Verdict = field(init=False)
     _container: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -210,9 +212,15 @@ def run_elsewhere(stage: Stage) -> None:
     stage.tick()
     running.order("spin")
     stage.until(lambda verdict: "of the CPU time" in verdict.reason)
+    stage.running = running
 
 
 def write_cpus_back(stage: Stage) -> None:
+    """After it has used the old ones for another while, which the next tick reads together with the new ones."""
+    assert stage.running is not None
+    enough = stage.running.cpu_seconds() + 1.5
+    while stage.running.cpu_seconds() < enough:
+        time.sleep(0.05)
     stage.group.write("cpuset.cpus", "0")
 
 
@@ -251,13 +259,13 @@ def start_without_a_policy(stage: Stage) -> None:
 
 
 def fill_the_node(stage: Stage) -> None:
-    """The node has room again at the tick, as after kswapd has freed some."""
+    """The node has room again at the tick, as after kswapd has freed some. What does not fit goes to node 3."""
     stage.mems = ""
     stage.create(cpus="2", mems="2-3")
     stage.tick()
     meminfo = Path("/sys/devices/system/node/node2/meminfo").read_text()
     free = int(re.findall(r"MemFree: *(\d+) kB", meminfo)[0]) << 10
-    with cgroup("numaudit-remedies/hog", cpus="2", mems="2") as hog, worker(hog, free - 2 * SIZE):
+    with cgroup("numaudit-remedies/hog", cpus="2", mems="2-3") as hog, worker(hog, free):
         stage.worker(4 * SIZE)
 
 
