@@ -20,6 +20,8 @@ SUFFIX = ".tar.xz"
 LARGEST = 2 << 30
 """Bytes of a tar file, so about as much space as it takes unpacked."""
 MOST_ENTRIES = 1_000_000
+MOST_LEVELS = 100
+"""Folders in folders; each level is one of Python's when they are removed."""
 
 _MAGIC = b"\xfd7zXZ\0"
 _CHUNK = 1 << 16
@@ -52,8 +54,8 @@ def unpacked(archive: Path) -> Iterator[Path]:
     """The captured tree of an archive in a temporary folder, which is removed at the end.
 
     Raises InputError when it is no archive of a captured tree, is damaged, or holds what a capture never does: paths or
-    links that lead out of it, devices, more than LARGEST bytes or MOST_ENTRIES entries. Raises Unavailable when there
-    is no space for it.
+    links that lead out of it, devices, more than LARGEST bytes, MOST_ENTRIES entries or MOST_LEVELS levels. Raises
+    Unavailable when there is no space for it.
     """
     with temporary_folder() as root:
         try:
@@ -143,7 +145,10 @@ class _Unpacking:
     def _inside(self, name: str) -> Path:
         if name.startswith("/") or ".." in name.split("/") or "\0" in name:
             raise _Refused(f"the path {name!r} leads out of it")
-        return self.folder / name
+        path = self.folder / name
+        if len(path.parts) - len(self.folder.parts) > MOST_LEVELS:
+            raise _Refused(f"holds folders in more than {MOST_LEVELS} folders")
+        return path
 
 
 class _Decompressed:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 
 from numaudit.capture import archive, hardware
-from numaudit.capture.archive import SUFFIX
+from numaudit.capture.archive import MOST_LEVELS, SUFFIX
+from numaudit.capture.new_folder import NewFolder, filled, new_file
 from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
@@ -24,6 +24,8 @@ from numaudit.kubelet import recording
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
 
+_DEEPEST_FOLDER = MOST_LEVELS - 2
+"""Within an archive a capture is in a folder, and files are in theirs."""
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
 _PROC = ("mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
@@ -65,17 +67,9 @@ def capture(host: Host, target: Path) -> Summary:
         raise Unavailable(f"cannot write {target}: {error.strerror}") from error
     with _private():
         if not target.name.endswith(SUFFIX):
-            with _removed_on_failure(target):
-                return _into(host, target)
-        partial = target.with_name(f".numaudit-{os.getpid()}")
-        with _removed_on_failure(partial):
-            with _writing(target):
-                partial.touch(exist_ok=False)  # before the work, which would be for nothing
-            with partial.open("wb") as file:
-                summary = _pack(host, file, target.name.removesuffix(SUFFIX), target)
-            with _writing(target):
-                partial.replace(target)
-        return summary
+            return _into(host, target)
+        with _writing(target), new_file(target) as file:
+            return _pack(host, file, target.name.removesuffix(SUFFIX), target)
 
 
 def capture_to(host: Host, stream: IO[bytes]) -> Summary:
@@ -104,25 +98,6 @@ def _private() -> Iterator[None]:
 
 
 @contextmanager
-def _removed_on_failure(target: Path) -> Iterator[None]:
-    """Leaves what was there before: nothing, or an empty folder."""
-    was_there = target.exists()
-    new = target
-    while not was_there and not new.parent.exists():
-        new = new.parent
-    try:
-        yield
-    except BaseException:
-        for path in list(target.iterdir()) if was_there else [new]:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    path.unlink()
-        raise
-
-
-@contextmanager
 def _writing(where: Path | str) -> Iterator[None]:
     try:
         yield
@@ -141,24 +116,28 @@ def _refuse(target: Path) -> None:
         raise InputError(f"{target}: numaudit writes folders and {SUFFIX} files; give a name that ends in {SUFFIX}")
 
 
-def _into(host: Host, tree: Path) -> Summary:
+def _into(host: Host, target: Path) -> Summary:
     summary = Summary()
     host = _with_kubelet_folder(host, summary)
     try:
-        tree.mkdir(parents=True, exist_ok=True)
-        for file in _files(host):
-            _copy(host, file, tree, summary)
-        _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
-        _copy_cgroups(host, tree, summary)
-        for folder in _pod_log_folders(host, summary):
-            _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
-        _copy_runtime_names(host, tree, summary)
-        _record(host, tree, summary)
-        lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
-        (tree / NOT_READ).write_text("".join(lines), encoding="utf-8")
+        with filled(target) as tree:
+            _fill(host, tree, summary)
     except OSError as error:
-        raise Unavailable(f"cannot write {error.filename or tree}: {error.strerror}") from error
+        raise Unavailable(f"cannot write {error.filename or target}: {error.strerror}") from error
     return summary
+
+
+def _fill(host: Host, tree: NewFolder, summary: Summary) -> None:
+    for file in _files(host):
+        _copy(host, file, tree, summary)
+    _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
+    _copy_cgroups(host, tree, summary)
+    for folder in _pod_log_folders(host, summary):
+        tree.make(_inside(host, folder))
+    _copy_runtime_names(host, tree, summary)
+    _record(host, tree, summary)
+    lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
+    tree.write(PurePath(NOT_READ), "".join(lines).encode())
 
 
 def _with_kubelet_folder(host: Host, summary: Summary) -> Host:
@@ -185,24 +164,35 @@ def _files(host: Host) -> Iterator[Path]:
     yield from (host.kubelet / name for name in _KUBELET)
 
 
-def _copy_cgroups(host: Host, tree: Path, summary: Summary) -> None:
+def _copy_cgroups(host: Host, tree: NewFolder, summary: Summary) -> None:
     hierarchies = find_hierarchies(host)
     inodes = read_inodes(host)
+    too_deep = 0
     for root in _roots(hierarchies):
         for group in walk(replace(hierarchies, memory=root), inodes):
             folder = Path(f"{root}{group.path}")
-            _at(host, folder, tree).mkdir(parents=True, exist_ok=True)
+            if _is_too_deep(host, folder):
+                too_deep += 1
+                continue
+            tree.make(_inside(host, folder))
             for pattern in _CGROUP:
                 for file in sorted(folder.glob(pattern)):
                     _copy(host, file, tree, summary)
+    if too_deep:
+        summary.unread.append(Unread(f"{too_deep} cgroups", f"they are in more than {_DEEPEST_FOLDER} folders"))
     lines = []
     for group in walk(hierarchies, inodes):
-        absolute = "/" + str(Path(f"{hierarchies.memory}{group.path}").relative_to(host.root))
-        lines.append(f"{group.id} {escape(absolute)}\n")
-    (tree / "cgroup-inodes.txt").write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
+        folder = Path(f"{hierarchies.memory}{group.path}")
+        if not _is_too_deep(host, folder):
+            lines.append(f"{group.id} {escape('/' + str(_inside(host, folder)))}\n")
+    tree.write(PurePath("cgroup-inodes.txt"), os.fsencode("".join(lines)))
 
 
-def _copy_runtime_names(host: Host, tree: Path, summary: Summary) -> None:
+def _is_too_deep(host: Host, folder: Path) -> bool:
+    return len(_inside(host, folder).parts) > _DEEPEST_FOLDER
+
+
+def _copy_runtime_names(host: Host, tree: NewFolder, summary: Summary) -> None:
     """Docker's and Podman's names of their containers, without the environments in the same files."""
     try:
         for file in runtime_names.sources(host):
@@ -217,7 +207,7 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
-def _record(host: Host, tree: Path, summary: Summary) -> None:
+def _record(host: Host, tree: NewFolder, summary: Summary) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
     pid = kubelet_process.find(host)
     files: tuple[Path, ...] = ()
@@ -232,12 +222,12 @@ def _record(host: Host, tree: Path, summary: Summary) -> None:
     for file in files:
         _copy(host, file, tree, summary)
     if flags is not None:
-        _write(tree / f"proc/{pid}/cmdline", flags, summary)
+        _write(PurePath(f"proc/{pid}/cmdline"), flags, tree, summary)
     for name, content in _answers(host, summary):
         if content is None:
             summary.unread.append(Unread(f"numaudit/{name}", "the kubelet did not answer"))
         else:
-            _write(tree / "numaudit" / name, content, summary)
+            _write(PurePath("numaudit", name), content, tree, summary)
 
 
 def _answers(host: Host, summary: Summary) -> Iterator[recording.Answer]:
@@ -257,7 +247,11 @@ def _pod_log_folders(host: Host, summary: Summary) -> list[Path]:
 
 
 def _copy(
-    host: Host, file: Path, tree: Path, summary: Summary, filtered: Callable[[bytes], bytes] = lambda content: content
+    host: Host,
+    file: Path,
+    tree: NewFolder,
+    summary: Summary,
+    filtered: Callable[[bytes], bytes] = lambda content: content,
 ) -> None:
     try:
         content = filtered(read_bytes(file, limit=64 << 20))
@@ -267,7 +261,7 @@ def _copy(
     except ValueError as error:
         summary.unread.append(Unread(host.name_of(file), f"not understood: {error}"))
         return
-    _write(_at(host, file, tree), content, summary)
+    _write(_inside(host, file), content, tree, summary)
 
 
 def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
@@ -276,12 +270,11 @@ def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
         summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
 
 
-def _write(target: Path, content: bytes, summary: Summary) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
+def _write(target: PurePath, content: bytes, tree: NewFolder, summary: Summary) -> None:
+    tree.write(target, content)
     summary.files += 1
     summary.bytes += len(content)
 
 
-def _at(host: Host, path: Path, tree: Path) -> Path:
-    return tree / path.relative_to(host.root)
+def _inside(host: Host, path: Path) -> PurePath:
+    return path.relative_to(host.root)

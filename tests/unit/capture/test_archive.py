@@ -179,6 +179,16 @@ def test_an_archive_of_too_many_bytes_or_entries_is_refused(monkeypatch: pytest.
             pass
 
 
+def test_an_archive_of_folders_in_folders_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """The fixture says that nothing is left of the file that came before."""
+    for levels in (101, 1900):
+        file = _pack(tmp_path / "deep.tar.xz", NODE, ("t/proc/big", bytes(1 << 20)), ("a/" * levels, "dir"))
+        with pytest.raises(InputError, match="holds folders in more than 100 folders"), unpacked(file):
+            pass
+    with unpacked(_pack(tmp_path / "deep.tar.xz", NODE, ("t/" + "a/" * 98 + "x", b"1"))) as root:
+        assert (root / ("a/" * 98) / "x").read_bytes() == b"1"
+
+
 def test_a_name_of_many_megabytes_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
     file = tmp_path / "a.tar.xz"
     with tarfile.open(file, "w:xz", format=tarfile.PAX_FORMAT) as tar:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,9 +20,12 @@ import pytest
 
 from documents import without_times
 from fixture_trees import FIXTURES
+from numaudit.capture import tree
+from numaudit.capture.archive import unpacked
 from numaudit.capture.tree import NOT_READ, capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
+from numaudit.kernel import host as kernel_host
 from numaudit.kernel.host import Host
 
 CapturedHost = Callable[[str], Host]
@@ -343,6 +347,75 @@ def test_a_full_disk_or_ctrl_c_leaves_no_half_archive(
     with pytest.raises(raised, match=message):
         capture(captured("memory-only-node"), tmp_path / "a.tar.xz")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("put", ["a link", "a folder"])
+def test_a_folder_that_somebody_swaps_meanwhile_is_never_written_through(
+    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, put: str
+) -> None:
+    """Root captures into a folder of another user, who may rename what is in it."""
+    victim = tmp_path / "victim"
+    (victim / "sys/kernel").mkdir(parents=True)
+    for name in ("mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "cpuinfo"):
+        (victim / name).write_text("precious")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    read = kernel_host.read_bytes
+
+    def swap(path: Path, limit: int) -> bytes:
+        if (copy / "proc").is_dir() and not (tmp_path / "away").exists():
+            (copy / "proc").rename(tmp_path / "away")
+            if put == "a link":
+                (copy / "proc").symlink_to(victim)
+            else:
+                victim.rename(copy / "proc")
+        return read(path, limit)
+
+    monkeypatch.setattr(tree, "read_bytes", swap)
+    with pytest.raises(Unavailable, match="cannot write"):
+        capture(captured("memory-only-node"), copy)
+    kept = victim if put == "a link" else None
+    assert kept is None or {file.read_text() for file in kept.rglob("*") if file.is_file()} == {"precious"}
+
+
+def test_a_link_in_place_of_the_target_is_not_followed(captured: CapturedHost, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "copy").symlink_to("elsewhere")
+    with pytest.raises(Unavailable, match="cannot write"):
+        capture(captured("memory-only-node"), tmp_path / "copy")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["copy", "copy.tar.xz"])
+def test_cgroups_that_are_nested_too_deep_are_left_out_and_named(
+    captured: CapturedHost, tmp_path: Path, target: str
+) -> None:
+    host = shutil.copytree(captured("huge-pages").root, tmp_path / "host", symlinks=True)
+    folder = host / "sys/fs/cgroup"
+    for _ in range(1200):
+        folder = folder / "a"
+        folder.mkdir()
+        (folder / "memory.current").write_text("1")
+    try:
+        summary = capture(Host.under(host), tmp_path / target)
+    finally:
+        subprocess.run(["rm", "-rf", host], check=True)  # Python's own way down ends at a thousand folders
+    assert [one for one in summary.unread if "cgroups" in one.what] == [
+        tree.Unread("1105 cgroups", "they are in more than 98 folders")
+    ]
+    with _unpacked(tmp_path / target) as found:
+        assert (found / "sys/fs/cgroup" / ("a/" * 95) / "memory.current").read_text() == "1"
+        assert not (found / "sys/fs/cgroup" / ("a/" * 96)).exists()
+
+
+@contextmanager
+def _unpacked(target: Path) -> Iterator[Path]:
+    """A folder as it is, an archive unpacked."""
+    if target.is_dir():
+        yield target
+    else:
+        with unpacked(target) as root:
+            yield root
 
 
 def test_a_host_without_cgroups_leaves_its_reason(captured: CapturedHost, tmp_path: Path) -> None:

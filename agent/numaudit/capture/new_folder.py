@@ -1,0 +1,137 @@
+"""A folder that is filled without ever following a name that somebody else put there.
+
+Root may capture into a folder of another user, who can rename what is in it and put links in its place at any time. So
+every name is opened from the descriptor of the folder it is in, never through a link, and never where something is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import IO
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NewFolder:
+    """An open folder, of which every file and folder is made here. Raises OSError."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._files: set[PurePath] = set()
+
+    def make(self, below: PurePath) -> None:
+        """A folder and those above it, as far as they are missing."""
+        os.close(self._enter(below))
+
+    def write(self, below: PurePath, content: bytes) -> None:
+        """A file; one that was written before gets this content."""
+        parent = self._enter(below.parent)
+        try:
+            if below in self._files:
+                os.unlink(below.name, dir_fd=parent)
+            self._files.add(below)
+            with os.fdopen(os.open(below.name, _NEW_FILE, 0o600, dir_fd=parent), "wb") as file:
+                file.write(content)
+        finally:
+            os.close(parent)
+
+    def _enter(self, below: PurePath) -> int:
+        descriptor = os.dup(self._descriptor)
+        for name in below.parts:
+            above = descriptor
+            try:
+                descriptor = _made(name, above)
+            finally:
+                os.close(above)
+        return descriptor
+
+
+def _made(name: str, above: int) -> int:
+    """A folder in an open one, made if it is missing; it must be ours."""
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=above)
+    descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise OSError(errno.EPERM, "somebody else has put a folder there meanwhile", name)
+    return descriptor
+
+
+@contextmanager
+def filled(target: Path) -> Iterator[NewFolder]:
+    """A new folder, or one that is there and empty. It is as it was when the block fails. Raises OSError."""
+    made = _missing_parents(target)
+    if made:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    above = os.open(target.parent, _FOLDER)
+    try:
+        is_new = True
+        try:
+            os.mkdir(target.name, 0o700, dir_fd=above)
+        except FileExistsError:
+            is_new = False
+        descriptor = os.open(target.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
+        try:
+            if os.listdir(descriptor):  # noqa: PTH208 (of a descriptor)
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(target))
+            yield NewFolder(descriptor)
+        except BaseException:
+            for name in os.listdir(descriptor):  # noqa: PTH208
+                _remove(name, descriptor)
+            if is_new:
+                with suppress(OSError):
+                    os.rmdir(target.name, dir_fd=above)
+            raise
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+    finally:
+        os.close(above)
+
+
+def _missing_parents(target: Path) -> list[Path]:
+    """The innermost first."""
+    missing = []
+    for folder in target.parents:
+        if folder.exists():
+            break
+        missing.append(folder)
+    return missing
+
+
+def _remove(name: str, above: int) -> None:
+    """A file, or a folder with what is in it; links are never followed."""
+    try:
+        os.unlink(name, dir_fd=above)
+    except OSError:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=above)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[IO[bytes]]:
+    """A file that has its name once it is whole. Nothing is left when the block fails. Raises OSError."""
+    above = os.open(target.parent, _FOLDER)
+    try:
+        partial = f".numaudit-{secrets.token_hex(8)}"
+        descriptor = os.open(partial, _NEW_FILE, 0o600, dir_fd=above)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+            os.rename(partial, target.name, src_dir_fd=above, dst_dir_fd=above)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial, dir_fd=above)
+            raise
+    finally:
+        os.close(above)
