@@ -14,8 +14,7 @@ from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.memory.candidates import fewest_nodes
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
-from numaudit.memorymanager.pod.requests import container_requests, pod_requests
-from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.memorymanager.pod.requests import pod_requests
 from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
@@ -40,8 +39,8 @@ class HintOutcome(Struct, frozen=True):
     reason: str | None
     message: str | None
     asked: Mapping[str, int] | None = None
-    """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that one admission asked for, which is that of
-    the whole pod in pod scope, and else of its largest container; null = not known."""
+    """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that its containers ask for together, as the
+    kubelet adds them up; null = not known."""
     at: float | None = None
     """When a pod was refused, in seconds since the epoch; null = not known."""
     workload: str | None = None
@@ -146,14 +145,10 @@ def _asked(rejection: Rejection, intent: Intent) -> dict[str, int] | None:
     pod = (intent.pods or {}).get(rejection.pod_uid)
     if pod is None or pod.spec is None:
         return None
-    spec = pod.spec
     try:
-        if intent.config.topology_manager_scope == "pod":
-            return pod_requests(spec)
-        each = [container_requests(spec, container) for container in spec.all_containers]
+        return pod_requests(pod.spec)
     except AdmissionError:  # an amount that the kubelet cannot read either
         return None
-    return max(each, key=lambda one: (one.get(MEMORY, 0), sum(one.values())), default=None)
 
 
 def _outcome(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
-from numaudit.kubelet import state_files
+from numaudit.kubelet import settled_file
 from numaudit.kubelet.examination import Decoded, decode
 from numaudit.kubelet.readings import CheckpointReading
 from numaudit.memorymanager.checkpoint import file as checkpoints
@@ -64,7 +64,7 @@ class WatchedCheckpoint:
 
     def _read(self, written_at: float) -> None:
         try:
-            data = state_files.read(self.path)
+            data = settled_file.read(self.kind, self.path)
         except Unavailable as error:
             self._fail("unreadable", str(error), written_at)
             return

@@ -12,7 +12,7 @@ from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import KubeletConfig
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, Host, is_named_pipe, is_pipe
-from numaudit.kubelet import state_files
+from numaudit.kubelet import settled_file, state_files
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.forecasting import forecast_here
@@ -158,7 +158,7 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
             alone = Against(starting(KubeletConfig(), None, asked), host.kubelet_root)
             return (_examine(file, None, data, alone),)
         return (_examine(file, None, data, _against(host, asked, needs_machine)),)
-    here = {kind: (path, state_files.read(path)) for kind, path in state_files.paths(host).items()}
+    here = {kind: (path, settled_file.read(kind, path)) for kind, path in state_files.paths(host).items()}
     if all(data is None for _, data in here.values()):
         raise Unavailable(
             f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "

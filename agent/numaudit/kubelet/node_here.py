@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet import state_files
+from numaudit.kubelet import settled_file, state_files
 from numaudit.kubelet.examination import Decoded, decode
 from numaudit.kubelet.host_files import kubelet_on, pods_on
 from numaudit.kubelet.machine_watch import read_whole_machine
@@ -54,7 +54,7 @@ def node_here(host: Host, asked: Asked) -> NodeHere:
         raise Unavailable(
             f"no kubelet's configuration is known on this host (its files are looked for in {host.kubelet_root})"
         )
-    files = Files(**{name: state_files.read(state_files.paths(host)[kind]) for name, kind in _FILES.items()})
+    files = Files(**{name: settled_file.read(kind, state_files.paths(host)[kind]) for name, kind in _FILES.items()})
     decoded = {kind: decode(kind, data) for kind, data in _present(files)}
     content = {kind: one.content[0] for kind, one in decoded.items() if one.content is not None}
     notices = []

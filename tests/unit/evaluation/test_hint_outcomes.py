@@ -162,12 +162,9 @@ def refused_pod(scope: str, *amounts: str) -> HintOutcome:
     return only(Intent(pods={"uid": pod}, rejections=(refused,), config=KubeletConfig(topology_manager_scope=scope)))
 
 
-def test_a_refused_pod_tells_what_its_largest_container_asked_for() -> None:
-    assert refused_pod("container", "1Gi", "3Gi", "2Gi").asked == {"memory": 3 * GIB}
-
-
-def test_in_pod_scope_the_whole_pod_asked_at_once() -> None:
-    assert refused_pod("pod", "1Gi", "3Gi").asked == {"memory": 4 * GIB}
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_a_refused_pod_has_what_its_containers_asked_for_together(scope: str) -> None:
+    assert refused_pod(scope, "1Gi", "3Gi", "2Gi").asked == {"memory": 6 * GIB}
 
 
 def test_what_a_pod_asked_for_is_not_known_without_its_spec_or_with_an_amount_past_int64() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from time import time
 
 import pytest
 
 from kubelet_steps import Step
-from numaudit.kubelet import state_files
+from numaudit.kubelet import settled_file, state_files
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
-from numaudit.memorymanager.checkpoint.file import MEMORY
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
+from numaudit.memorymanager.checkpoint.file import MEMORY, write
+from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, parse
+from numaudit.memorymanager.memory.state import MemoryState
 
 ONE = Step("standalone-restricted/1-cross").read("memory_manager_state")
 TWO = Step("standalone-restricted/2-more").read("memory_manager_state")
@@ -136,3 +138,37 @@ def test_a_file_from_the_future_is_read_and_keeps_its_time(path: Path) -> None:
     # The clock was set back.
     file.poll(500.0)
     assert file.health.last_good_at == 500.0
+
+
+def between_two_writes() -> bytes:
+    """The machine's state of the later file with the entries of the earlier one: its checksum fits."""
+    return write(MemoryCheckpoint.of("Static", MemoryState(parse(TWO).state.machine, parse(ONE).state.entries)))
+
+
+def test_a_file_between_two_writes_of_the_kubelet_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace(path, between_two_writes(), at=time())
+    waits: list[float] = []
+
+    def second_write(seconds: float) -> None:
+        waits.append(seconds)
+        replace(path, TWO, at=time())
+
+    monkeypatch.setattr(settled_file, "sleep", second_write)
+    file = watched(path)
+    file.poll(1.0)
+    assert pods(file) == len(parse(TWO).state.entries) != len(parse(ONE).state.entries)
+    assert len(waits) == 1
+
+
+def test_a_file_that_does_not_add_up_for_long_is_waited_for_no_more(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(settled_file, "sleep", waits.append)
+    replace(path, between_two_writes())
+    assert settled_file.read(MEMORY, path) == between_two_writes()
+    assert waits == []
+    replace(path, between_two_writes(), at=time() + 0.5)
+    assert settled_file.read(MEMORY, path) == between_two_writes()
+    assert 0 < sum(waits) <= 0.5
+    assert settled_file.read(MEMORY, path.with_name("none")) is None
