@@ -59,6 +59,10 @@ _BODY: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
 _VECTOR = msgspec.json.Decoder(tuple[Sample, ...])
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
 _LONGEST = 300
+MOST_SAMPLES = 500_000
+"""In one answer. Each is two objects of JSON, and takes some hundred bytes more in memory than there."""
+_AROUND = 10
+"""Objects around them."""
 
 
 def read_vector(body: bytes) -> Reply:
@@ -67,6 +71,8 @@ def read_vector(body: bytes) -> Reply:
     data = found.data or _Data()
     if data.result_type != "vector":
         raise _not_prometheus(body)
+    if body.count(b"{") > 2 * MOST_SAMPLES + _AROUND:
+        raise Unavailable(f"the answer has more than {MOST_SAMPLES} series; --selector or --namespace asks for less")
     try:
         samples = tuple(one for one in _VECTOR.decode(data.result) if math.isfinite(one.value))
     except (msgspec.MsgspecError, ValueError):

@@ -41,7 +41,10 @@ class Prometheus:
 
     def vector(self, promql: str) -> tuple[Sample, ...]:
         """An instant query. Raises Unavailable."""
+        assert self._connection is not None
         found: Reply = read_vector(self._ask(promql, time=repr(self.at)))
+        if not self._connection.left():
+            raise self._is_late()
         self.warnings |= dict.fromkeys(found.warnings)
         return found.samples
 
@@ -52,12 +55,15 @@ class Prometheus:
         try:
             answer = self._connection.post(body, LARGEST_ANSWER)
         except TimeoutError:
-            raise Unavailable(
-                f"no answer within {self._timeout:g} s; --time-out gives it longer, --selector asks for less"
-            ) from None
+            raise self._is_late() from None
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(_reason(error)) from None
         return _checked(answer)
+
+    def _is_late(self) -> Unavailable:
+        return Unavailable(
+            f"no answer within {self._timeout:g} s; --time-out gives it longer, --selector asks for less"
+        )
 
 
 @contextmanager

@@ -21,6 +21,10 @@ from numaudit.memorymanager.pod.spec import QOS_CLASSES, Pod, QosClass
 
 MOST_PODS = 5000
 """A kubelet runs some hundred; a list with more is not from one."""
+MOST_VALUES = 500_000
+"""Objects and lists in the whole answer; a pod has some fifty. Two bytes of JSON become hundreds in memory."""
+LARGEST_POD = 4 << 20
+"""Bytes of one pod, and more than the API server takes of any object."""
 
 _SOURCE = "kubernetes.io/config.source"
 _SEEN = "kubernetes.io/config.seen"
@@ -64,6 +68,8 @@ class PodReader:
 
         Raises ParseError when it is no such list.
         """
+        if body.count(b"{") + body.count(b"[") > MOST_VALUES:
+            raise ParseError(f"more than {MOST_VALUES} objects and lists: this is not the list of one node")
         try:
             document = msgspec.json.decode(body, type=_List)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -99,6 +105,8 @@ def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
 
 
 def _decode(text: memoryview) -> PodFacts:
+    if len(text) > LARGEST_POD:
+        raise ParseError(f"larger than {LARGEST_POD >> 20} MiB, as no pod can be")
     try:
         return parse_pod(msgspec.json.decode(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

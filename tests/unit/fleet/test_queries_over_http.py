@@ -6,6 +6,8 @@ import gzip
 import socket
 import ssl
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -15,12 +17,17 @@ import pytest
 
 from certificates import Authority
 from fleet_nodes import vector
+from hostile_http import FILLING, KEEPING, MIB, hostile
 from kubelet_http import serving
 from numaudit.errors import InputError, Unavailable
+from numaudit.fleet import answers
 from numaudit.fleet import prometheus as module
+from numaudit.fleet.answers import Reply, read_vector
 from numaudit.fleet.http_config import HttpConfig, read_http_config
 from numaudit.fleet.prometheus import connected
 
+TIME = 2.0
+"""Seconds, of which a busy machine may take some."""
 NOW = b'{"status":"success","data":{"resultType":"scalar","result":[1700000000.5,"1700000000.5"]}}'
 ONE = vector([{"metric": {"__name__": "up", "instance": "a"}, "value": [1700000000.5, "1"]}])
 
@@ -152,6 +159,43 @@ def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch,
     fake = FakePrometheus(gzip.compress(body), Content_Encoding="gzip") if is_packed else FakePrometheus(body)
     with serving(fake) as url, pytest.raises(Unavailable, match="larger than 1 MiB; --selector"):
         ask(url)
+
+
+def test_an_answer_of_too_many_series_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_SAMPLES", 100)
+    one = {"metric": {"instance": "a"}, "value": [0, "1"]}
+    for many, is_read in ((100, True), (200, False)):
+        with serving(FakePrometheus(vector([one] * many))) as url:
+            if is_read:
+                assert len(ask(url)) == many
+            else:
+                with pytest.raises(Unavailable, match="more than 100 series; --selector or --namespace"):
+                    ask(url)
+
+
+def test_the_time_to_read_an_answer_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(body: bytes) -> Reply:
+        time.sleep(TIME)
+        return read_vector(body)
+
+    monkeypatch.setattr(module, "read_vector", slow)
+    with serving(FakePrometheus()) as url, pytest.raises(Unavailable, match=f"no answer within {TIME:g} s"):
+        ask(url, timeout=TIME)
+
+
+@pytest.mark.parametrize("how", [*KEEPING, *FILLING])
+def test_a_hostile_server_takes_neither_time_nor_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_ANSWER", MIB)
+    with hostile({**KEEPING, **FILLING}[how]) as server:
+        tracemalloc.start()
+        try:
+            begun = time.monotonic()
+            with pytest.raises(Unavailable):
+                ask(server.url, timeout=0.3)
+            assert time.monotonic() - begun < 10
+            assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.fixture
