@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from numaudit.doctor.checks import examine
 from numaudit.exporters.facts import Feature
 from numaudit.kernel.host import Host
+from numaudit.kubelet.kubelet_here import KubeletHere, no_kubelet
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import CollectorOutcome
@@ -20,6 +21,8 @@ class Features:
     host: Host
     session: Session | None
     """None = nothing is examined."""
+    kubelet: Callable[[], KubeletHere] = no_kubelet
+    """As the tick knows it: the kubelet has its share of a tick and is not asked again here."""
     _known: tuple[Feature, ...] = ()
     _examined_at: Hashable = None
 
@@ -31,5 +34,5 @@ class Features:
         state = (tuple(probes.items()), tuple((one.source, one.state) for one in sources))
         if state != self._examined_at:
             self._examined_at = state
-            self._known = tuple(map(Feature.of, examine(self.host, self.session)))
+            self._known = tuple(map(Feature.of, examine(self.host, self.session, self.kubelet())))
         return self._known

@@ -12,16 +12,20 @@ from numaudit.kubelet import state_files
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.examination import examine, examine_absent
 from numaudit.kubelet.host_files import kubelet_on
+from numaudit.kubelet.kubelet_here import KubeletHere
 from numaudit.kubelet.machine_watch import whole_machine_or_none
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
 from numaudit.snapshot import Check
 
 
-def checkpoint_checks(host: Host) -> Iterator[Check]:
-    """Judged by what is known of this host's kubelet. A missing file has a check only where one should be."""
+def checkpoint_checks(host: Host, here: KubeletHere | None = None) -> Iterator[Check]:
+    """Judged by what is known of this host's kubelet. A missing file has a check only where one should be.
+
+    `here`: what whoever polls the kubelet knows of it; None = it is asked.
+    """
     host = kubelet_process.with_its_folder(host)
     machine = whole_machine_or_none(host)
-    kubelet = kubelet_on(host).starting.kubelet
+    kubelet = (here or kubelet_on(host)).starting.kubelet
     for kind, path in state_files.paths(host).items():
         file = WatchedCheckpoint(kind, path, host.name_of(path)).poll(time())
         if file.health.problem == "unreadable":

@@ -19,6 +19,7 @@ from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.kubelet.kubelet_here import KubeletHere
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.pmu import PMU
@@ -34,29 +35,29 @@ _CGROUPS, _NODES = 256, 4
 """Room enough in the maps for a trial."""
 
 
-def examine(host: Host, session: Session | None = None) -> tuple[Check, ...]:
+def examine(host: Host, session: Session | None = None, here: KubeletHere | None = None) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
     Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
-    notices a test load, which takes a few seconds.
+    notices a test load, which takes a few seconds. `here`: as whoever polls the kubelet knows it; None = it is asked.
     """
     if session is not None:
-        return _examine(host, session, under_load=False)
+        return _examine(host, session, here, under_load=False)
     with Session.open(host, kinds_by_default(), cgroups=_CGROUPS, nodes=_NODES) as tried:
-        return _examine(host, tried, under_load=True)
+        return _examine(host, tried, here, under_load=True)
 
 
-def _examine(host: Host, session: Session, under_load: bool) -> tuple[Check, ...]:
+def _examine(host: Host, session: Session, here: KubeletHere | None, under_load: bool) -> tuple[Check, ...]:
     basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
     # The agent has its own sources of the kubelet, and says what each of them answered.
     answers = _answers(host) if under_load else ()
     sources = check_sources(Trial(host, session, under_load))
-    return (*basic, *_checkpoints(host), *answers, *probe_checks(session), *sources)
+    return (*basic, *_checkpoints(host, here), *answers, *probe_checks(session), *sources)
 
 
-def _checkpoints(host: Host) -> tuple[Check, ...]:
+def _checkpoints(host: Host, here: KubeletHere | None) -> tuple[Check, ...]:
     try:
-        return tuple(checkpoint_checks(host))
+        return tuple(checkpoint_checks(host, here))
     except (NumauditError, OSError, ValueError) as error:
         return (failed(MEMORY, error),)
 

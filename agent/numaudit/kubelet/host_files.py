@@ -16,7 +16,7 @@ from numaudit.kubelet import settled_file, state_files
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.forecasting import forecast_here
-from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
+from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
 from numaudit.kubelet.machine_watch import read_whole_machine
 from numaudit.kubelet.pod_names import pod_names
 from numaudit.kubelet.pods_here import PodsHere, pods_of
@@ -54,7 +54,7 @@ def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008
     try:
         return kubelet_here(poller.poll_start(), asked)
     except Unavailable:
-        return KubeletHere(KubeletConfig(), starting(KubeletConfig(), None, asked))
+        return no_kubelet(asked)
     finally:
         poller.close()
 

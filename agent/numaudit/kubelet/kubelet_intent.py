@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from numaudit.kernel.host import Host
 from numaudit.kubelet.intent_of import Collected, Steps, intent_of
+from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.snapshot import Container
 
@@ -27,6 +28,10 @@ class KubeletIntent:
         """Poll every source once. Raises Unavailable where there is no kubelet at all."""
         here = tuple(containers)
         return intent_of(self.poller.poll(here), here, self._steps)
+
+    def here(self) -> KubeletHere:
+        """The kubelet as the newest poll found it. Asks nothing."""
+        return no_kubelet() if self.poller.newest is None else kubelet_here(self.poller.newest)
 
     def close(self) -> None:
         """Close connections and files."""

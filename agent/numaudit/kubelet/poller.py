@@ -57,6 +57,8 @@ class KubeletPoller:
     log: LogSource
     patience: float = PATIENCE
     """Seconds that one poll waits for the running kubelet, all its answers together."""
+    newest: Readings | None = None
+    """What the newest poll found; None = no kubelet yet."""
     _files: dict[Kind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
     _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
@@ -138,7 +140,7 @@ class KubeletPoller:
     def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))
         self._lines.ask(self._read_log)
-        return Readings(
+        self.newest = Readings(
             checkpoints=files,
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
             pods=None if self._pods.value is None else self._pods.value.pods,
@@ -151,6 +153,7 @@ class KubeletPoller:
             cgroups_are_settled=self._cgroups_are_settled(files.values()),
             polled=self._states(),
         )
+        return self.newest
 
     def _has_news(self, containers: Sequence[Container], files: Iterable[CheckpointReading]) -> bool:
         """Did a container come or go, or a checkpoint change? Or does a container still wait for its name?"""
