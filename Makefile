@@ -43,9 +43,9 @@ lab: ## boot a four-node guest and report on an aligned, a misaligned and a spli
 	@deploy/setup.sh lab
 	$(PYTHON) tests/vm/lab.py
 
-truth: ## boot the guest and hold the sampled shares of remote accesses against the truth (ROUNDS=...): 12 minutes
+truth: ## boot the guest and compare what sampled pages say with the truth (ROUNDS=...): half an hour a round
 	@deploy/setup.sh test guest
-	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),8)
+	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),3)
 
 image: ## build the agent's image without a registry; its size, start time and memory
 	@deploy/setup.sh test image

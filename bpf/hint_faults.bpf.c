@@ -6,9 +6,15 @@
  *        which is given the arguments themselves.
  *        Raw tracepoint sched_skip_cpuset_numa, where the kernel has it: tasks that it does not sample, because
  *        their cpuset.mems is one node.
- * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load
+ * Maps:  hint_faults_count   {cgroup, CPU's node, memory's node, TNF_ flags} -> faults since load, and their pages
+ *        hint_faults_passes  {cgroup, process, scan pass, CPU's node, memory's node, TNF_ flags} -> pages
  *        hint_faults_skipped cgroup -> scans left out since load
- * Cost:  one array and one per-CPU hash lookup for each hint fault.
+ * Cost:  two array, one per-CPU hash and one hash lookup and two or three reads of kernel memory for each hint fault.
+ *
+ * The kernel goes through a process's memory in passes, which it counts in mm->numa_scan_seq, and each page that it
+ * takes the access right from faults once. So in one pass each page that was used counts once. A scan that has come to
+ * the end of the memory sets mm->numa_scan_offset to 0 and counts its pass as done before the pages fault that it has
+ * just marked: a fault at offset 0 is of the pass before (kernel/sched/fair.c, task_numa_work, reset_ptenuma_scan).
  */
 #define HINT_FAULTS_TRIAL (1U << 31) /* a flag that the kernel has not */
 
@@ -18,10 +24,75 @@ struct hint_faults_key {
 	u16 memory_node;
 	u32 flags;
 };
-BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, u64, 1);
+struct hint_faults_sum {
+	u64 faults;
+	u64 pages;
+};
+struct hint_faults_pass {
+	u64 cgroup_id;
+	u32 process;
+	s32 pass; /* -1 = before the process was scanned: pages that it got from its parent */
+	u16 cpu_node;
+	u16 memory_node;
+	u32 flags;
+};
+struct hint_faults_used {
+	u64 pages;
+	u64 scanned_to; /* mm->numa_scan_offset at the newest of these faults */
+};
+BPF_PERCPU_HASH(hint_faults_count, struct hint_faults_key, struct hint_faults_sum, 1);
+BPF_HASH(hint_faults_passes, struct hint_faults_pass, struct hint_faults_used, 1);
 BPF_PERCPU_HASH(hint_faults_skipped, u64, u64, 1);
 
-static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
+static __always_inline void hint_faults_count_one(const struct hint_faults_key *key, u64 pages)
+{
+	struct hint_faults_sum one = { .faults = 1, .pages = pages };
+	struct hint_faults_sum *sum = hint_faults_count.lookup(key);
+
+	if (sum) {
+		sum->faults += 1;
+		sum->pages += pages;
+	} else if (hint_faults_count.update((struct hint_faults_key *)key, &one)) {
+		probe_drop();
+	}
+}
+
+/* Where the structures have what is read here, in bytes; HINT_FAULTS_PASS_OF_MM 0 = not known. */
+static __always_inline void hint_faults_add_to_pass(const struct hint_faults_key *kind, u64 pages)
+{
+	u64 mm_of_task = PROBE_CONSTANT(HINT_FAULTS_MM_OF_TASK);
+	u64 pass_of_mm = PROBE_CONSTANT(HINT_FAULTS_PASS_OF_MM);
+	u64 offset_of_mm = PROBE_CONSTANT(HINT_FAULTS_OFFSET_OF_MM);
+	struct hint_faults_pass key = {
+		.cgroup_id = kind->cgroup_id,
+		.process = bpf_get_current_pid_tgid() >> 32,
+		.cpu_node = kind->cpu_node,
+		.memory_node = kind->memory_node,
+		.flags = kind->flags,
+	};
+	struct hint_faults_used one = { .pages = pages };
+	struct hint_faults_used *used;
+	u64 mm = 0;
+
+	if (!pass_of_mm)
+		return;
+	if (bpf_probe_read_kernel(&mm, sizeof(mm), (void *)(bpf_get_current_task() + mm_of_task)) || !mm)
+		return;
+	if (bpf_probe_read_kernel(&key.pass, sizeof(key.pass), (void *)(mm + pass_of_mm)) ||
+	    bpf_probe_read_kernel(&one.scanned_to, sizeof(one.scanned_to), (void *)(mm + offset_of_mm)))
+		return;
+	if (!one.scanned_to)
+		key.pass -= 1;
+	used = hint_faults_passes.lookup(&key);
+	if (used) {
+		__sync_fetch_and_add(&used->pages, pages);
+		used->scanned_to = one.scanned_to;
+	} else if (hint_faults_passes.update(&key, &one)) {
+		probe_drop();
+	}
+}
+
+static __always_inline void hint_faults_take(u16 memory_node, u32 pages, u32 flags)
 {
 	struct hint_faults_key key = {
 		.cgroup_id = bpf_get_current_cgroup_id(),
@@ -29,35 +100,31 @@ static __always_inline void hint_faults_count_one(u16 memory_node, u32 flags)
 		.memory_node = memory_node,
 		.flags = flags,
 	};
-	u64 one = 1;
-	u64 *count;
 
 	if (!probe_is_watched(key.cgroup_id))
 		return;
-	count = hint_faults_count.lookup(&key);
-	if (count)
-		*count += 1;
-	else if (hint_faults_count.update(&key, &one))
-		probe_drop();
+	hint_faults_count_one(&key, pages);
+	hint_faults_add_to_pass(&key, pages);
 }
 
 int hint_faults_at_kprobe(void *registers)
 {
-	hint_faults_count_one(PROBE_LOAD(registers, HINT_FAULTS_SECOND_REGISTER),
-			      PROBE_LOAD(registers, HINT_FAULTS_FOURTH_REGISTER));
+	hint_faults_take(PROBE_LOAD(registers, HINT_FAULTS_SECOND_REGISTER),
+			 PROBE_LOAD(registers, HINT_FAULTS_THIRD_REGISTER),
+			 PROBE_LOAD(registers, HINT_FAULTS_FOURTH_REGISTER));
 	return 0;
 }
 
 int hint_faults_at_fentry(u64 *arguments)
 {
-	hint_faults_count_one(arguments[1], arguments[3]);
+	hint_faults_take(arguments[1], arguments[2], arguments[3]);
 	return 0;
 }
 
 /* Run on purpose and never hooked, so that the cost of counting can be measured on any host. */
 int hint_faults_on_trial(void *ctx)
 {
-	hint_faults_count_one(0, HINT_FAULTS_TRIAL);
+	hint_faults_take(0, 1, HINT_FAULTS_TRIAL);
 	return 0;
 }
 

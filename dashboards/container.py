@@ -163,9 +163,8 @@ _ACCESS = Section(
     (
         Lines(
             title="Remote share by source",
-            description="Share of what it uses from another node. pmu: of counted accesses. hint_faults: of sampled "
-            "pages. expected: of accesses if it used every byte equally. Compare one source with itself, not with "
-            "another one.",
+            description="Share of its accesses to memory of another node. pmu: counted. expected: if it used every "
+            "byte equally, which nobody measured. Compare one source with itself, not with another one.",
             queries=[Query(f"max by (source) ({_of('remote_ratio')})", "{{source}}")],
             width=12,
             unit="percentunit",
@@ -174,8 +173,8 @@ _ACCESS = Section(
         ),
         Lines(
             title="Lower end of the remote share",
-            description="Lower end of the 95 % confidence interval: used from another node for sure. The verdict "
-            "remote-access goes by it where accesses are sampled.",
+            description="Used from other nodes for certain. pmu: of its accesses. hint_faults: of its memory, by "
+            "pages that were seen used. The verdict remote-access goes by it.",
             queries=[Query(f"max by (source) ({_of('remote_ratio_lower')})", "{{source}}")],
             width=6,
             unit="percentunit",
@@ -183,11 +182,12 @@ _ACCESS = Section(
             maximum=1,
         ),
         Lines(
-            title="Samples of the share",
-            description="Samples that the shares rest on; older ones count for less. Below 1,000 there is no share.",
-            queries=[Query(f"max by (source) ({_of('remote_samples')})", "{{source}}")],
+            title="Memory seen used",
+            description="Bytes that the newest scan pass of NUMA balancing saw used from their own node, and from "
+            "other nodes. It says which memory is used, not how often.",
+            queries=[Query(f"sum by (locality) ({_of('sampled_page_bytes')})", "{{locality}}")],
             width=6,
-            unit="short",
+            unit="bytes",
             minimum=0,
         ),
         Lines(
@@ -204,7 +204,7 @@ _ACCESS = Section(
         ),
         Lines(
             title="Hint faults from where to where",
-            description="NUMA balancing's samples per second: from the NUMA node of the CPU to that of the page.",
+            description="Pages that NUMA balancing saw used, per second: from the CPU's NUMA node to the page's.",
             queries=[
                 Query(
                     f"sum by (cpu_numa_node, numa_node, locality) ({_rate('hint_faults_total')})",

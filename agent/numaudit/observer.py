@@ -12,8 +12,8 @@ from numaudit.collectors.base import Collector, Run, Tick
 from numaudit.collectors.memory_stat import MemoryStats
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
-from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
+from numaudit.collectors.scan_passes import ScanPasses
 from numaudit.collectors.table import COLLECTORS, kinds_by_default
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
@@ -45,7 +45,7 @@ class Observer:
     kubelet: KubeletIntent
     owners: Owners = field(default_factory=Owners)
     sanity_check: SanityCheck = field(default_factory=SanityCheck)
-    process_times: ProcessTimes = field(default_factory=ProcessTimes)
+    scan_passes: ScanPasses = field(default_factory=ScanPasses)
     penalty: MachinePenalty = field(default_factory=MachinePenalty)
     memory_stats: MemoryStats = field(default_factory=MemoryStats)
 
@@ -103,7 +103,7 @@ class Observer:
             self.owners,
             self.kubelet,
             self.sanity_check,
-            self.process_times,
+            self.scan_passes,
             self.penalty,
             self.memory_stats,
             readings,

@@ -201,8 +201,39 @@ class HintFault(NamedTuple):
         return bool(self.flags & 1)
 
     @property
+    def is_shared(self) -> bool:
+        """The page is of a shared mapping and other processes map it, too."""
+        return bool(self.flags & 4)
+
+    @property
     def could_not_move(self) -> bool:
         return bool(self.flags & 16)
+
+
+@dataclass(frozen=True, slots=True)
+class PagesUsed:
+    """Which of a container's memory was used, and from where, in its processes' newest scan passes, in bytes.
+
+    A byte that was used counts once, however often. What is not in it was not seen: not used, or never sampled.
+    """
+
+    remote: Mapping[tuple[int, int], int]
+    """Used from another node: by the CPU's node and the memory's."""
+    local: Mapping[int, int]
+    """Used from its own node first in the pass; threads on other nodes may have used it, too."""
+    home: int
+    """Brought to the CPU's node by the use itself."""
+    age: float
+    """Seconds since the oldest of the passes was through; 0 while one goes on."""
+    is_whole: bool
+    """False: some of it is of a pass that goes on."""
+    mapped: int | None = None
+    """Bytes that its processes map, those of others included, and no less than these; None = they cannot be read."""
+
+    @property
+    def seen(self) -> int:
+        """All that was used."""
+        return sum(self.remote.values()) + sum(self.local.values()) + self.home
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +241,11 @@ class Sampled:
     """NUMA hint faults of one container."""
 
     faults: Mapping[HintFault, int]
-    """Since the probe was loaded."""
-    single_threaded: bool | None
-    """Did processes with one thread use part of its CPU time? Of those the kernel takes no local samples.
-
-    None = not known.
-    """
+    """Base pages since the probe was loaded: how often pages were found used, by kind of fault."""
+    used: PagesUsed | None = None
+    """None = no pass is known."""
+    knows_passes: bool = True
+    """False: this kernel does not say in which pass a page faulted."""
     is_scanned: bool = True
     """False: the kernel leaves its tasks out, so no faults mean nothing."""
     is_watched: bool = True

@@ -62,7 +62,7 @@ def made_up_session() -> tuple[dict[str, Counters], Session]:
         "page_alloc": Counters(Allocations),
         "cpu_time": Counters(CpuTimes),
         "pmu": Counters(_access_counts),
-        "hint_faults": Counters(HintFaultCounts),
+        "hint_faults": Counters(lambda pages: HintFaultCounts(faults=pages, pages=pages)),
         "migrations": Counters(MigrationCounts),
     }
     return probes, Session(cast("Any", probes))

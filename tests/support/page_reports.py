@@ -8,7 +8,7 @@ from itertools import cycle, islice
 
 import msgspec
 
-from numaudit.evaluation.access import Access
+from accesses import counted, sampled
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
@@ -29,8 +29,8 @@ from reports import container, report
 
 GIB, MIB = 1 << 30, 1 << 20
 _ACCESSES = (
-    (Access("pmu", 0.0375, 0.0375, 0.0375),),
-    (Access("hint_faults", 0.5, 0.4, 0.6, samples=100, remote_samples=50),),
+    (counted(0.0375),),
+    (sampled(remote=50, local=50, memory=125),),
     (),
 )
 

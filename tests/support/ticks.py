@@ -10,8 +10,8 @@ from numaudit.collectors.base import Tick
 from numaudit.collectors.memory_stat import MemoryStats
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
-from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
+from numaudit.collectors.scan_passes import ScanPasses
 from numaudit.containers.inventory import Census
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host
@@ -39,7 +39,7 @@ def tick_of(host: Host, taken: Mapping[str, Reading], owners: Owners | None = No
         owners or Owners(),
         kubelet,
         SanityCheck(),
-        ProcessTimes(),
+        ScanPasses(),
         MachinePenalty(),
         MemoryStats(),
         readings_of(taken),

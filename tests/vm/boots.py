@@ -197,9 +197,9 @@ def main(file: Path) -> int:
         needs_image = any(_module(test) == NEEDS_IMAGE for plan in plans for test in plan.tests)
         building = pool.submit(image) if needs_image else None
         of_kernels = [Kernel(plan, building) for plan in plans]
-        for _ in range(2):
-            for one in of_kernels:
-                pool.submit(one.boot)
+        boots = [pool.submit(one.boot) for _ in range(2) for one in of_kernels]
+        for boot in boots:
+            boot.result()  # raises what went wrong beside the guests
     return 0
 
 

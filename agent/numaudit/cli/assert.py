@@ -62,6 +62,7 @@ class Gate(click.Command):
     epilog="""\b
 Examples:
   numaudit assert --max-remote 5% -- ./benchmark
+  numaudit assert --max-remote-pages 5% -- ./benchmark
   numaudit assert --max-remote 5% --max-spilled 0 --duration 30s prod/mysql-0/db
   numaudit assert --max-migrated 64Mi --junit numa.xml -- make bench
 
@@ -70,7 +71,15 @@ Exit codes: 0 all within the limits, 1 one is beyond its limit, 5 too little evi
 cannot measure. A command that fails gives its own exit status, and nothing is judged.
 """,
 )
-@click.option("--max-remote", type=Share(), metavar="SHARE", help="Share of the accesses on another node: 5% or 0.05.")
+@click.option(
+    "--max-remote", type=Share(), metavar="SHARE", help="Share of the accesses on another node, where they are counted."
+)
+@click.option(
+    "--max-remote-pages",
+    type=Share(),
+    metavar="SHARE",
+    help="Share of its memory that is used from other nodes, however often: 5% or 0.05.",
+)
 @click.option("--max-spilled", type=Size(least=0), metavar="SIZE", help="Bytes outside the promised nodes.")
 @click.option("--max-migrated", type=Size(least=0), metavar="SIZE", help="Bytes that the kernel migrates meanwhile.")
 @click.option("--duration", type=Duration(), metavar="TIME", help="How long to measure a container (default: 10s).")
@@ -81,6 +90,7 @@ def command(
     ctx: click.Context,
     *,
     max_remote: float | None,
+    max_remote_pages: float | None,
     max_spilled: int | None,
     max_migrated: int | None,
     duration: float | None,
@@ -89,12 +99,13 @@ def command(
 ) -> int:
     """Measure a container, or a command while it runs, and compare it with limits.
 
-    NAME is as for `numaudit report`: a pod, a container, a cgroup. A limit is kept only when the whole interval of what
-    was measured is within it, and missed only when the whole interval is beyond it.
+    NAME is as for `numaudit report`: a pod, a container, a cgroup. It passes only on what is certain, and fails
+    only on what is certain. Without hardware counters nobody knows how often memory is used: then --max-remote-pages
+    judges, by the pages that NUMA balancing sees used.
     """
-    limits = Limits(max_remote, max_spilled, max_migrated)
+    limits = Limits(max_remote, max_remote_pages, max_spilled, max_migrated)
     if limits == Limits():
-        raise InputError("nothing to judge: give --max-remote, --max-spilled or --max-migrated")
+        raise InputError("nothing to judge: give --max-remote, --max-remote-pages, --max-spilled or --max-migrated")
     arguments = ctx.meta.get(_COMMAND)
     if (arguments is None) == (which is None) or arguments == ():
         raise InputError("give either a container to measure, or a command after --")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from numaudit.collectors.memory_stat import MemoryStats
 from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
-from numaudit.collectors.process_times import ProcessTimes
 from numaudit.collectors.sanity_check import SanityCheck
+from numaudit.collectors.scan_passes import ScanPasses
 from numaudit.containers.inventory import Census
 from numaudit.errors import Absent, NumauditError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, Reader
@@ -102,7 +102,7 @@ class Tick:
     owners: Owners
     kubelet: KubeletIntent
     sanity_check: SanityCheck
-    process_times: ProcessTimes
+    scan_passes: ScanPasses
     penalty: MachinePenalty
     memory_stats: MemoryStats
     readings: Readings | None = None

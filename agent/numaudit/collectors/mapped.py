@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, cast
 
-from numaudit.collectors import process_times
 from numaudit.collectors.segments import Segment, Segments
 from numaudit.errors import ParseError, printable
-from numaudit.kernel import numa_maps, page_owner, shared_maps
+from numaudit.kernel import numa_maps, page_owner, process_stat, shared_maps
 from numaudit.kernel.cgroup import unescape
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.shared_maps import SharedMapping
@@ -38,10 +37,10 @@ class ProcessWalk:
         """Its name and start, which are None when it has ended."""
         try:
             stat = read_bytes(self.host.proc / str(pid) / "stat")
-            started = process_times.parse(pid, stat).started
+            started = process_stat.parse(pid, stat).started
         except (OSError, IndexError, ValueError):
             return Process(pid, None, None)
-        name = printable(process_times.name_of(stat).decode("utf-8", "surrogateescape"))
+        name = printable(process_stat.name_of(stat).decode("utf-8", "surrogateescape"))
         booted = self._booted_at
         return Process(pid, name, None if booted is None else booted + started / os.sysconf("SC_CLK_TCK"))
 

@@ -185,7 +185,7 @@ class VerdictSettings:
     remote_access_percent: float = _setting(
         100 * DEFAULT.remote_access_share,
         percent(0, 100),
-        "Lower bound of the sampled pages that are used from another node: remote-access.",
+        "remote-access, if more than this share of its accesses (or, uncounted, of its memory) is remote.",
         reloads=True,
     )
     window: float = _setting(

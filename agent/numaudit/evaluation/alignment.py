@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from numaudit.evaluation import remedies
-from numaudit.evaluation.access import Access, measured_share, weigh
+from numaudit.evaluation.access import Access, measured
+from numaudit.evaluation.access_reasons import said_of, why_still
 from numaudit.evaluation.arrivals import Arrival
 from numaudit.evaluation.causes import Explained
 from numaudit.evaluation.cpu_causes import cpu_cause
 from numaudit.evaluation.failed_moves import failed_moves
-from numaudit.evaluation.history import History, UsedElsewhere, uses_other_nodes
+from numaudit.evaluation.history import History, by_design, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
+from numaudit.evaluation.sources.base import Evidence
+from numaudit.evaluation.sources.table import weigh
 from numaudit.evaluation.spill import Spill, next_spill
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
@@ -99,7 +102,8 @@ def judge(
             grown = moves = None  # nobody knows which part of them came after the change
         if there_before is not None and id_ not in there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
-        weighed = weigh(snapshot, container, before, thresholds, history.samples, history.ran_with(grown))
+        ran = history.ran_with(grown)
+        weighed = weigh(Evidence(snapshot, id_, before, thresholds, ran, grown), history.samples)
         accesses[id_] = weighed.accesses
         if weighed.windows is not history.samples:
             history = replace(history, samples=weighed.windows)
@@ -107,7 +111,7 @@ def judge(
         if is_judged(container):
             intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
             if intended:
-                share = measured_share(weighed.accesses)
+                share = measured(weighed.accesses)
                 history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
             evidence = _gather(snapshot, container, history, earlier, thresholds, measures_cpu=grown is not None)
             if evidence.spill is not None:
@@ -235,27 +239,13 @@ def _placed(
         return _Said("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
     used = evidence.history.used
     if used is not None and used.is_past:
-        said = _said_of(used, "at least", evidence.now)
-        return _Said("remote-access", said + _why_still(used.share.lower, thresholds.remote_access_share))
+        limit = max(thresholds.remote_access_share, by_design(intended))
+        return _Said("remote-access", said_of(used, evidence.now) + why_still(used.share.lower, limit))
+    said = None if used is None else said_of(used, evidence.now)
     if len(intended) > 1:
-        return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design")
-    if used is None:
-        return _Said("aligned", "access not measured")
-    if used.share.upper >= 1.0 and not used.share.is_exact:
-        known = _said_of(used, "at least", evidence.now)
-        return _Said("aligned", f"{known}; how many more is not known")
-    return _Said("aligned", _said_of(used, "at most", evidence.now))
-
-
-def _said_of(used: UsedElsewhere, bound: Literal["at least", "at most"], now: float) -> str:
-    """When it was measured, unless it was now."""
-    share = used.share
-    minutes = int(now - used.taken_at) // 60
-    measured = f"{share.source}, {minutes} min ago" if minutes > 0 else share.source
-    if share.is_exact:
-        return f"{share.lower:.0%} of the accesses were to memory of another node ({measured})"
-    part = share.lower if bound == "at least" else share.upper
-    return f"{bound} {part:.0%} of the sampled pages were used from another node ({measured})"
+        part = "" if said is None else f": {said}"
+        return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design{part}")
+    return _Said("aligned", said or "access not measured")
 
 
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
@@ -297,11 +287,6 @@ def _why_cpu_remote(evidence: _Evidence, cpus: CpuSet, intended: NodeSet, thresh
     if evidence.measures_cpu:
         why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
     return f"{may:.0%} of the allowed CPUs are on other nodes than {intended} ({why})"
-
-
-def _why_still(share: float, limit: float) -> str:
-    """Said of a share that came back below its limit, where the verdict holds."""
-    return "" if share > limit else f", less than before; the verdict ends below {ends_at(limit):.1%}"
 
 
 def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:

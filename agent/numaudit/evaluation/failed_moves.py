@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numaudit.evaluation.access import sampled_of
 from numaudit.evaluation.rates import increase
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import ContainerId, Sampled, Snapshot
 
 
 def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> tuple[int, int] | None:
@@ -12,8 +11,8 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
 
     By hint faults, else by the migrations themselves; None when neither is measured.
     """
-    sampled = sampled_of(snapshot, container)
-    earlier = None if before is None else sampled_of(before, container)
+    sampled = _sampled(snapshot, container)
+    earlier = None if before is None else _sampled(before, container)
     if sampled is not None and sampled.is_watched and (before is None or earlier is not None):
         faults = increase(sampled.faults, None if earlier is None else earlier.faults)
         failed = sum(count for fault, count in faults.items() if fault.could_not_move)
@@ -22,6 +21,11 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
         return None
     moved = increase(_misplaced(snapshot, container), _misplaced(before, container))
     return moved["failed"], moved["succeeded"]
+
+
+def _sampled(snapshot: Snapshot, container: ContainerId) -> Sampled | None:
+    """A container that the running probe saw nothing of had no samples; None = the probe does not run."""
+    return None if snapshot.hint_faults is None else snapshot.hint_faults.get(container, Sampled({}))
 
 
 def _misplaced(snapshot: Snapshot | None, container: ContainerId) -> dict[str, int]:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import RemoteShare, Windows
+from numaudit.evaluation.access import Measured
 from numaudit.evaluation.rates import share_outside
+from numaudit.evaluation.sources.table import Windows
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.window import Window, ends_at, is_past
 from numaudit.snapshot import Allowed
@@ -33,9 +34,9 @@ class RanElsewhere(NamedTuple):
 
 
 class UsedElsewhere(NamedTuple):
-    """The share of sampled pages that were used from another node, when it was measured last."""
+    """What was measured last of the use of other nodes' memory."""
 
-    share: RemoteShare
+    share: Measured
     taken_at: float
     """Seconds since the epoch."""
     is_past: bool
@@ -89,7 +90,7 @@ class History(Struct, frozen=True):
         self,
         intended: NodeSet,
         grown: Mapping[int, float] | None,
-        share: RemoteShare | None,
+        share: Measured | None,
         taken_at: float,
         thresholds: Thresholds,
     ) -> History:
@@ -105,8 +106,11 @@ class History(Struct, frozen=True):
             ran = RanElsewhere(outside, is_past(thresholds.cpu_remote_share, outside, outside, was_past))
         if share is not None:
             was_past = used is not None and used.is_past
-            past = is_past(thresholds.remote_access_share, share.lower, share.upper, was_past)
+            limit = max(thresholds.remote_access_share, by_design(intended))
+            past = is_past(limit, share.lower, share.upper if share.is_exact else share.lower, was_past)
             used = UsedElsewhere(share, taken_at, past)
+        elif used is not None and taken_at - used.taken_at > thresholds.access_age:
+            used = None
         return History(self.allowed, seconds, self.samples, ran, used, self.moves)
 
     def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:
@@ -122,6 +126,11 @@ class History(Struct, frozen=True):
         many = failed >= (ends_at(thresholds.failed_moves) if was_past else thresholds.failed_moves)
         most = failed >= (ends_at(1.0) if was_past else 1.0) * done
         return replace(self, moves=Moves(window, many and most))
+
+
+def by_design(promised: NodeSet) -> float:
+    """Share of its memory that a container uses remotely if it uses all promised nodes alike from all of them."""
+    return 1 - 1 / len(promised)
 
 
 def uses_other_nodes(then: Allowed | None, now: Allowed | None, machine: Machine) -> bool:

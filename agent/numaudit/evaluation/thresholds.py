@@ -21,9 +21,11 @@ class Thresholds:
     settling_seconds: float = 3.0
     """After its cpuset was put right, its bytes must also have stopped moving, and be there for this long."""
     remote_access_share: float = 0.10
-    """Lower bound of the share of sampled pages that are used from another node."""
+    """Lower bound of the share of its accesses, or else of its memory, that is used from other nodes."""
+    access_age: float = 120.0
+    """Seconds after which a measured share ends of which its source says nothing any more."""
     access_samples: int = 1000
-    """With fewer samples in the window no share is made of them."""
+    """With fewer sampled first uses in the window no share is made of them."""
     window: float = 600.0
     """Seconds for which samples and CPU time count, for less the older they are."""
     failed_moves: int = 100

@@ -8,7 +8,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Literal
 
-from numaudit.evaluation.access import Access
+from numaudit.evaluation.access import SampledPages
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.memorymanager.versions import KNOWN_GATES
@@ -116,28 +116,32 @@ def _pair_labels(cpu_node: int, node: int | None) -> tuple[str, str, str]:
 
 
 def remote_ratios(container: ContainerReport) -> Values:
-    # Where a page is first used says nothing about later uses.
+    # Pages are no accesses, and where a page is first used says nothing about later uses.
     return [
         ((access.source,), access.remote_ratio)
         for access in container.accesses
-        if access.remote_ratio is not None and access.source != "first_touch"
+        if access.remote_ratio is not None and access.of in ("accesses", "expectation")
     ]
 
 
 def remote_lower(container: ContainerReport) -> Values:
-    best = _best_measured(container)
-    return () if best is None or best.lower is None else [((best.source,), best.lower)]
+    found = container.measured
+    return () if found is None else [((found.source,), found.lower)]
 
 
-def remote_samples(container: ContainerReport) -> Values:
-    best = _best_measured(container)
-    return () if best is None or best.samples is None else [((best.source,), best.samples)]
+def sampled_page_bytes(container: ContainerReport) -> Values:
+    pages = sampled_pages(container)
+    return () if pages is None else [(("local",), pages.local_bytes), (("remote",), pages.remote_bytes)]
 
 
-def _best_measured(container: ContainerReport) -> Access | None:
-    """The share of the best source that measures one; sources come in fallback order."""
-    shares = (one for one in container.accesses if one.lower is not None and one.source != "first_touch")
-    return next(shares, None)
+def sampled_page_coverage(container: ContainerReport) -> float | None:
+    pages = sampled_pages(container)
+    return None if pages is None else pages.coverage
+
+
+def sampled_pages(container: ContainerReport) -> SampledPages | None:
+    """What the newest scan passes saw used."""
+    return next((access.pages for access in container.accesses if access.pages is not None), None)
 
 
 def memory_accesses(container: ContainerReport) -> Values:
@@ -165,7 +169,7 @@ def hint_faults(container: Counters) -> Values:
     sums: dict[tuple[str, ...], int] = {}
     for kind in container.hint_faults or ():
         labels = (str(kind.cpu_numa_node), str(kind.numa_node), kind.locality)
-        sums[labels] = sums.get(labels, 0) + kind.faults
+        sums[labels] = sums.get(labels, 0) + kind.pages
     return sums.items()
 
 

@@ -14,7 +14,9 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
 
 _MAGIC = 0xEB9F
-_ARRAY, _STRUCT, _ENUM, _FUNC, _FUNC_PROTO = 3, 4, 6, 12, 13
+_ARRAY, _STRUCT, _UNION, _ENUM, _FUNC, _FUNC_PROTO = 3, 4, 5, 6, 12, 13
+_DEEPEST = 8
+"""Structures without a name inside each other that are looked into."""
 _WORDS_AFTER = {1: 1, 3: 3, 14: 1, 17: 1}
 """Kind -> words after each type's three, whatever it holds; 0 for all others."""
 _WORDS_FOR_EACH = {4: 3, 5: 3, 6: 2, 13: 2, 15: 3, 19: 3}
@@ -71,15 +73,21 @@ class Btf:
         return Function(found, tuple(names))
 
     def member(self, structure: str, name: str) -> Member | None:
+        """Also one of a structure or union without a name inside it, as C finds it."""
         found = self._find(_STRUCT, structure)
-        if found is None:
-            return None
-        start = self._starts[found]
+        return None if found is None else self._member(self._starts[found], name, _DEEPEST)
+
+    def _member(self, start: int, name: str, depth: int) -> Member | None:
         has_bit_fields = self._words[start + 1] >> 31
-        for at in self._each(start, _STRUCT):
+        for at in self._each(start, self._kind(start)):
+            type_, offset = self._words[at + 1], self._words[at + 2]
+            bits = offset & 0xFFFFFF if has_bit_fields else offset
             if self._name(self._words[at]) == name:
-                offset = self._words[at + 2]
-                return Member(self._words[at + 1], offset & 0xFFFFFF if has_bit_fields else offset)
+                return Member(type_, bits)
+            if self._words[at] == 0 and depth and self._kind(self._start(type_)) in (_STRUCT, _UNION):
+                inner = self._member(self._start(type_), name, depth - 1)
+                if inner is not None:
+                    return Member(inner.type, bits + inner.bits)
         return None
 
     def length(self, type_: int) -> int | None:

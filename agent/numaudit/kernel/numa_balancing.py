@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
 
-_NORMAL, _MEMORY_TIERING = 1, 2
+_NORMAL = 1
 _LINE = re.compile(r"^((?:numa_(?:huge_)?pte_|numa_hint_faults|numa_pages_migrated|pgmigrate_)\w*) (.*)$", re.M)
 
 
@@ -24,13 +24,12 @@ class Mode:
 
     @property
     def samples_accesses(self) -> bool:
-        """Does the kernel take samples of memory accesses on every node?"""
-        return bool(self.flags & _NORMAL)
+        """Does the kernel sample memory of every node? Otherwise at most that of slow tiers.
 
-    @property
-    def is_tiering_only(self) -> bool:
-        """It only scans nodes of slow memory, to move hot pages off them."""
-        return self.flags & (_NORMAL | _MEMORY_TIERING) == _MEMORY_TIERING
+        NUMA_BALANCING_MEMORY_TIERING alone leaves out the fast tier (mm/mprotect.c, change_pte_range), and 4 has
+        neither flag.
+        """
+        return bool(self.flags & _NORMAL)
 
 
 def read_mode(host: Host) -> Mode | None:

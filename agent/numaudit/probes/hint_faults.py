@@ -1,16 +1,17 @@
-"""hint_faults: samples of memory accesses that NUMA balancing takes, by cgroup (bpf/hint_faults.bpf.c).
+"""hint_faults: which pages were used from which node, as NUMA balancing sees it (bpf/hint_faults.bpf.c).
 
-The kernel takes the access right from some pages of a task now and then; the next access to such a page faults,
-and so shows from which node it came. What this cannot show:
-- Of a process with one thread the kernel does not mark private pages that are on the node where it runs
-  (mm/mprotect.c, change_pte_range): there are no local samples, so there is no remote ratio.
-- Memory bound by a policy (MPOL_BIND without MPOL_F_NUMA_BALANCING), huge pages of the pool and pages that cannot
-  move are never sampled.
-- A sample stands for a page that was used, not for how often.
-- A marked page faults once, for the thread that comes first, whoever else uses it. Who took its previous fault
-  (last_cpupid) does not tell whether threads share it: a fault by a CPU of the page's own node does not write that
-  (mm/mempolicy.c, mpol_misplaced).
-Source: kernel/sched/fair.c (task_numa_fault), include/linux/sched/numa_balancing.h (TNF_ flags).
+The kernel goes through a process's memory in passes and takes the access right from its pages; the next access to such
+a page faults, and so shows from which node it came. One fault says one thing: this page was used from that node in
+this pass. What faults cannot show:
+- How often a page is used.
+- Private pages on the node where a process with one thread runs: the kernel does not mark them
+  (mm/mprotect.c, change_pte_range).
+- Memory bound by a policy (MPOL_BIND without MPOL_F_NUMA_BALANCING), file mappings that are only read, pages that
+  a parent and its children share since fork(2), huge pages of the pool, and pages that cannot move.
+- Since Linux 6.4, mappings in which the scanning task has not faulted lately (kernel/sched/fair.c, vma_is_accessed):
+  a pass may leave out most of the memory.
+- Who else uses a page: it faults once, for the thread that comes first.
+Source: kernel/sched/fair.c (task_numa_fault, task_numa_work), include/linux/sched/numa_balancing.h (TNF_ flags).
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import errno
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from numaudit.kernel import bpf
 from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.bpf_map import Entries, sum_per_cpu
+from numaudit.kernel.btf import Btf
 from numaudit.kernel.host import Host
 from numaudit.probes import function_entry
 from numaudit.probes.bpf_probe import BpfProbe
@@ -38,10 +41,46 @@ _SKIP_TRACEPOINT = "sched_skip_cpuset_numa"
 _ON_SKIP = "hint_faults_on_skip"
 _ON_TRIAL = "hint_faults_on_trial"
 _KEY = "=QHHI"  # struct hint_faults_key
+_SCAN_KEY = "=QIiHHI"  # struct hint_faults_pass
+_SCAN_VALUE = "=QQ"  # struct hint_faults_used
 _TRIAL = 1 << 31
 """The flag of what the trial counts."""
 _FLAGS_PER_PAIR = 4
 """A container commonly sees local, shared, migrated and failed faults."""
+_PASSES = 32_768
+"""Entries for scan passes: a process has some four kinds of faults in each of the two passes that are kept."""
+_KEPT_PASSES = 2
+"""Of each process, in the map: the one that goes on and the one before, some of whose pages fault late."""
+_MEMBERS = {
+    "HINT_FAULTS_MM_OF_TASK": ("task_struct", "mm"),
+    "HINT_FAULTS_PASS_OF_MM": ("mm_struct", "numa_scan_seq"),
+    "HINT_FAULTS_OFFSET_OF_MM": ("mm_struct", "numa_scan_offset"),
+}
+
+
+class ScanPass(NamedTuple):
+    """One pass of the kernel's through the memory of one process."""
+
+    process: int
+    """Its id, as the initial PID namespace has it."""
+    number: int
+    """mm->numa_scan_seq of the marks that its faults found. A process that executes another program begins anew."""
+
+
+class PassUse(NamedTuple):
+    """What faulted in one pass."""
+
+    pages: Mapping[HintFault, int]
+    """Base pages by kind of fault; each page that was used counts once."""
+    scanned_to: int
+    """Address that the scan had reached at the newest of the faults; 0 = the pass was through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Cgroup id -> its processes' newest passes. Two readings have no difference: each has the whole of a pass."""
+
+    by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +88,14 @@ class HintFaultCounts(Reading):
     """Hint faults of the tasks in each cgroup since load."""
 
     faults: Mapping[int, Mapping[HintFault, int]] = field(default_factory=dict)
+    pages: Mapping[int, Mapping[HintFault, int]] = field(default_factory=dict)
+    """The base pages of these faults: a huge page faults once and has 512 of them."""
     skipped: Mapping[int, int] = field(default_factory=dict)
     """Scans that the kernel left out because cpuset.mems is one node: such a cgroup has no samples."""
     forgotten: int = 0
     """Counters deleted: their cgroup ended, or belongs to no container."""
+    passes: Passes | None = None
+    """The newest passes; None = this kernel does not say in which pass a page faulted."""
 
     @property
     def events(self) -> int:
@@ -73,25 +116,44 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
             Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         refused=entry.refused,
-        maps=("hint_faults_count", "hint_faults_skipped", "probe_narrowed", "probe_watched"),
+        maps=("hint_faults_count", "hint_faults_passes", "hint_faults_skipped", "probe_narrowed", "probe_watched"),
         entries={
             "hint_faults_count": cgroups * nodes * _FLAGS_PER_PAIR,
+            "hint_faults_passes": _PASSES,
             "hint_faults_skipped": cgroups,
             "probe_watched": cgroups,
         },
-        numbers={"HINT_FAULTS_SECOND_REGISTER": registers[1], "HINT_FAULTS_FOURTH_REGISTER": registers[3]},
+        numbers={
+            "HINT_FAULTS_SECOND_REGISTER": registers[1],
+            "HINT_FAULTS_THIRD_REGISTER": registers[2],
+            "HINT_FAULTS_FOURTH_REGISTER": registers[3],
+            **find_pass_members(types),
+        },
     )
+
+
+def find_pass_members(types: Btf | Refusal) -> dict[str, int]:
+    """Where the kernel keeps a process's scan pass, in bytes; zeros where BTF does not say."""
+    if isinstance(types, Refusal):
+        return dict.fromkeys(_MEMBERS, 0)
+    found = {name: types.member(structure, member) for name, (structure, member) in _MEMBERS.items()}
+    if not all(found.values()):
+        return dict.fromkeys(_MEMBERS, 0)
+    return {name: member.bits // 8 for name, member in found.items() if member is not None}
 
 
 class HintFaults(BpfProbe):
     """The running probe."""
 
-    tables = ("count", "skipped")
+    tables = ("count", "passes", "skipped")
 
     def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
         """Attach by the first way that works. Raises Refusal, and OSError when a map cannot be used."""
         self._ways = ways
         self._forgotten = 0
+        self._knows_passes = bool(loaded.numbers.get("HINT_FAULTS_PASS_OF_MM"))
+        self._before: Mapping[ScanPass, PassUse] = {}
+        """The passes of all processes at the last reading."""
         super().__init__(host, loaded)
 
     @property
@@ -103,12 +165,33 @@ class HintFaults(BpfProbe):
         lost: dict[Loss, int] = {"map-full": self._dropped(), "busy": missed}
         count = self._maps["count"]
         found = decode(count.read(), self._maps["skipped"].read(), count.cpus, lost)
-        return replace(found, watched=self._watched, forgotten=self._forgotten)
+        passes = self._read_passes() if self._knows_passes else None
+        return replace(found, watched=self._watched, forgotten=self._forgotten, passes=passes)
 
     def forget(self, cgroups: Collection[int]) -> int:
         counted = self._forget("count", cgroups)
         self._forgotten += counted
-        return counted + self._forget("skipped", cgroups)
+        return counted + self._forget("passes", cgroups) + self._forget("skipped", cgroups)
+
+    def _read_passes(self) -> Passes:
+        """And make room: passes that no page faults for any more leave the map, and so do processes that ended."""
+        table = self._maps["passes"]
+        entries = list(table.read())
+        found = decode_passes(entries)
+        flat = {one: use for passes in found.by_cgroup.values() for one, use in passes.items()}
+        newest: dict[int, int] = {}
+        for process, number in flat:
+            newest[process] = max(number, newest.get(process, number))
+        still = {one.process for one, use in flat.items() if self._before.get(one) == use}
+        ended = {process for process in still if not (self._host.proc / str(process)).exists()}
+        for chunk in entries:
+            for at in range(0, len(chunk.keys), table.info.key_size):
+                key = chunk.keys[at : at + table.info.key_size]
+                _, process, number, *_ = struct.unpack(_SCAN_KEY, key)
+                if process in ended or number <= newest[process] - _KEPT_PASSES:
+                    table.delete(key)
+        self._before = flat
+        return found
 
     def _attach(self) -> None:
         attached = function_entry.attach(self._host, self._loaded, _NAME, FUNCTION, self._ways)
@@ -122,14 +205,15 @@ class HintFaults(BpfProbe):
 
     def _try_out(self, times: int) -> None:
         """Count faults that never were, and forget them."""
-        count = self._maps["count"]
         try:
             for _ in range(times):
                 bpf.run(self._loaded.programs[_ON_TRIAL])
         finally:
-            for key in count.read_keys():
-                if struct.unpack(_KEY, key)[3] == _TRIAL:
-                    count.delete(key)
+            for table, layout in (("count", _KEY), ("passes", _SCAN_KEY)):
+                counters = self._maps[table]
+                for key in counters.read_keys():
+                    if struct.unpack(layout, key)[-1] == _TRIAL:
+                        counters.delete(key)
 
 
 HINT_FAULTS = Kind(_NAME, request, HintFaults, ns_per_event=400.0, gives_way=4, can_narrow=True)
@@ -142,14 +226,38 @@ def _is_absent(refusal: Refusal) -> bool:
 def decode(
     entries: Iterable[Entries], skipped: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None
 ) -> HintFaultCounts:
-    """Map entries as the kernel packs them, per-CPU values of `cpus` u64, into sums by cgroup."""
+    """Map entries as the kernel packs them, per-CPU values of `cpus` CPUs, into sums by cgroup."""
     faults: dict[int, dict[HintFault, int]] = {}
+    pages: dict[int, dict[HintFault, int]] = {}
     for chunk in entries:
         keys = struct.iter_unpack(_KEY, chunk.keys)
-        for (cgroup, cpu_node, memory_node, flags), count in zip(keys, sum_per_cpu(chunk.values, cpus), strict=True):
-            faults.setdefault(cgroup, {})[HintFault(cpu_node, memory_node, flags)] = count
+        sums = (sum_per_cpu(chunk.values, cpus, field, fields=2) for field in range(2))
+        for (cgroup, cpu_node, memory_node, flags), count, size in zip(keys, *sums, strict=True):
+            fault = HintFault(cpu_node, memory_node, flags)
+            faults.setdefault(cgroup, {})[fault] = count
+            pages.setdefault(cgroup, {})[fault] = size
     skips: dict[int, int] = {}
     for chunk in skipped:
         keys = struct.iter_unpack("=Q", chunk.keys)
         skips.update((key, count) for (key,), count in zip(keys, sum_per_cpu(chunk.values, cpus), strict=True))
-    return HintFaultCounts(faults, skips, lost=lost or {})
+    return HintFaultCounts(faults, pages, skips, lost=lost or {})
+
+
+def decode_passes(entries: Iterable[Entries]) -> Passes:
+    """Map entries as the kernel packs them, by cgroup, process and pass."""
+    found: dict[int, dict[ScanPass, dict[HintFault, int]]] = {}
+    reached: dict[tuple[int, ScanPass], int] = {}
+    for chunk in entries:
+        keys, values = struct.iter_unpack(_SCAN_KEY, chunk.keys), struct.iter_unpack(_SCAN_VALUE, chunk.values)
+        for (cgroup, process, number, cpu_node, memory_node, flags), (pages, scanned_to) in zip(
+            keys, values, strict=True
+        ):
+            one = ScanPass(process, number)
+            found.setdefault(cgroup, {}).setdefault(one, {})[HintFault(cpu_node, memory_node, flags)] = pages
+            reached[cgroup, one] = max(scanned_to, reached.get((cgroup, one), 0))
+    return Passes(
+        {
+            cgroup: {one: PassUse(pages, reached[cgroup, one]) for one, pages in passes.items()}
+            for cgroup, passes in found.items()
+        }
+    )

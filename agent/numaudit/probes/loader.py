@@ -94,6 +94,8 @@ class LoadedProbe:
     """Programs that might fail, and did, or were not tried: by function."""
     compiled: str | None = None
     """Why the text was compiled on this host; None = its bytecode was stored."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """What was asked to be put into its programs."""
 
     def close(self) -> None:
         for descriptor in (*self.programs.values(), *self.maps.values()):
@@ -267,7 +269,9 @@ def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeReques
     failed = {function: Refusal(Reason(why), text) for function, (why, text) in answer["refused"].items()}
     watched = {one.function: one.kernel_function for one in request.programs if one.kernel_function}
     refused = {**request.refused, **failed}
-    return LoadedProbe(request.name, programs, maps, answer["tracepoint_ids"], watched, refused, compiled)
+    return LoadedProbe(
+        request.name, programs, maps, answer["tracepoint_ids"], watched, refused, compiled, request.numbers
+    )
 
 
 def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:

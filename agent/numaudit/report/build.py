@@ -16,7 +16,7 @@ from numaudit.evaluation.verdicts import severity
 from numaudit.intent import CheckpointHealth, Intent
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.report.containers import ContainerReports, names_by_container
-from numaudit.report.counters import Counters, Measured
+from numaudit.report.counters import Counters, CountersOfTick
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.not_running import not_running_reports
@@ -88,7 +88,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
 def _ended(snapshot: Snapshot) -> Ended | None:
     if not snapshot.probes:
         return None
-    measured = Measured.by(snapshot)
+    measured = CountersOfTick.by(snapshot)
     unseen = Counters(**measured.of(UNSEEN)) if snapshot.is_whole_host else None
     return Ended(seen=Counters(**measured.of(ENDED)), unseen=unseen)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from numaudit.evaluation.access import measured
 from numaudit.evaluation.alignment import Judgements, intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
@@ -14,7 +15,7 @@ from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.shared_memory import charged_to_others, used_bytes
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent
-from numaudit.report.counters import Measured
+from numaudit.report.counters import CountersOfTick
 from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
@@ -45,10 +46,10 @@ class ContainerReports:
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
     before: Snapshot | None = None
-    _measured: Measured = field(init=False)
+    _counters: CountersOfTick = field(init=False)
 
     def __post_init__(self) -> None:
-        self._measured = Measured.by(self.snapshot)
+        self._counters = CountersOfTick.by(self.snapshot)
 
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
@@ -95,13 +96,14 @@ class ContainerReports:
             expected_remote_ratio=expected,
             distance_ratio=distance,
             accesses=accesses,
+            measured=measured(accesses),
             remote_stall=remote_stall(snapshot, id_, self.before),
             mappings=None
             if mappings is None or resident is None
             else mappings_report(mappings, charged_to_others(id_, mappings, resident)),
             elsewhere=None if mappings is None else self._elsewhere(mappings, intended, allowed),
             unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
-            **self._measured.of(id_),
+            **self._counters.of(id_),
         )
 
     def _elsewhere(

@@ -43,7 +43,8 @@ class HintFaultsReport(Struct, frozen=True):
     """A page that was moved to the CPU's node was remote when it was used."""
     flags: tuple[str, ...]
     """The kernel's: migrated, no_group, shared, local, migrate_fail."""
-    faults: int
+    pages: int
+    """Base pages; one that is sampled again counts again. A huge page of 2 MiB counts as 512."""
 
 
 class CountedAccessesReport(Struct, frozen=True, gc=False):
@@ -208,7 +209,7 @@ COUNTERS: tuple[Counter[Any], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CountersOfTick:
     """The counters that one snapshot has."""
 
     machine: Machine
@@ -216,7 +217,7 @@ class Measured:
     """Each with its counts by container."""
 
     @classmethod
-    def by(cls, snapshot: Snapshot) -> Measured:
+    def by(cls, snapshot: Snapshot) -> CountersOfTick:
         found = ((counter, counter.of(snapshot)) for counter in COUNTERS)
         return cls(snapshot.machine, tuple((counter, counts) for counter, counts in found if counts is not None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from numaudit.report.counters import Measured
+from numaudit.report.counters import CountersOfTick
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId, Snapshot
 
@@ -15,7 +15,7 @@ def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ..
     A counter that was not read once more keeps what it had.
     """
     alive = {container.id for container in snapshot.containers}
-    measured = Measured.by(snapshot)
+    measured = CountersOfTick.by(snapshot)
     return tuple(
         replace(one, **measured.last_of(ContainerId(one.id)))
         for one in before.containers

@@ -1,7 +1,7 @@
 """Is a container within the limits that somebody set? Pure.
 
-A gate passes only on what is certain: when the whole interval of what was measured is within the limit. It fails when
-the whole interval is beyond it. Otherwise there is too little evidence, and it is inconclusive.
+A gate passes only on what is certain: when all that may be true is within the limit. It fails when nothing that may be
+true is. Otherwise there is too little evidence, and it is inconclusive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from numaudit.evaluation.access import Access, measured_share
+from numaudit.evaluation.access import Access
 from numaudit.report.fail_below import full_name
 from numaudit.report.values import ContainerReport
 from numaudit.topology.sizes import in_units
@@ -24,6 +24,8 @@ class Limits:
 
     remote: float | None = None
     """Share of accesses on another node."""
+    remote_pages: float | None = None
+    """Share of its memory that is used from another node, however often."""
     spilled: int | None = None
     """Judged bytes outside the promised nodes."""
     migrated: int | None = None
@@ -59,8 +61,12 @@ def worst_state(checks: tuple[GateCheck, ...]) -> GateState:
 def _checks(container: ContainerReport, limits: Limits, doubt: str | None) -> Iterator[GateCheck]:
     name = full_name(container)
     if limits.remote is not None:
-        state, evidence = _remote(container.accesses, limits.remote)
+        state, evidence = _remote(container, limits.remote)
         yield GateCheck(name, f"at most {100 * limits.remote:.4g}% of the accesses remote", state, evidence)
+    if limits.remote_pages is not None:
+        state, evidence = _remote_pages(container.accesses, limits.remote_pages)
+        demand = f"at most {100 * limits.remote_pages:.4g}% of the memory used from other nodes"
+        yield GateCheck(name, demand, state, evidence)
     if limits.spilled is not None:
         state, evidence = _spilled(container, limits.spilled)
         yield GateCheck(name, f"at most {in_units(limits.spilled)} outside the promised nodes", state, evidence)
@@ -69,29 +75,48 @@ def _checks(container: ContainerReport, limits: Limits, doubt: str | None) -> It
         yield GateCheck(name, f"at most {in_units(limits.migrated)} migrated", state, evidence)
 
 
-def _remote(accesses: tuple[Access, ...], limit: float) -> tuple[GateState, str]:
-    """By the first source that gives an interval, in their fallback order. What is to be expected does not judge."""
-    share = measured_share(accesses)
-    if share is None:
-        said = "; ".join(f"{one.source}: {_why_not(one)}" for one in accesses)
-        return "inconclusive", f"no source has measured a share: {said or 'nothing was sampled'}"
-    used = next(one for one in accesses if one.source == share.source)
-    ratio = "" if used.remote_ratio is None else f"{used.remote_ratio:.2%} remote, "
-    samples = "" if used.samples is None else f", {used.samples} samples"
-    evidence = f"{share.source}: {ratio}{share.lower:.2%} to {share.upper:.2%} with 95 % confidence{samples}"
-    if share.upper <= limit:
-        return "passed", evidence
-    if share.lower > limit:
+def _remote(container: ContainerReport, limit: float) -> tuple[GateState, str]:
+    """By accesses that were counted. Pages bound a share of accesses only where none of them may be remote."""
+    found = container.measured
+    if found is not None and found.is_exact:
+        evidence = f"{found.source}: {found.lower:.2%} of the accesses were remote"
+        return ("passed" if found.upper <= limit else "failed"), evidence
+    if found is not None and (found.upper <= 0.0 or limit >= 1.0):
+        return "passed", f"{found.source}: all of its memory was seen used from its own node only"
+    said = "; ".join(f"{one.source}: {_why_not(one)}" for one in container.accesses) or "nothing was sampled"
+    advice = "" if found is None else "; --max-remote-pages judges by the pages that are used"
+    return "inconclusive", f"the accesses were not counted: {said}{advice}"
+
+
+def _remote_pages(accesses: tuple[Access, ...], limit: float) -> tuple[GateState, str]:
+    """By the bytes that were seen used, and those that may have been used unseen."""
+    access = next((one for one in accesses if one.of == "pages"), None)
+    if access is None or access.lower is None or access.pages is None or access.pages.memory_bytes is None:
+        why = "hint faults were not measured" if access is None else access.reason or "no page of it was sampled"
+        return "inconclusive", f"{why}: `numaudit doctor` says what this host can measure"
+    pages, upper = access.pages, 1.0 if access.upper is None else access.upper
+    coverage = 0.0 if pages.coverage is None else pages.coverage
+    evidence = (
+        f"{access.source}: {in_units(pages.remote_bytes)} of its {in_units(access.pages.memory_bytes)} were seen used "
+        f"from other nodes, so {access.lower:.2%} to {upper:.2%} may be; {coverage:.0%} of it was watched"
+    )
+    if access.lower > limit:
         return "failed", evidence
-    return "inconclusive", f"{evidence}; the limit is within the interval: measure longer"
+    if upper <= limit:
+        return "passed", evidence
+    if access.upper is None:
+        return "inconclusive", f"{evidence}; its threads run on several nodes, and a page shows only who used it first"
+    return "inconclusive", f"{evidence}; the limit is between: measure longer, or more of its memory cannot be sampled"
 
 
 def _why_not(access: Access) -> str:
-    if access.reason is not None:
-        return access.reason
-    if access.source == "expected":
+    if access.of == "expectation" and access.remote_ratio is not None:
         return f"{access.remote_ratio:.2%} is to be expected, which is no measurement"
-    return "it says nothing of later uses" if access.samples else "no samples"
+    if access.of == "pages" and access.pages is not None:
+        return "it tells which pages are used, and not how often"
+    if access.of == "first-uses" and access.remote_ratio is not None:
+        return "it says nothing of later uses"
+    return access.reason or "no samples"
 
 
 def _spilled(container: ContainerReport, limit: int) -> tuple[GateState, str]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from numaudit.evaluation.access import Access
+from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
@@ -221,7 +221,9 @@ class ContainerReport(Counters, frozen=True):
     """The same weighed by distance: mean distance from its CPUs to its bytes / 10, so 1.0 = all is local. null = no CPU
     time was measured, or a distance is not known."""
     accesses: tuple[Access, ...]
-    """From where its memory was used, by each source that measures; the best comes first."""
+    """What each source says of where its memory was used from; the best source comes first."""
+    measured: Measured | None
+    """What the best source measured; null = none has measured anything. Verdict and gate judge by it."""
     remote_stall: RemoteStall | None
     """What its remote accesses cost at most; null = they were not counted."""
     mappings: MappingsReport | None

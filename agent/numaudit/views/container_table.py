@@ -78,11 +78,11 @@ def _container_columns(node_columns: Sequence[Column], wide: bool, kubernetes: b
         if wide:
             columns += [Column(">DISTANCE", _distance), Column(">CPU TIME", cpu_time_cell)]
     if has_counts(report):
-        columns.append(Column(">COUNTED REMOTE", _counted_remote, 2))
+        columns.append(Column(">COUNTED REMOTE", counted_remote_cell, 2))
         if wide:
             columns.append(Column(">STALL", _stall))
-    if has_samples(report):
-        columns.append(Column(">SAMPLED REMOTE", _sampled_remote, 2))
+    if has_sampled_pages(report):
+        columns.append(Column(">USED REMOTELY", used_remotely_cell, 2))
     if kubernetes:
         columns.append(Column("VERDICT", verdict_cell))
     if wide:
@@ -159,7 +159,7 @@ def has_counts(report: Report) -> bool:
     return any(access.counted is not None for one in report.containers for access in one.accesses)
 
 
-def _counted_remote(container: ContainerReport) -> str:
+def counted_remote_cell(container: ContainerReport) -> str:
     """The share of the accesses that were counted; ~ where a part of the count is made up for."""
     for access in container.accesses:
         if access.counted is not None:
@@ -175,25 +175,21 @@ def _stall(container: ContainerReport) -> str:
     return f"<{high}" if low == high else f"<{low}-{high}"
 
 
-def has_samples(report: Report) -> bool:
-    return any(access.samples is not None for one in report.containers for access in one.accesses)
+def has_sampled_pages(report: Report) -> bool:
+    return any(access.of == "pages" for one in report.containers for access in one.accesses)
 
 
 def has_shared_of_others(report: Report) -> bool:
     return any(one.mappings is not None and one.mappings.shared_of_others for one in report.containers)
 
 
-def _sampled_remote(container: ContainerReport) -> str:
-    """The share by the best source that samples, with its interval: `97.1% (95.0-98.3)`, or its least."""
-    sampled = [access for access in container.accesses if access.samples is not None]
-    for one in sampled:
-        if one.lower is None or one.upper is None:
-            continue
-        if one.remote_ratio is None:
-            return f"at least {100 * one.lower:.1f}%"
-        of = " at first touch" if one.source == "first_touch" else ""
-        return f"{100 * one.remote_ratio:.1f}% ({100 * one.lower:.1f}-{100 * one.upper:.1f}){of}"
-    return UNKNOWN if any(one.samples for one in sampled) else "-"
+def used_remotely_cell(container: ContainerReport) -> str:
+    """Bytes seen used from other nodes, of all that were seen used: `12.0M of 24.0M`."""
+    for access in container.accesses:
+        if access.pages is not None:
+            seen = access.pages.remote_bytes + access.pages.local_bytes
+            return f"{size(access.pages.remote_bytes)} of {size(seen)}"
+    return UNKNOWN if any(access.of == "pages" and access.reason for access in container.accesses) else "-"
 
 
 def _distance(container: ContainerReport) -> str:

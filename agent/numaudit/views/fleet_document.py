@@ -37,7 +37,7 @@ class FleetContainer(Struct, frozen=True):
     aligned_bytes: int | None
     remote_ratio: float | None
     remote_source: str | None
-    """What measured it: pmu, hint_faults or expected."""
+    """Where it comes from: pmu or expected."""
     intended_memory_nodes: NodeSet | None
     findings: list[str]
 

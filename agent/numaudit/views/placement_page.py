@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from numaudit.errors import printable
+from numaudit.evaluation.access import Access, SampledPages
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
@@ -208,17 +209,30 @@ def _bytes(one: ContainerReport, nodes: tuple[NodeReport, ...]) -> Iterator[str]
 
 def _accesses(one: ContainerReport) -> Iterator[str]:
     for access in one.accesses:
-        if access.remote_ratio is None:
-            yield f"{access.source}: not known: {access.reason or 'no samples'}"
-        else:
-            within = (
-                "" if access.lower is None or access.upper is None else f" ({access.lower:.0%} to {access.upper:.0%})"
-            )
-            yield f"{access.source}: {access.remote_ratio:.0%} remote{within}"
-    if one.expected_remote_ratio is not None:
-        yield f"expected from where it ran and where its bytes are: {one.expected_remote_ratio:.0%} remote"
-    if not one.accesses and one.expected_remote_ratio is None:
+        yield f"{access.source}: {_said_by(access)}"
+    if not one.accesses:
         yield "not measured; --duration 10s measures them on a running host"
+
+
+def _said_by(access: Access) -> str:
+    """A share is of what the source saw; an expectation is named one."""
+    if access.pages is not None:
+        return _pages(access.pages)
+    if access.remote_ratio is None:
+        return f"not known: {access.reason or 'no samples'}"
+    of = {"accesses": "of the counted accesses were remote", "first-uses": "of the first uses of a page were remote"}
+    said = of.get(access.of, "of its accesses would be remote if it used every byte equally from where it ran")
+    return f"{access.remote_ratio:.0%} {said}"
+
+
+def _pages(pages: SampledPages) -> str:
+    seen = pages.remote_bytes + pages.local_bytes
+    said = f"{size(pages.remote_bytes)} of the {size(seen)} that it was seen using were on other nodes"
+    if pages.home_bytes:
+        said += f"; {size(pages.home_bytes)} more were brought to the CPU's node by their use"
+    if pages.coverage is not None:
+        said += f"; this was {pages.coverage:.0%} of its {size(pages.memory_bytes)}"
+    return said if pages.whole else f"{said}, in a scan pass that still goes on"
 
 
 def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:

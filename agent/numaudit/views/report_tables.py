@@ -12,7 +12,13 @@ from numaudit.report.names import display_name
 from numaudit.report.selection import shown_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views import fit as fitting
-from numaudit.views.container_table import container_table, has_counts, has_cpu_time, has_samples, has_shared_of_others
+from numaudit.views.container_table import (
+    container_table,
+    has_counts,
+    has_cpu_time,
+    has_sampled_pages,
+    has_shared_of_others,
+)
 from numaudit.views.fit import Filled, filled_table, fit
 from numaudit.views.headroom_tables import print_headroom
 from numaudit.views.judgement_notes import print_judgements, some_of
@@ -46,10 +52,10 @@ _SHARED = (
     "OTHERS' SHARED = at least these bytes of shared memory that it maps are charged to others, whose rows have them: "
     "in EXPECTED and DISTANCE, not in JUDGED."
 )
-_SAMPLED = (
-    "SAMPLED REMOTE = share of the sampled pages that were used from another node, with its 95 % interval; - = no "
-    "samples; ? = samples that give no fair share, such as those of a process with one thread or of threads on several "
-    "nodes."
+_USED_REMOTELY = (
+    "USED REMOTELY = bytes that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint "
+    "faults, newest scan pass). It tells which pages are used, not how often. - = it saw none; ? = it cannot see this "
+    "container."
 )
 
 
@@ -113,8 +119,8 @@ def print_accesses(report: Report, out: Console) -> None:
         counts: dict[tuple[int, int], int] = {}
         for kind in one.hint_faults:
             pair = (kind.cpu_numa_node, kind.numa_node)
-            counts[pair] = counts.get(pair, 0) + kind.faults
-        moved = sum(kind.faults for kind in one.hint_faults if "migrated" in kind.flags)
+            counts[pair] = counts.get(pair, 0) + kind.pages
+        moved = sum(kind.pages for kind in one.hint_faults if "migrated" in kind.flags)
         out.print()
         title = f"pages of {display_name(one)} sampled by NUMA hint faults, by CPU's node and memory's node"
         out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
@@ -176,8 +182,8 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
         notes.append(_COUNTED)
         if wide:
             notes.append(_STALL)
-    if has_samples(report):
-        notes.append(_SAMPLED)
+    if has_sampled_pages(report):
+        notes.append(_USED_REMOTELY)
     if wide and has_shared_of_others(report):
         notes.append(_SHARED)
     for note in notes:

@@ -42,7 +42,15 @@ class Samples:
 
     @property
     def is_enough(self) -> bool:
-        return all(sum(row.values()) >= LEAST for row in self.faults.values())
+        return all(self.count(worker) >= LEAST for worker in self.faults)
+
+    def count(self, worker: str) -> int:
+        return sum(self.faults[worker].values())
+
+    def remote_share(self, worker: str) -> float | None:
+        """Of the samples that were remote; None = there are none."""
+        remote = sum(count for fault, count in self.faults[worker].items() if fault.is_remote)
+        return remote / self.count(worker) if self.count(worker) else None
 
     @property
     def went_unseen(self) -> bool:

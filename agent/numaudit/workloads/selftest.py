@@ -15,13 +15,12 @@ from dataclasses import replace
 
 from numaudit.collectors.hint_faults import require_sampling
 from numaudit.errors import NumauditError, Unavailable
-from numaudit.evaluation.access import of_hint_faults
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host, explain
 from numaudit.probes.first_touch import FirstTouch, FirstTouches
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.snapshot import Resident, Sampled
+from numaudit.snapshot import Resident
 from numaudit.views.selftest_document import CheckState, SelfTestCheck
 from numaudit.workloads import busy, sampling
 from numaudit.workloads.near_and_far import MIB, Bench, Worker, near_and_far
@@ -115,11 +114,13 @@ def _check_hint_faults(bench: Bench) -> SelfTestCheck:
     found = sampling.sample(bench)
     if found.has_skipped:
         raise Unavailable("this kernel does not sample tasks whose cpuset.mems is one node")
-    near, far = (of_hint_faults(Sampled(found.faults[worker.name], False)) for worker in bench.workers)
-    seen = f"near: {_ratio(near.remote_ratio, near.samples)}; far: {_ratio(far.remote_ratio, far.samples)}"
+    near, far = (found.remote_share(worker.name) for worker in bench.workers)
+    seen = "; ".join(
+        f"{one.name}: {_ratio(found.remote_share(one.name), found.count(one.name))}" for one in bench.workers
+    )
     if not found.is_enough:
         seen += f"; {found.of_probe} on the whole machine, where the kernel counted {found.of_kernel}"
-    passed = _tells_apart(near.remote_ratio, far.remote_ratio)
+    passed = _tells_apart(near, far)
     state = _passed(passed, is_conclusive=found.is_enough or found.went_unseen)
     return SelfTestCheck("hint_faults", state, _EXPECTED_SHARES, seen)
 

@@ -68,7 +68,7 @@ def test_the_table_of_metrics_has_a_line_for_each(capfd: Captured) -> None:
 
 def test_a_wrong_setting_is_a_usage_error(capfd: Captured) -> None:
     assert call(["config", "show", "--set", "interval"]) == 2
-    assert "give KEY=VALUE" in capfd.readouterr().err
+    assert "needs KEY=VALUE" in capfd.readouterr().err
 
 
 def test_config_check_lists_every_problem_and_ends_with_2(capfd: Captured, tmp_path: Path) -> None:

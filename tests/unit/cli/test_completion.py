@@ -151,7 +151,7 @@ def test_a_host_that_cannot_be_read_and_an_archive_complete_nothing(tmp_path: Pa
     [
         (("state", "ver"), ["verify"]),
         (("report", "--verdict", "drifted,s"), ["drifted,spilled", "drifted,split"]),
-        (("assert", "--max-r"), ["--max-remote"]),
+        (("assert", "--max-s"), ["--max-spilled"]),
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "fish"])

@@ -37,7 +37,7 @@ def manifest(tmp_path: Path) -> str:
     ("arguments", "said"),
     [
         ((), "Missing option '--prometheus'"),
-        (("--prometheus", "prometheus"), "'prometheus' is no URL of a server"),
+        (("--prometheus", "prometheus"), "is no URL of a server: it does not begin with http://"),
         (("--prometheus", NOWHERE, "--count", "3"), "give it with --fits pod.yaml"),
         (("--prometheus", NOWHERE, "--fail-on-reject"), "give it with --fits pod.yaml"),
         (("--prometheus", NOWHERE, "--top", "0"), "--top"),

@@ -31,8 +31,8 @@ def test_a_wrong_command_line_is_125_as_every_failure_before_the_command(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("reservedMemory: &a [*a]\n", "write the value out"),
-        ("a: [\n", "is no YAML"),
+        ("reservedMemory: &a [*a]\n", "a reference (*) to another value: write that out"),
+        ("a: [\n", "not YAML"),
         ("[" * 30 + "]" * 30, "nested deeper than"),
     ],
 )

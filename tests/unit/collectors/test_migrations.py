@@ -35,17 +35,18 @@ TWO_NODES = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))
 def test_hint_faults_are_summed_over_cpus_by_nodes_and_flags() -> None:
     keys = struct.pack("=QHHI", WEB, 0, 1, 16) + struct.pack("=QHHI", WEB, 0, 0, 8)
     skipped = Entries(struct.pack("=Q", DATABASE), struct.pack("=2Q", 2, 3), 1)
-    found = hint_faults.decode([Entries(keys, struct.pack("=4Q", 1, 2, 30, 0), 2)], [skipped], cpus=2)
+    found = hint_faults.decode([Entries(keys, struct.pack("=8Q", 1, 512, 2, 2, 30, 30, 0, 0), 2)], [skipped], cpus=2)
     assert found.faults == {WEB: {HintFault(0, 1, 16): 3, HintFault(0, 0, 8): 30}}
+    assert found.pages == {WEB: {HintFault(0, 1, 16): 514, HintFault(0, 0, 8): 30}}
     assert found.skipped == {DATABASE: 5}
 
 
 def test_two_reads_of_hint_faults_give_what_came_between() -> None:
     fault = HintFault(0, 1, 0)
-    earlier = HintFaultCounts({WEB: {fault: 10}}, {WEB: 1}, lost={"map-full": 1, "busy": 0})
-    later = HintFaultCounts({WEB: {fault: 15}, DATABASE: {fault: 2}}, {WEB: 1}, lost={"map-full": 4, "busy": 2})
+    earlier = HintFaultCounts({WEB: {fault: 10}}, skipped={WEB: 1}, lost={"map-full": 1, "busy": 0})
+    later = HintFaultCounts({WEB: {fault: 15}, DATABASE: {fault: 2}}, skipped={WEB: 1}, lost={"map-full": 4, "busy": 2})
     assert later.since(earlier) == HintFaultCounts(
-        {WEB: {fault: 5}, DATABASE: {fault: 2}}, {}, lost={"map-full": 3, "busy": 2}
+        {WEB: {fault: 5}, DATABASE: {fault: 2}}, lost={"map-full": 3, "busy": 2}
     )
 
 
@@ -141,8 +142,8 @@ def _host(root: Path, mode: str | None) -> Host:
 
 @pytest.mark.parametrize(
     ("mode", "words"),
-    [("0", "is 0"), ("2", "only slow memory"), (None, "CONFIG_NUMA_BALANCING")],
-    ids=["off", "tiering only", "not built"],
+    [("0", "is 0"), ("2", "only memory of slow tiers"), ("4", "only memory of slow tiers"), (None, "CONFIG_NUMA")],
+    ids=["off", "tiering only", "no node sampled", "not built"],
 )
 def test_a_kernel_that_takes_no_samples_is_unavailable_and_says_why(
     tmp_path: Path, mode: str | None, words: str

@@ -18,8 +18,8 @@ from numaudit.snapshot import (
     ContainerId,
     CountBasis,
     CountedAccesses,
-    HintFault,
     Kind,
+    PagesUsed,
     Qos,
     Resident,
     Sampled,
@@ -80,9 +80,9 @@ def verdict(taken: Snapshot, earlier: Judgements | None = None) -> Verdict:
 
 
 def sampled(local: int, remote: int) -> Snapshot:
-    """With these hint faults since the probe was loaded."""
-    faults = {HintFault(0, 0, 0): local, HintFault(0, 1, 0): remote}
-    return replace(snapshot(), hint_faults={DB: Sampled(faults, single_threaded=False)})
+    """With so many MiB of 100 seen used from their own node and from the other one."""
+    used = PagesUsed({(0, 1): remote << 20}, {0: local << 20}, 0, 0.0, is_whole=True, mapped=100 << 20)
+    return replace(snapshot(), hint_faults={DB: Sampled({}, used)})
 
 
 def said(found: Verdict) -> tuple[str, str]:
@@ -183,14 +183,15 @@ def test_the_policy_static_is_no_remedy_where_it_is_in_force() -> None:
 
 
 def test_measured_access_is_named_with_its_source() -> None:
-    assert verdict(sampled(9700, 300)).reason == (
-        "at most 4% of the sampled pages were used from another node (hint_faults)"
+    assert verdict(sampled(96, 4)).reason == (
+        "at least 4M of its 100M were used from another node, by CPUs of node 0, and at most 4% of it; 100% of its "
+        "memory was watched (hint_faults)"
     )
 
 
 def test_the_lower_bound_of_remote_access_decides() -> None:
-    assert verdict(sampled(880, 120)).name == "aligned"
-    assert verdict(sampled(8800, 1200)).name == "remote-access"
+    assert verdict(sampled(40, 10)).name == "aligned"
+    assert verdict(sampled(40, 11)).name == "remote-access"
 
 
 def counted(local: int, remote: int) -> Snapshot:

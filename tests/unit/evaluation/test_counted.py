@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from numaudit.evaluation.access import Access, measured_share
+from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.report.build import build
 from numaudit.snapshot import (
@@ -16,8 +16,8 @@ from numaudit.snapshot import (
     ContainerId,
     CountBasis,
     CountedAccesses,
-    HintFault,
     Locality,
+    PagesUsed,
     Sampled,
     Snapshot,
 )
@@ -97,11 +97,11 @@ def test_a_pause_of_the_probe_adds_nothing_when_it_is_back() -> None:
 
 
 def test_counts_come_before_samples() -> None:
-    faults = {HintFault(0, 1, 0): 5000}
-    both = replace(tick(counted(90_000, 10_000)), hint_faults={WEB.id: Sampled(faults, single_threaded=False)})
+    used = PagesUsed({(0, 1): 1 << 20}, {}, 0, 0.0, is_whole=True, mapped=1 << 20)
+    both = replace(tick(counted(90_000, 10_000)), hint_faults={WEB.id: Sampled({}, used)})
     accesses = judge(both).accesses[WEB.id]
     assert [one.source for one in accesses] == ["pmu", "hint_faults"]
-    share = measured_share(accesses)
+    share = measured(accesses)
     assert share is not None
     assert (share.source, share.lower, share.upper, share.is_exact) == ("pmu", 0.1, 0.1, True)
 

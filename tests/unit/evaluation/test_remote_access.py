@@ -1,4 +1,4 @@
-"""Shares of remote accesses: intervals, what is fair to say, and memory that cannot come home."""
+"""Memory that is used from afar: what sampled pages say and what they do not, and memory that cannot come home."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from numaudit.evaluation.access import Access, measured_share, wilson
+from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.failed_moves import failed_moves
 from numaudit.evaluation.findings import find
+from numaudit.evaluation.sources.first_touch import wilson
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.report.build import build
 from numaudit.report.values import Report
@@ -25,6 +26,7 @@ from numaudit.snapshot import (
     Migrated,
     MigratedPages,
     NodeMemory,
+    PagesUsed,
     Resident,
     Sampled,
     Snapshot,
@@ -40,23 +42,50 @@ LOCAL_FAULT = HintFault(0, 0, LOCAL)
 REMOTE_FAULT = HintFault(0, 1, 0)
 HEALED_FAULT = HintFault(0, 0, MIGRATED)
 STUCK_FAULT = HintFault(0, 1, MIGRATE_FAIL)
+NOTHING: Mapping[tuple[int, int], int] = {}
+NOTHING_LOCAL: Mapping[int, int] = {}
+
+
+MIB = 1 << 20
 
 
 def tick(
     faults: Mapping[HintFault, int] | None = None,
-    single_threaded: bool | None = False,
+    used: PagesUsed | None = None,
     is_scanned: bool = True,
+    is_watched: bool = True,
+    knows_passes: bool = True,
     migrated: Mapping[str, MigratedPages] | None = None,
 ) -> Snapshot:
+    sampled = Sampled(faults or {}, used, knows_passes, is_scanned, is_watched)
     return Snapshot(
         taken_at=0.0,
         machine=MACHINE,
         cgroup_mode="v2",
         containers=(WEB,),
         nodes=(NodeMemory(0, None, None, Resident()), NodeMemory(1, None, None, Resident())),
-        residency={WEB.id: Resident(anon={0: 300, 1: 100})},
-        hint_faults=None if faults is None else {WEB.id: Sampled(faults, single_threaded, is_scanned)},
+        residency={WEB.id: Resident(anon={0: 300 * MIB, 1: 100 * MIB})},
+        hint_faults=None if faults is None and used is None else {WEB.id: sampled},
         migrations=None if migrated is None else {WEB.id: Migrated(migrated, {})},
+    )
+
+
+def used(
+    remote: Mapping[tuple[int, int], int] = NOTHING,
+    local: Mapping[int, int] = NOTHING_LOCAL,
+    home: int = 0,
+    mapped: int | None = 400,
+    age: float = 0.0,
+    is_whole: bool = True,
+) -> PagesUsed:
+    """Sizes in MiB."""
+    return PagesUsed(
+        {pair: size * MIB for pair, size in remote.items()},
+        {node: size * MIB for node, size in local.items()},
+        home * MIB,
+        age,
+        is_whole,
+        None if mapped is None else mapped * MIB,
     )
 
 
@@ -80,12 +109,6 @@ def test_intervals_of_independent_samples_are_wilsons(part: int, whole: int, low
     assert wilson(part, whole, design_effect=1) == pytest.approx((lower, upper), abs=1e-6)
 
 
-def test_samples_of_the_same_pages_again_and_again_make_an_interval_no_narrower() -> None:
-    assert wilson(15_000, 20_000) == wilson(750_000, 1_000_000)
-    lower, upper = wilson(750_000, 1_000_000)
-    assert 0.74 < lower < 0.745 < 0.755 < upper < 0.76
-
-
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_an_interval_holds_its_share_and_is_wider_than_that_of_independent_samples(part: int, rest: int) -> None:
     whole = part + rest
@@ -96,13 +119,6 @@ def test_an_interval_holds_its_share_and_is_wider_than_that_of_independent_sampl
     assert alone[1] - rounding <= upper <= 1
     if whole:
         assert alone[0] - rounding <= part / whole <= alone[1] + rounding
-
-
-def test_a_page_that_was_brought_home_was_remote_when_it_was_used() -> None:
-    (access,) = accesses(tick({HEALED_FAULT: 600, LOCAL_FAULT: 600}), WEB)
-    assert (access.samples, access.remote_samples, access.remote_ratio) == (1200, 600, 0.5)
-    assert access.lower is not None and access.upper is not None
-    assert 0.45 < access.lower < 0.5 < access.upper < 0.55
 
 
 @pytest.mark.parametrize(
@@ -123,100 +139,98 @@ def test_a_page_that_the_fault_found_on_the_cpus_node_was_local_wherever_it_move
     assert fault.is_remote == is_remote
 
 
-def test_a_process_with_one_thread_has_samples_but_no_ratio() -> None:
-    (access,) = accesses(tick({STUCK_FAULT: 76113}, single_threaded=True), WEB)
-    assert (access.remote_ratio, access.lower, access.samples, access.remote_samples) == (None, None, 76113, 76113)
-    assert access.reason is not None and "one thread" in access.reason
+def test_pages_seen_used_from_afar_are_bytes_of_its_memory_and_no_share_of_accesses() -> None:
+    (access,) = accesses(tick(used=used({(0, 1): 12}, {0: 12}, mapped=48)), WEB)
+    assert (access.source, access.of, access.remote_ratio) == ("hint_faults", "pages", 0.5)
+    assert (access.lower, access.upper) == (0.25, 0.75)
+    assert access.pages is not None
+    assert (access.pages.remote_bytes, access.pages.local_bytes) == (12 * MIB, 12 * MIB)
+    assert (access.pages.memory_bytes, access.pages.coverage) == (48 * MIB, 0.5)
+    assert [(one.cpu_numa_node, one.numa_node, one.bytes) for one in access.pages.remote] == [(0, 1, 12 * MIB)]
+
+
+def test_pages_that_their_use_brought_home_are_counted_apart() -> None:
+    (access,) = accesses(tick(used=used({}, {0: 12}, home=12, mapped=24)), WEB)
+    assert access.pages is not None
+    assert (access.pages.remote_bytes, access.pages.home_bytes, access.pages.coverage) == (0, 12 * MIB, 1.0)
+    assert (access.remote_ratio, access.lower, access.upper) == (0.0, 0.0, 0.5)
+
+
+def test_memory_that_was_not_seen_may_be_remote() -> None:
+    """A process with one thread, memory bound by a policy and files that are only read are not sampled when near."""
+    (access,) = accesses(tick(used=used({}, {0: 100})), WEB)
+    assert (access.lower, access.upper) == (0.0, 0.75)
+    (unseen,) = accesses(tick(used=used({(0, 1): 100})), WEB)
+    assert (unseen.lower, unseen.upper) == (0.25, 1.0)
+
+
+def test_threads_on_two_nodes_may_share_pages_whose_faults_show_only_who_came_first() -> None:
+    (access,) = accesses(tick(used=used({(1, 0): 6}, {0: 94}, mapped=100)), WEB)
+    assert (access.lower, access.upper) == (0.06, None)
+    alone = tick(used=used({}, {0: 100}, mapped=100))
+    assert accesses(alone, WEB)[0].upper == 0.0
+    both = replace(alone, cpu_time={WEB.id: {0: 60.0, 1: 5.0}})
+    assert accesses(both, WEB)[0].upper is None
+    stray = replace(alone, cpu_time={WEB.id: {0: 60.0, 1: 0.1}})
+    assert accesses(stray, WEB)[0].upper == 0.0
+
+
+def test_a_container_that_runs_there_no_more_uses_nothing_from_there() -> None:
+    before = replace(tick(used=used({(1, 0): 50}, {0: 50})), cpu_time={WEB.id: {1: 50.0}})
+    now = replace(tick(used=used({(1, 0): 50}, {0: 50})), cpu_time={WEB.id: {0: 15.0, 1: 50.0}})
+    (access, _) = accesses(now, WEB, before)
+    assert access.pages is not None
+    assert (access.pages.remote_bytes, access.lower) == (0, 0.0)
+    idle = replace(now, cpu_time={WEB.id: {0: 0.05, 1: 50.0}})
+    assert accesses(idle, WEB, before)[0].lower == 0.125
+
+
+def test_where_no_process_can_be_read_its_own_bytes_bound_the_share_from_below_only() -> None:
+    (access,) = accesses(tick(used=used({(0, 1): 100}, {0: 300}, mapped=None)), WEB)
+    assert (access.lower, access.upper) == (0.25, None)
+    unknown = replace(tick(used=used({(0, 1): 100}, mapped=None)), residency={})
+    assert accesses(unknown, WEB)[0].lower is None
 
 
 @pytest.mark.parametrize(
     ("snapshot", "words"),
     [
-        (tick({REMOTE_FAULT: 999}), "too few"),
-        (tick({REMOTE_FAULT: 5000}, single_threaded=None), "not known"),
+        (tick({}), "no page of it was sampled yet"),
         (tick({}, is_scanned=False), "does not sample"),
-        (tick({}), "too few"),
+        (tick({}, is_watched=False), "watch list"),
+        (tick({REMOTE_FAULT: 5000}, knows_passes=False), "numa_scan_seq"),
     ],
-    ids=["few samples", "threads not known", "not scanned", "no samples"],
+    ids=["no samples", "not scanned", "not watched", "no passes"],
 )
-def test_a_share_that_would_not_be_fair_says_why(snapshot: Snapshot, words: str) -> None:
+def test_a_source_that_saw_no_page_says_why(snapshot: Snapshot, words: str) -> None:
     (access,) = accesses(snapshot, WEB)
-    assert access.remote_ratio is None
+    assert (access.remote_ratio, access.lower, access.upper, access.pages) == (None, None, None, None)
     assert access.reason is not None and words in access.reason
-    assert measured_share(accesses(snapshot, WEB)) is None
+    assert measured(accesses(snapshot, WEB)) is None
 
 
-def _by_cpu_node(*faults: tuple[int, int, int]) -> Snapshot:
-    """Faults as (CPU's node, memory's node, count); a page moves in none of them."""
-    return tick({HintFault(cpu, memory, LOCAL if cpu == memory else 0): count for cpu, memory, count in faults})
-
-
-def test_pages_on_the_nodes_of_threads_that_run_on_two_may_be_shared_and_give_no_share() -> None:
-    """Measured: two threads used the same pages of node 0 evenly, and the near one met 94 of 100 marked pages first."""
-    (access,) = accesses(_by_cpu_node((0, 0, 9400), (1, 0, 600)), WEB)
-    assert (access.remote_ratio, access.lower, access.upper) == (None, None, None)
-    assert (access.samples, access.remote_samples) == (10_000, 600)
-    assert access.reason is not None and "nodes 0-1" in access.reason and "comes first" in access.reason
-
-
-def test_a_node_whose_threads_are_never_the_first_shows_by_its_cpu_time() -> None:
-    before = replace(tick({}), cpu_time={WEB.id: {0: 50.0}})
-    snapshot = replace(_by_cpu_node((0, 0, 9950), (1, 0, 50)), cpu_time={WEB.id: {0: 60.0, 1: 5.0}})
-    assert accesses(snapshot, WEB, before)[0].remote_ratio is None
-    moved_away_before = replace(before, cpu_time={WEB.id: {0: 50.0, 1: 5.0}})
-    assert accesses(snapshot, WEB, moved_away_before)[0].remote_ratio == 0.005
-
-
-def test_a_page_that_came_home_to_one_of_two_nodes_may_be_local_to_other_threads() -> None:
-    (access,) = accesses(tick({HEALED_FAULT: 5000, HintFault(1, 1, MIGRATED): 5000}), WEB)
-    assert (access.remote_ratio, access.lower) == (None, None)
-
-
-def test_pages_on_a_node_where_no_thread_runs_are_remote_to_all_that_may_share_them() -> None:
-    (access,) = accesses(_by_cpu_node((0, 3, 6000), (1, 3, 4000)), WEB)
-    assert access.remote_ratio == 1.0
-    assert access.lower is not None and access.lower > 0.99
-
-
-def test_what_is_remote_to_all_threads_bounds_a_share_that_cannot_be_given() -> None:
-    snapshot = _by_cpu_node((0, 3, 2000), (1, 2, 2000), (0, 0, 3000), (1, 0, 3000))
-    (access,) = accesses(snapshot, WEB)
-    assert access.remote_ratio is None and access.reason is not None
-    assert access.lower is not None and 0.38 < access.lower < 0.4
-    assert access.upper == 1.0
-    share = measured_share((access,))
-    assert share is not None and share.lower == access.lower
-
-
-def test_pages_of_which_next_to_none_are_remote_to_all_give_no_bound() -> None:
-    (access,) = accesses(_by_cpu_node((0, 3, 100), (0, 0, 6000), (1, 0, 3900)), WEB)
-    assert (access.remote_ratio, access.lower, access.upper) == (None, None, None)
-
-
-def test_a_handful_of_samples_from_another_node_do_not_hide_the_share() -> None:
-    (access,) = accesses(_by_cpu_node((0, 0, 5000), (0, 1, 4950), (1, 1, 50)), WEB)
-    assert access.remote_ratio == pytest.approx(0.495)
+_SIZES = st.integers(0, 500)
 
 
 @given(
-    st.dictionaries(
-        st.builds(HintFault, st.integers(0, 3), st.integers(0, 3), st.sampled_from((0, MIGRATED))),
-        st.integers(1, 5000),
-        min_size=1,
-    )
+    st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(lambda pair: pair[0] != pair[1]), _SIZES),
+    st.dictionaries(st.integers(0, 3), _SIZES),
+    _SIZES,
+    st.none() | _SIZES,
 )
-def test_any_share_by_hint_faults_is_within_its_bounds(faults: dict[HintFault, int]) -> None:
-    (access,) = accesses(tick(faults), WEB)
-    assert (access.lower is None) == (access.upper is None)
-    if access.remote_ratio is not None:
-        assert access.lower is not None and access.upper is not None
-        assert access.lower - 1e-9 <= access.remote_ratio <= access.upper + 1e-9
+def test_any_bounds_by_sampled_pages_are_a_share_in_order(
+    remote: dict[tuple[int, int], int], local: dict[int, int], home: int, mapped: int | None
+) -> None:
+    (access,) = accesses(tick(used=used(remote, local, home, mapped)), WEB)
+    assert access.upper is None or (access.lower is not None and 0 <= access.lower <= access.upper <= 1)
+    assert access.pages is not None
+    assert access.pages.coverage is None or 0 <= access.pages.coverage <= 1
     assert (access.remote_ratio is None) == (access.reason is not None)
 
 
 def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
     (access,) = accesses(replace(tick(), hint_faults={}), WEB)
-    assert (access.samples, access.remote_ratio) == (0, None)
+    assert (access.pages, access.remote_ratio) == (None, None)
 
 
 def test_without_a_probe_samples_are_not_mentioned() -> None:
@@ -234,21 +248,16 @@ def test_the_expected_share_is_the_reports_own_figure() -> None:
     (access,) = accesses(snapshot, WEB)
     assert (access.source, access.remote_ratio, access.lower) == ("expected", 0.5, None)
     assert build(snapshot).containers[0].expected_remote_ratio == access.remote_ratio
-    assert measured_share(accesses(snapshot, WEB)) is None
+    assert measured(accesses(snapshot, WEB)) is None
 
 
-def test_a_share_covers_the_time_since_the_previous_tick() -> None:
-    before = tick({LOCAL_FAULT: 10_000, REMOTE_FAULT: 50})
-    (access,) = accesses(tick({LOCAL_FAULT: 10_500, REMOTE_FAULT: 1050}), WEB, before)
-    assert (access.samples, access.remote_samples) == (1500, 1000)
-
-
-def test_the_measured_share_is_what_verdicts_are_given_by() -> None:
-    share = measured_share(accesses(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000}), WEB))
-    assert share is not None
-    assert share.source == "hint_faults"
-    assert share.lower < 0.1 < share.upper
-    assert judge(tick({LOCAL_FAULT: 9000, REMOTE_FAULT: 1000})).verdicts[WEB.id].name == "unmanaged"
+def test_what_is_measured_is_what_the_report_has_for_verdict_and_gate() -> None:
+    snapshot = tick(used=used({(0, 1): 100}, {0: 100}))
+    (web,) = build(snapshot).containers
+    assert web.measured is not None
+    assert (web.measured.source, web.measured.of, web.measured.is_exact) == ("hint_faults", "pages", False)
+    assert (web.measured.lower, web.measured.upper) == (0.25, 0.75)
+    assert judge(snapshot).verdicts[WEB.id].name == "unmanaged"
 
 
 def test_flags_have_the_kernels_names() -> None:
@@ -257,7 +266,7 @@ def test_flags_have_the_kernels_names() -> None:
 
 
 def test_memory_that_is_used_from_afar_and_cannot_move_is_a_finding() -> None:
-    (finding,) = find(tick({STUCK_FAULT: 5000}, single_threaded=True))
+    (finding,) = find(tick({STUCK_FAULT: 5000}))
     assert (finding.name, finding.container_id, finding.container) == ("cannot-heal", WEB.id, "/web")
     assert "5000 pages" in finding.message
     assert build(tick({STUCK_FAULT: 5000})).containers[0].findings == ("cannot-heal",)
@@ -271,11 +280,10 @@ def test_a_hundred_failures_and_as_many_as_successes_are_enough(faults: Mapping[
 
 def test_the_limits_of_the_verdicts_are_those_of_the_whole_report() -> None:
     snapshot = tick({STUCK_FAULT: 50, LOCAL_FAULT: 50})
-    low = judge(snapshot, thresholds=Thresholds(access_samples=100, failed_moves=50))
+    low = judge(snapshot, thresholds=Thresholds(failed_moves=50))
     (own,) = build(snapshot, low).containers
     (usual,) = build(snapshot).containers
     assert (own.findings, usual.findings) == (("cannot-heal",), ())
-    assert (own.accesses[0].remote_ratio, usual.accesses[0].remote_ratio) == (0.5, None)
 
 
 def test_failed_migrations_tell_the_same_where_hint_faults_cannot_be_counted() -> None:
@@ -311,9 +319,9 @@ def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
 
 def test_first_uses_are_shown_and_count_in_no_verdict() -> None:
     snapshot = _touched({(0, 1): 5000})
-    assert measured_share(accesses(snapshot, WEB)) is None
+    assert measured(accesses(snapshot, WEB)) is None
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
-    assert "100.0% (99.8-100.0) at first touch" in text
+    assert "REMOTELY" not in text and "100.0%" not in text
     (pair,) = build(snapshot).containers[0].first_touches or ()
     assert (pair.cpu_numa_node, pair.numa_node, pair.samples) == (0, 1, 5000)
 
@@ -329,31 +337,19 @@ def _table(snapshot: Snapshot, print_: Callable[[Report, Console], None]) -> str
     return out.getvalue()
 
 
-def test_the_table_shows_the_sampled_share_with_its_interval_and_the_finding_with_its_subject() -> None:
-    text = _table(
-        tick({STUCK_FAULT: 3000, LOCAL_FAULT: 1000}), lambda report, out: print_report(report, out, wide=True)
-    )
-    assert "SAMPLED REMOTE" in text
-    assert "75.0% (73.1-76.8)" in text
+def test_the_table_shows_the_bytes_seen_used_from_afar_and_the_finding_with_its_subject() -> None:
+    snapshot = tick({STUCK_FAULT: 3000}, used({(0, 1): 12}, {0: 12}))
+    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
+    assert "USED REMOTELY" in text
+    assert "12M of 24M" in text
     assert "cannot-heal: /web: NUMA balancing could not bring 3000 pages" in text
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "cell"),
-    [(tick({}), "-"), (tick({STUCK_FAULT: 5000}, single_threaded=True), "?")],
-    ids=["no samples", "not fair"],
-)
-def test_a_share_that_is_not_given_is_a_dash_or_a_question_mark(snapshot: Snapshot, cell: str) -> None:
+@pytest.mark.parametrize(("snapshot", "cell"), [(replace(tick({}), hint_faults={}), "?")], ids=["no samples"])
+def test_pages_that_nobody_saw_are_a_question_mark(snapshot: Snapshot, cell: str) -> None:
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
     assert row.split()[-3] == cell
-
-
-def test_a_share_of_which_only_the_least_is_known_is_shown_by_that() -> None:
-    snapshot = _by_cpu_node((0, 3, 4000), (1, 0, 6000))
-    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
-    (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
-    assert " at least 38.7% " in row
 
 
 def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:

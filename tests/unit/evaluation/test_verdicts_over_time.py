@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from math import ceil, floor
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
-from numaudit.snapshot import Allowed, Container, ContainerId, HintFault, Resident, Sampled, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, HintFault, PagesUsed, Resident, Sampled, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -24,24 +23,28 @@ MIB = 1 << 20
 INTERVAL = 15.0
 DB = ContainerId(7)
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
-LOCAL, REMOTE = HintFault(0, 0, 8), HintFault(0, 1, 0)
+LOCAL = HintFault(0, 0, 8)
 STUCK, MOVED = HintFault(0, 1, 16), HintFault(0, 0, 1)
 """A page that could not be moved to the CPU that used it, and one that was (flags migrate_fail and migrated)."""
 
 
 def tick(
     at: float,
-    faults: tuple[int, int] | None = None,
+    used: tuple[int, int] | None = None,
     cpu_seconds: Mapping[int, float] | None = None,
     *,
     mems: str = "0",
     cpus: str = "0-3",
     outside: int = 0,
-    single_threaded: bool = False,
+    age: float = 0.0,
 ) -> Snapshot:
-    """A container with memory promised on node 0. `faults`: local and remote ones since the probe was loaded."""
+    """A container with 100 MiB of memory promised on node 0. `used`: MiB that the newest scan pass saw used from their
+    own node, and from the other one.
+    """
     promise = Promise(memory=(PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),))
-    counts = {} if faults is None else {LOCAL: faults[0], REMOTE: faults[1]}
+    pages = None
+    if used is not None:
+        pages = PagesUsed({(0, 1): used[1] * MIB}, {0: used[0] * MIB}, 0, age, is_whole=True, mapped=100 * MIB)
     return Snapshot(
         taken_at=1000.0 + at,
         machine=MACHINE,
@@ -50,7 +53,7 @@ def tick(
         allowed={DB: Allowed(NodeSet.parse(mems), CpuSet.parse(cpus))},
         residency={DB: Resident(anon={0: 100 * MIB - outside, 1: outside}, shmem={})},
         intent=Intent(containers=(ContainerIntent("uid", "db", cgroups=(DB,), promise=promise),)),
-        hint_faults=None if faults is None else {DB: Sampled(counts, single_threaded)},
+        hint_faults=None if pages is None else {DB: Sampled({}, pages)},
         cpu_time=None if cpu_seconds is None else {DB: cpu_seconds},
     )
 
@@ -79,122 +82,83 @@ def names(snapshots: Iterable[Snapshot]) -> list[str]:
     return [one.name for one in verdicts(snapshots)]
 
 
-def sampling(added: Sequence[tuple[int, int]], interval: float = INTERVAL) -> list[Snapshot]:
-    """Ticks in which so many local and remote samples came in addition; the first one has none."""
-    sums = accumulate(added, lambda past, new: (past[0] + new[0], past[1] + new[1]), initial=(0, 0))
-    return [tick(index * interval, faults) for index, faults in enumerate(sums)]
-
-
 def changes(found: Sequence[str]) -> int:
     return sum(one != other for one, other in pairwise(found))
 
 
-QUIET = (0, 0)
-BURST = (500, 3500)
+REMOTE, LITTLE, NONE = (40, 50), (90, 7), (99, 0)
 
 
-def test_remote_access_holds_between_bursts_of_samples_that_are_minutes_apart() -> None:
-    burst_and_pause = [BURST, *[QUIET] * 15]
-    found = verdicts(sampling(burst_and_pause * 5))
-    assert {one.name for one in found[1:]} == {"remote-access"}
-    assert {one.since for one in found[1:]} == {1000.0 + INTERVAL}
+def passes(*seen: tuple[int, int] | None) -> list[Snapshot]:
+    """Ticks with what the newest pass of each saw; None = the probe was paused."""
+    return [tick(index * INTERVAL, used) for index, used in enumerate(seen)]
 
 
-def test_samples_of_several_ticks_add_up_until_they_are_enough() -> None:
-    found = names(sampling([(20, 180)] * 12))
-    assert found[1] == "aligned"
-    assert found[-1] == "remote-access"
-    assert changes(found) == 1
+def test_remote_access_holds_while_the_newest_pass_says_so_and_ends_with_the_one_that_does_not() -> None:
+    found = verdicts(passes(*[REMOTE] * 40, NONE, NONE))
+    assert {one.name for one in found[:40]} == {"remote-access"}
+    assert {one.since for one in found[1:40]} == {None}
+    assert [one.name for one in found[40:]] == ["aligned", "aligned"]
 
 
-def test_a_verdict_without_new_samples_holds_and_says_how_old_its_evidence_is() -> None:
-    last = verdicts(sampling([BURST, *[QUIET] * 400]))[-1]
-    assert last.name == "remote-access"
-    assert last.reason.startswith("at least 8")
-    assert last.reason.endswith(" min ago)")
-    assert last.since == 1000.0 + INTERVAL
+def test_remote_access_is_told_in_bytes_and_says_from_which_node_they_are_used() -> None:
+    reason = verdicts(passes(REMOTE))[-1].reason
+    assert reason.startswith("at least 50M of its 100M were used from another node, by CPUs of node 0")
+    assert "90% of its memory was watched" in reason
+    old = verdicts([tick(0, REMOTE, age=300.0)])[-1].reason
+    assert old.endswith("(hint_faults, 5 min ago)")
 
 
-def test_evidence_fades_and_gives_no_share_when_too_little_is_left() -> None:
-    (access,) = judged(sampling([BURST, *[QUIET] * 10]))[-1].accesses[DB]
-    assert access.samples is not None and access.age is not None
-    assert 1000 < access.samples < 4000
-    assert access.remote_ratio == pytest.approx(3500 / 4000)
-    assert access.age == pytest.approx(10 * INTERVAL)
-    (access,) = judged(sampling([BURST, *[QUIET] * 40]))[-1].accesses[DB]
-    assert (access.remote_ratio, access.samples) == (None, 250)
-    assert access.reason is not None and "too few" in access.reason
+def test_aligned_says_what_share_of_its_memory_was_watched() -> None:
+    assert verdicts(passes((95, 0)))[-1].reason == (
+        "none of its 100M was seen used from another node, and at most 5% of it; 95% of its memory was watched "
+        "(hint_faults)"
+    )
 
 
-def test_a_longer_window_keeps_evidence_longer() -> None:
-    ticks = sampling([BURST, *[QUIET] * 40])
-    (short,) = judged(ticks, Thresholds(window=600))[-1].accesses[DB]
-    (long,) = judged(ticks, Thresholds(window=6000))[-1].accesses[DB]
-    assert short.samples is not None and long.samples is not None
-    assert long.samples > 10 * short.samples
-
-
-def test_a_few_local_samples_do_not_end_remote_access_and_many_do() -> None:
-    found = names(sampling([BURST, *[(100, 0)] * 3, *[(5000, 0)] * 40]))
-    assert found[1:5] == ["remote-access"] * 4
-    assert found[-1] == "aligned"
-    assert changes(found) == 2
+def test_of_memory_that_was_hardly_watched_nobody_says_at_most() -> None:
+    reason = verdicts(passes((79, 0)))[-1].reason
+    assert "at most" not in reason
+    assert "79% of its memory was watched" in reason
 
 
 def test_a_share_inside_the_band_keeps_the_verdict_that_was_there() -> None:
-    seven_percent = [(9300, 700)] * 80
-    assert set(names(sampling(seven_percent))[1:]) == {"aligned"}
-    found = verdicts(sampling([(0, 10_000), *seven_percent]))
-    assert {one.name for one in found[1:]} == {"remote-access"}
+    assert set(names(passes(*[LITTLE] * 5))) == {"aligned"}
+    found = verdicts(passes(REMOTE, *[LITTLE] * 5))
+    assert {one.name for one in found} == {"remote-access"}
     assert "less than before; the verdict ends below 5.0%" in found[-1].reason
 
 
-def test_a_source_that_was_paused_for_a_tick_counts_nothing_twice() -> None:
-    ticks = sampling([BURST, QUIET, QUIET, QUIET])
-    ticks[2] = replace(ticks[2], hint_faults=None)
-    found = judged(ticks)
-    assert [one.verdicts[DB].name for one in found[1:]] == ["remote-access"] * 4
-    assert found[2].accesses[DB] == ()
-    (access,) = found[3].accesses[DB]
-    assert access.samples is not None and access.samples < 4000
+def test_a_source_that_is_paused_for_a_while_keeps_the_verdict_and_then_its_evidence_ends() -> None:
+    found = names(passes(REMOTE, *[None] * 12))
+    assert found[:9] == ["remote-access"] * 9
+    assert set(found[9:]) == {"aligned"}
+    assert verdicts(passes(REMOTE, *[None] * 12))[-1].reason == "access not measured"
 
 
-def test_counters_that_start_again_add_only_what_they_count_from_then_on() -> None:
-    ticks = [tick(0, (0, 0)), tick(0, (9000, 1000)), tick(0, (900, 100))]
-    (access,) = judged(ticks)[-1].accesses[DB]
-    assert (access.samples, access.remote_samples) == (11_000, 1100)
+def test_threads_that_use_all_promised_nodes_alike_are_split_and_not_remote() -> None:
+    def spanning(remote: int) -> Snapshot:
+        seen = PagesUsed({(0, 1): remote * MIB}, {0: (100 - remote) * MIB}, 0, 0.0, is_whole=True, mapped=100 * MIB)
+        now = tick(0, mems="0-1", cpus="0-7")
+        promise = Promise(memory=(PromisedMemory("memory", 100 * MIB, NodeSet.parse("0-1")),))
+        intent = Intent(containers=(ContainerIntent("uid", "db", cgroups=(DB,), promise=promise),))
+        return replace(now, intent=intent, hint_faults={DB: Sampled({}, seen)})
 
-
-def test_samples_of_a_tick_in_which_processes_with_one_thread_ran_do_not_count() -> None:
-    unfair = tick(INTERVAL, (0, 5000), single_threaded=True)
-    found = judged([tick(0, (0, 0)), unfair, tick(2 * INTERVAL, (5000, 5000))])
-    assert found[1].verdicts[DB].name == "aligned"
-    (access,) = found[2].accesses[DB]
-    assert (access.samples, access.remote_samples) == (5000, 0)
-
-
-def test_evidence_that_has_faded_away_is_forgotten() -> None:
-    later = tick(20_000, BURST)
-    assert judged([*sampling([BURST]), later])[-1].histories[DB].samples == {}
+    (half,) = verdicts([spanning(48)])
+    assert half.name == "split"
+    assert "at least 48M of its 100M" in half.reason
+    assert names([spanning(80)]) == ["remote-access"]
 
 
 def test_a_container_that_ended_is_forgotten() -> None:
-    ticks = sampling([BURST, QUIET])
+    ticks = passes(REMOTE, REMOTE)
     assert set(judged(ticks)[-1].histories) == {DB}
     assert judged([*ticks, replace(ticks[-1], containers=())])[-1].histories == {}
 
 
 def test_what_was_measured_on_other_nodes_does_not_count_any_more() -> None:
-    remote = sampling([BURST])
-    elsewhere = tick(2 * INTERVAL, BURST, mems="1")
-    back = tick(3 * INTERVAL, BURST)
-    assert names([*remote, elsewhere, back])[1:] == ["remote-access", "drifted", "aligned"]
-
-
-def test_a_report_of_a_duration_rests_on_all_that_was_counted_in_it() -> None:
-    first = judge(tick(0, (1, 1)))
-    (access,) = judge(tick(10, (500, 3500)), earlier=first).accesses[DB]
-    assert (access.samples, access.remote_samples, access.age) == (4000, 3500, 0)
+    ticks = [tick(0, REMOTE), tick(INTERVAL, REMOTE, mems="1"), tick(2 * INTERVAL, NONE)]
+    assert names(ticks) == ["remote-access", "drifted", "aligned"]
 
 
 def running(added: Sequence[Mapping[int, float]], cpus: str = "0-7", interval: float = INTERVAL) -> list[Snapshot]:
@@ -294,7 +258,7 @@ def test_the_cpu_time_of_a_container_that_is_new_is_not_said_to_be_none() -> Non
 
 def test_pages_that_could_not_be_moved_before_its_nodes_were_put_right_are_forgotten() -> None:
     def stuck(at: float, pages: int, mems: str) -> Snapshot:
-        found = Sampled({STUCK: pages, LOCAL: 1}, single_threaded=False)
+        found = Sampled({STUCK: pages, LOCAL: 1})
         return replace(tick(at, mems=mems), hint_faults={DB: found})
 
     ticks = [stuck(0, 0, "1"), stuck(INTERVAL, 5000, "1"), stuck(2 * INTERVAL, 9000, "0")]
@@ -323,22 +287,6 @@ def test_any_burstiness_gives_one_change_of_a_verdict_on_cpus_at_most(
         share = 0.06 + 0.94 * where if remote else 0.024 * where
         at, seconds = at + pause, (seconds[0] + busy * (1 - share), seconds[1] + busy * share)
         ticks.append(tick(at, cpu_seconds=dict(enumerate(seconds)), cpus=cpus))
-    assert changes(names(ticks)) <= 1
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 6000), st.floats(0, 1), st.floats(0.2, 900)), min_size=1, max_size=40),
-    st.booleans(),
-)
-def test_any_burstiness_gives_one_change_of_a_verdict_on_access_at_most(
-    bursts: list[tuple[int, float, float]], remote: bool
-) -> None:
-    at, faults = 0.0, (0, 0)
-    ticks = [tick(at, faults)]
-    for samples, where, pause in bursts:
-        far = ceil(samples * (0.2 + 0.8 * where)) if remote else floor(samples * 0.02 * where)
-        at, faults = at + pause, (faults[0] + samples - far, faults[1] + far)
-        ticks.append(tick(at, faults))
     assert changes(names(ticks)) <= 1
 
 
@@ -377,20 +325,23 @@ def test_short_ticks_do_not_outrun_the_kernels_counters() -> None:
 # The finding cannot-heal
 
 
+_NO_MOVES = (0, 0)
+
+
 def moving(added: Sequence[tuple[int, int]], mems: Sequence[str] | None = None) -> list[Snapshot]:
     """Ticks in which so many pages could not be moved in addition, and so many could; the first one has none."""
     sums = accumulate(added, lambda past, new: (past[0] + new[0], past[1] + new[1]), initial=(0, 0))
     return [
         replace(
             tick(index * INTERVAL, mems="0" if mems is None else mems[index]),
-            hint_faults={DB: Sampled({STUCK: failed, MOVED: done}, single_threaded=False)},
+            hint_faults={DB: Sampled({STUCK: failed, MOVED: done})},
         )
         for index, (failed, done) in enumerate(sums)
     ]
 
 
 def test_memory_that_cannot_heal_is_found_between_bursts_of_attempts() -> None:
-    found = cannot_heal(moving([(4000, 0), *[QUIET] * 15] * 4))
+    found = cannot_heal(moving([(4000, 0), *[_NO_MOVES] * 15] * 4))
     assert found == [False, *[True] * 64]
 
 
@@ -405,7 +356,7 @@ def test_most_attempts_lately_decide_not_those_of_one_tick() -> None:
 
 
 def test_attempts_that_ended_are_no_finding_in_the_end() -> None:
-    found = cannot_heal(moving([(150, 0), *[QUIET] * 40]))
+    found = cannot_heal(moving([(150, 0), *[_NO_MOVES] * 40]))
     assert found[1:6] == [True] * 5
     assert not found[-1]
 
@@ -416,5 +367,5 @@ def test_moves_that_succeed_end_the_finding_once_they_are_most_by_far() -> None:
 
 
 def test_attempts_on_other_nodes_than_it_may_use_now_do_not_count() -> None:
-    found = cannot_heal(moving([(4000, 0), QUIET, QUIET], mems=["1", "1", "0-1", "0-1"]))
+    found = cannot_heal(moving([(4000, 0), _NO_MOVES, _NO_MOVES], mems=["1", "1", "0-1", "0-1"]))
     assert found == [False, True, False, False]

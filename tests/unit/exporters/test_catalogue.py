@@ -15,7 +15,7 @@ def test_units_are_of_ucum_and_never_empty() -> None:
     assert units["numaudit.container.resident"] == "By"
     assert units["numaudit.container.aligned_ratio"] == "1"
     assert units["numaudit.build.info"] == "{state}"
-    assert units["numaudit.container.hint_faults"] == "{fault}"
+    assert units["numaudit.container.hint_faults"] == "{page}"
     assert all(units.values())
     assert all(metric.item for metric in SENT if metric.is_counter and not metric.unit)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,6 +160,7 @@ def test_a_file_is_examined_again_only_when_something_changed(tmp_path: Path, mo
 
     monkeypatch.setattr(restart, "examine", counted)
     monkeypatch.setattr(machine_watch, "MACHINE_EVERY", 0.0)
+    _age(host, 200)  # a file that was just written is looked at more than once
     kubelet = KubeletIntent.of(host)
     for _ in range(3):
         kubelet.collect(())
@@ -167,8 +170,17 @@ def test_a_file_is_examined_again_only_when_something_changed(tmp_path: Path, mo
     assert len(examined) == 4
     assert health_in(after).outlook.starts_now == "no"
     shutil.copy(RUNS / "standalone-restricted/2-more/cpu_manager_state", host.kubelet)
+    _age(host, 100, "cpu_manager_state")
     kubelet.collect(())
     assert examined[4:] == ["cpu_manager_state"]
+
+
+def _age(host: Host, seconds: int, *names: str) -> None:
+    """As if its checkpoints (or these) had been written so long ago."""
+    for path in host.kubelet.glob("*_manager_state"):
+        if not names or path.name in names:
+            then = time.time() - seconds
+            os.utime(path, (then, then))
 
 
 def test_each_cause_is_one_finding_with_its_own_remedy(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
+from accesses import counted, expected, first_uses, sampled, unsampled, with_accesses
 from numaudit.cli.junit import encode
 from numaudit.cli.main import call
 from numaudit.evaluation.access import Access
@@ -18,7 +19,7 @@ from numaudit.report.counters import MigratedReport
 from numaudit.report.gate import GateCheck, Limits, judge_gate, worst_state
 from numaudit.report.values import ContainerReport
 
-EXPECTED = Access("expected", 0.0)
+EXPECTED = expected(0.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,48 +34,73 @@ def state(container: ContainerReport, limits: Limits, doubt: str | None = None) 
     return check.state, check.evidence
 
 
+@pytest.mark.parametrize(("ratio", "expected_state"), [(0.05, "passed"), (0.0501, "failed")])
+def test_counted_accesses_decide(ratio: float, expected_state: str, measured: ContainerReport) -> None:
+    found, evidence = state(with_accesses(measured, counted(ratio), EXPECTED), Limits(remote=0.05))
+    assert found == expected_state
+    assert evidence.startswith("pmu: 5.0") and evidence.endswith("% of the accesses were remote")
+
+
 @pytest.mark.parametrize(
-    ("lower", "upper", "limit", "expected"),
+    "pages",
     [
-        (0.01, 0.04, 0.05, "passed"),
-        (0.01, 0.05, 0.05, "passed"),
-        (0.04, 0.06, 0.05, "inconclusive"),
-        (0.05, 0.06, 0.05, "inconclusive"),
-        (0.0501, 0.06, 0.05, "failed"),
-        (0.0, 1.0, 0.05, "inconclusive"),
-        (0.0, 1.0, 1.0, "passed"),
+        sampled(remote=1, local=15, memory=16, upper=1 / 16),
+        sampled(remote=15, local=1, memory=16, upper=15 / 16),
+        sampled(remote=0, local=12, memory=24, upper=0.5),
     ],
+    ids=["a hot far megabyte", "a hot near megabyte", "half of it not sampled"],
 )
-def test_the_whole_interval_decides(
-    lower: float, upper: float, limit: float, expected: str, measured: ContainerReport
+def test_pages_do_not_tell_how_often_they_are_used(pages: Access, measured: ContainerReport) -> None:
+    found, evidence = state(with_accesses(measured, pages, EXPECTED), Limits(remote=0.5))
+    assert found == "inconclusive"
+    assert "it tells which pages are used, and not how often" in evidence
+    assert "--max-remote-pages" in evidence
+
+
+def test_where_all_memory_was_seen_used_from_its_own_node_no_access_is_remote(measured: ContainerReport) -> None:
+    near = sampled(remote=0, local=24, memory=24, upper=0.0)
+    assert state(with_accesses(measured, near), Limits(remote=0.0))[0] == "passed"
+    assert state(with_accesses(measured, sampled(1, 1, 2)), Limits(remote=1.0))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("pages", "limit", "expected_state"),
+    [
+        (sampled(remote=12, local=12, memory=24, upper=0.5), 0.5, "passed"),
+        (sampled(remote=12, local=12, memory=24, upper=0.5), 0.49, "failed"),
+        (sampled(remote=1, local=12, memory=24, upper=0.5), 0.05, "inconclusive"),
+        (sampled(remote=0, local=24, memory=24), 0.05, "inconclusive"),
+    ],
+    ids=["within", "beyond", "half of it not sampled", "threads on several nodes"],
+)
+def test_pages_are_judged_by_bytes_with_what_was_watched(
+    pages: Access, limit: float, expected_state: str, measured: ContainerReport
 ) -> None:
-    accesses = (Access("hint_faults", 0.04, lower, upper, samples=900), EXPECTED)
-    found, evidence = state(replace(measured, accesses=accesses), Limits(remote=limit))
-    assert found == expected
-    assert evidence.startswith("hint_faults: 4.00% remote, ") and "900 samples" in evidence
+    found, evidence = state(with_accesses(measured, pages), Limits(remote_pages=limit))
+    assert found == expected_state
+    assert evidence.startswith("hint_faults: ")
+    assert "of its 24M were seen used from other nodes" in evidence.replace(" MiB", "M")
+
+
+def test_pages_that_were_not_sampled_judge_nothing(measured: ContainerReport) -> None:
+    found, evidence = state(with_accesses(measured, unsampled("it is idle")), Limits(remote_pages=0.05))
+    assert (found, evidence.startswith("it is idle: ")) == ("inconclusive", True)
+    assert state(with_accesses(measured), Limits(remote_pages=0.05))[0] == "inconclusive"
 
 
 def test_what_is_only_to_be_expected_or_of_first_uses_judges_nothing(measured: ContainerReport) -> None:
-    first = Access("first_touch", 0.0, 0.0, 0.01, samples=500)
-    found, evidence = state(replace(measured, accesses=(first, EXPECTED)), Limits(remote=0.05))
+    found, evidence = state(with_accesses(measured, first_uses(0.0), EXPECTED), Limits(remote=0.05))
     assert found == "inconclusive"
     assert "0.00% is to be expected, which is no measurement" in evidence
-    assert state(replace(measured, accesses=()), Limits(remote=0.05))[0] == "inconclusive"
+    assert state(with_accesses(measured), Limits(remote=0.05))[0] == "inconclusive"
 
 
-def test_a_source_that_gives_no_fair_share_says_why(measured: ContainerReport) -> None:
-    unfair = Access("hint_faults", None, samples=7, reason="the kernel does not sample it")
-    found, evidence = state(replace(measured, accesses=(unfair,)), Limits(remote=0.05))
+def test_a_source_that_saw_nothing_says_why(measured: ContainerReport) -> None:
+    found, evidence = state(with_accesses(measured, unsampled("the kernel does not sample it")), Limits(remote=0.05))
     assert (found, evidence) == (
         "inconclusive",
-        "no source has measured a share: hint_faults: the kernel does not sample it",
+        "the accesses were not counted: hint_faults: the kernel does not sample it",
     )
-
-
-def test_a_lower_bound_without_a_share_can_fail_but_not_pass(measured: ContainerReport) -> None:
-    bound = Access("hint_faults", None, 0.3, 1.0, samples=100, reason="threads run on several nodes")
-    assert state(replace(measured, accesses=(bound,)), Limits(remote=0.05))[0] == "failed"
-    assert state(replace(measured, accesses=(bound,)), Limits(remote=0.5))[0] == "inconclusive"
 
 
 def test_spilled_bytes_are_those_outside_the_promised_nodes(measured: ContainerReport) -> None:

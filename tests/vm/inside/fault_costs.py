@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -172,9 +173,7 @@ def _copy(probe: LoadedProbe) -> LoadedProbe:
     """Descriptors of its own, for a probe that closes them."""
     programs = {name: os.dup(descriptor) for name, descriptor in probe.programs.items()}
     maps = {name: os.dup(descriptor) for name, descriptor in probe.maps.items()}
-    return LoadedProbe(
-        probe.name, programs, maps, probe.tracepoint_ids, probe.kernel_functions, probe.refused, probe.compiled
-    )
+    return replace(probe, programs=programs, maps=maps)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     with (
         Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as session,
         cgroup("numaudit-lab/held", cpus="0", mems="0-1") as group,
-        worker(group, 2 * SIZE, policy="bind-sampled", nodes=[1], threads=3) as running,
+        worker(group, 4 * SIZE, policy="bind-sampled", nodes=[1], threads=3) as running,
     ):
         running.order("touch")
         names = _watch(Observer.of(Host()), session, ContainerId(group.id), ticks)
@@ -48,7 +48,7 @@ def _watch(observer: Observer, session: Session, key: ContainerId, ticks: int) -
         last, verdict = now, judgements.verdicts[key]
         names.append(verdict.name)
         source = next((one for one in judgements.accesses[key] if one.source == "hint_faults"), None)
-        counted = "" if source is None else f"; {source.samples} samples, mean age {source.age} s"
+        counted = "" if source is None else f"; lower {source.lower}, age {source.age} s"
         print(f"{number:3} {verdict.name} since {verdict.since}: {verdict.reason}{counted}", flush=True)
     return names
 

@@ -58,9 +58,9 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("cpu_numa_node", "numa_node", "locality"), values.allocated, since="container", largest=_LARGEST_PAIRS,
     ),
     Metric(
-        "container_hint_faults_total", "", "NUMA balancing's samples: pages that were used, each once in a scan.",
+        "container_hint_faults_total", "", "Pages that NUMA balancing saw used, each once in a scan pass.",
         ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container", largest=_LARGEST_PAIRS,
-        item="fault",
+        item="page",
     ),
     Metric(
         "container_memory_access_samples_total", "", "Sampled first uses of a page.",
@@ -73,18 +73,25 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_remote_ratio", "ratio",
-        "Share of what is used from another node: of counted accesses (pmu), of sampled pages (hint_faults), or of "
-        "accesses if every byte were used equally (expected).",
+        "Share of the accesses that were to another node's memory: counted (pmu), or expected if every byte were used "
+        "equally (expected).",
         ("source",), values.remote_ratios, merged=None,
     ),
     Metric(
         "container_remote_ratio_lower", "",
-        "Lower end of the 95 % confidence interval of the remote share, by the best source that measures one.",
+        "The remote share at least, by the best source that measures: of the accesses (pmu), or of the container's "
+        "memory by the pages that were seen used from other nodes (hint_faults).",
         ("source",), values.remote_lower, merged=None, item="ratio",
     ),
     Metric(
-        "container_remote_samples", "", "Samples that this share rests on; older ones count for less.",
-        ("source",), values.remote_samples, merged=None, item="sample",
+        "container_sampled_page_bytes", "bytes",
+        "Memory that the newest complete scan pass of NUMA balancing saw used from its own node, and from other nodes.",
+        ("locality",), values.sampled_page_bytes,
+    ),
+    Metric(
+        "container_sampled_page_coverage_ratio", "ratio",
+        "Share of the container's memory that this pass saw used; of the rest nothing is known.",
+        (), one(values.sampled_page_coverage), merged=None,
     ),
     Metric(
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",

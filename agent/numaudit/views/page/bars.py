@@ -57,11 +57,10 @@ def _shares(held: Mapping[int, int], places: Mapping[int, int], wide: int) -> It
 
 
 def _accessed(container: ContainerReport, wide: int) -> Markup | str:
-    """The share of remote accesses by the best source that has one, drawn from the right."""
-    ratio = next((one.remote_ratio for one in container.accesses if one.remote_ratio is not None), None)
-    if ratio is None or not wide:
+    """The measured remote share, at least, drawn from the right."""
+    if container.measured is None or not wide:
         return ""
-    remote = round(wide * ratio)
+    remote = round(wide * container.measured.lower)
     line = element("path", d=f"M0 22h{wide}", class_="used")
     return line if not remote else Markup(line + element("path", d=f"M{wide} 20h-{remote}v5h{remote}z", class_="far"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from numaudit.evaluation.access import Access
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, severity
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
@@ -80,8 +79,8 @@ def _row(one: ContainerReport, nodes: Sequence[int]) -> Iterator[Markup]:
     part = share(one.remote_bytes, one.judged_bytes)
     remote = size(one.remote_bytes) if part in (UNKNOWN, "-") else f"{size(one.remote_bytes)} ({part})"
     yield element("td", remote, class_="n", data_v=_number(one.remote_bytes))
-    best = _best(one)
-    yield element("td", _accesses(best), class_="long", data_v=_number(None if best is None else best.remote_ratio))
+    lower = None if one.measured is None else one.measured.lower
+    yield element("td", _accesses(one), class_="long", data_v=_number(lower))
 
 
 def _number(value: float | None) -> Attribute:
@@ -112,21 +111,14 @@ def _by_node(one: ContainerReport) -> str:
     return ", ".join(f"N{node} {size(value)}" for node, value in rows if value) or "-"
 
 
-def _best(one: ContainerReport) -> Access | None:
-    """The best source that has a share."""
-    return next((access for access in one.accesses if access.remote_ratio is not None), None)
-
-
-def _accesses(best: Access | None) -> str:
-    if best is None or best.remote_ratio is None:
+def _accesses(one: ContainerReport) -> str:
+    found = one.measured
+    if found is None:
         return "not measured"
-    share_text = f"{100 * best.remote_ratio:.1f}% remote"
-    if best.counted is not None:
-        return f"{share_text}, counted"
-    if best.samples is None:
-        return f"{share_text}, expected from where it ran"
-    interval = "" if best.lower is None or best.upper is None else f" ({100 * best.lower:.1f}-{100 * best.upper:.1f})"
-    return f"{share_text}{interval}, sampled: {best.source.replace('_', ' ')}"
+    if found.pages is None:
+        return f"{100 * found.lower:.1f}% of accesses remote, counted"
+    memory = "" if found.pages.memory_bytes is None else f" of {size(found.pages.memory_bytes)}"
+    return f"at least {size(found.pages.remote_bytes)}{memory} used remotely, sampled pages"
 
 
 def _legend() -> Markup:
@@ -136,7 +128,7 @@ def _legend() -> Markup:
         (element("path", d="M2 11h32v5h-32z", class_="resident"), "where its bytes are, as a share of them"),
         (
             join((element("path", d="M0 13h36", class_="used"), element("path", d="M18 11h18v5h-18z", class_="far"))),
-            "share of its accesses that are remote, from the right",
+            "measured remote share, at least, from the right: of its accesses, or of its memory by sampled pages",
         ),
     )
     items = (

@@ -14,11 +14,15 @@ from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.views.container_table import (
     Column,
     by_node_cell,
+    counted_remote_cell,
     cpu_time_cell,
+    has_counts,
     has_cpu_time,
+    has_sampled_pages,
     misplaced_cell,
     percent,
     type_cell,
+    used_remotely_cell,
     verdict_cell,
 )
 from numaudit.views.fit import Filled, fit
@@ -62,8 +66,10 @@ def _container_columns(report: Report) -> list[Column]:
     if promises:
         columns.append(Column(">MISPLACED", _misplaced))
     columns.append(Column(">REMOTE", _remote, 5 if promises else 0))
-    if any(_measured(one) is not None for one in report.containers):
-        columns.append(Column(">ACCESSED", lambda one: percent(_measured(one)), 2))
+    if has_counts(report):
+        columns.append(Column(">ACCESSED", counted_remote_cell, 2))
+    if has_sampled_pages(report):
+        columns.append(Column(">USED REMOTELY", used_remotely_cell, 2))
     if has_cpu_time(report):
         columns.append(Column(">EXPECTED", lambda one: percent(one.expected_remote_ratio), 5))
         if promises:
@@ -82,11 +88,6 @@ def _misplaced(one: ContainerReport) -> Text:
 
 def _remote(one: ContainerReport) -> Text:
     return Text(size(one.remote_bytes), "red" if one.remote_bytes else "")
-
-
-def _measured(one: ContainerReport) -> float | None:
-    """The share of its accesses that were remote, by the best source that measured it."""
-    return next((access.remote_ratio for access in one.accesses if access.remote_ratio is not None), None)
 
 
 def _off_nodes(one: ContainerReport) -> str:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from numaudit.collectors.process_times import Process, parse
+from numaudit.kernel import process_stat
 from numaudit.kernel.host import Host, read_bytes, read_text
 
 CGROUP_PREFIX = "run-"
@@ -95,7 +95,7 @@ def wait_for_the_rest(host: Host, cgroup: Path) -> None:
         time.sleep(_PAUSE)
 
 
-def _processes(host: Host, cgroup: Path) -> Iterator[Process]:
+def _processes(host: Host, cgroup: Path) -> Iterator[process_stat.Process]:
     """Those in the cgroup and below it. One that ends meanwhile is left out."""
     for folder, _, _ in os.walk(cgroup):  # which leaves out what has gone
         pids = ""
@@ -115,8 +115,8 @@ def _runs(host: Host, pid: int, started: int) -> bool:
     return process.started == started and process.state not in _ENDED
 
 
-def _process(host: Host, pid: int) -> Process:
-    return parse(pid, read_bytes(host.proc / str(pid) / "stat"))
+def _process(host: Host, pid: int) -> process_stat.Process:
+    return process_stat.parse(pid, read_bytes(host.proc / str(pid) / "stat"))
 
 
 def _boot(host: Host) -> str:

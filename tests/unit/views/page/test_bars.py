@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from numaudit.evaluation.access import Access
+from accesses import counted, expected, first_uses, unsampled, with_accesses
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.bars import bars
@@ -39,11 +39,14 @@ def test_bytes_fill_each_field_by_their_share_and_few_can_still_be_seen() -> Non
 
 
 def test_remote_accesses_are_a_block_at_the_right_end() -> None:
-    half = Access("expected", 0.5)
-    drawn = _paths(msgspec.structs.replace(_container(), accesses=(Access("hint_faults", None), half)))
+    drawn = _paths(with_accesses(_container(), unsampled("no samples"), counted(0.5)))
     assert drawn["used"] == "M0 22h52"
     assert drawn["far"] == "M52 20h-26v5h26z"
-    assert "far" not in _paths(msgspec.structs.replace(_container(), accesses=(Access("expected", 0.0),)))
+    assert "far" not in _paths(with_accesses(_container(), counted(0.0)))
+
+
+def test_what_is_only_expected_is_not_drawn_as_accesses() -> None:
+    assert "used" not in _paths(with_accesses(_container(), expected(0.44), first_uses(0.44)))
 
 
 def test_what_is_not_known_is_not_drawn() -> None:

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 import pytest
 
+from accesses import counted, expected, first_uses, sampled, with_accesses
 from hostile_names import HOSTILE
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
@@ -89,16 +90,24 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
         "Judged": "4M",
         "By node": "N0 1M, N1 3M",
         "Remote": "3M (75.0%)",
-        "Accesses": "73.4% remote, expected from where it ran",
+        "Accesses": "not measured",
     }
 
 
-def test_accesses_that_were_sampled_show_their_interval_and_source() -> None:
+@pytest.mark.parametrize(
+    ("access", "said"),
+    [
+        (sampled(remote=12, local=12, memory=48), "at least 12M of 48M used remotely, sampled pages"),
+        (counted(0.125), "12.5% of accesses remote, counted"),
+        (first_uses(0.44), "not measured"),
+        (expected(0.44), "not measured"),
+    ],
+)
+def test_accesses_are_said_of_counts_pages_of_samples_and_nothing_of_expectations(access: Access, said: str) -> None:
     of = report(container())
-    access = Access("hint_faults", 0.5, 0.4, 0.6, samples=100, remote_samples=50)
-    one = msgspec.structs.replace(of.containers[0], accesses=(access,))
+    one = with_accesses(of.containers[0], access)
     row = _row(report_page(replace(of, containers=(one,))), "prod/db-0/db")
-    assert row["Accesses"] == "50.0% remote (40.0-60.0), sampled: hint faults"
+    assert row["Accesses"] == said
 
 
 def test_what_is_not_known_is_a_question_mark_and_never_zero() -> None:

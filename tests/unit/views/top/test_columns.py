@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from numaudit.evaluation.access import Access
+from accesses import counted, expected, first_uses, sampled, with_accesses
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.memory_manager import MemoryManagerReport, MemoryTableReport
@@ -22,7 +22,7 @@ from reports import container, report
 GIB = 1 << 30
 COLUMNS = (
     "CONTAINER", "VERDICT", "PROMISED", "QOS", "MEMS", "CPUS ON", "JUDGED", "MISPLACED", "REMOTE", "ACCESSED",
-    "EXPECTED", "CPU OFF", "CPU TIME", "BY NODE", "FILE",
+    "USED REMOTELY", "EXPECTED", "CPU OFF", "CPU TIME", "BY NODE", "FILE",
 )  # fmt: skip
 
 
@@ -51,9 +51,8 @@ def _with(of: Report, one: ContainerReport) -> Report:
 def test_a_row_says_what_was_promised_and_what_is() -> None:
     of = report(container())
     one = replace_struct(
-        _promised(of.containers[0], "0", aligned=4096),
+        with_accesses(_promised(of.containers[0], "0", aligned=4096), counted(0.25), sampled(12, 12, 48)),
         cpu_seconds=(NodeSeconds(0, 3.0), NodeSeconds(1, 1.0)),
-        accesses=(Access("pmu", None, reason="no"), Access("hint_faults", 0.25)),
         expected_remote_ratio=0.5,
     )
     cells = _cells(_with(of, one), one)
@@ -61,11 +60,20 @@ def test_a_row_says_what_was_promised_and_what_is() -> None:
     assert cells["VERDICT"] == "spilled"
     assert (cells["PROMISED"], cells["MEMS"], cells["CPUS ON"]) == ("0", "0", "0")
     assert (cells["JUDGED"], cells["MISPLACED"]) == ("12K", "8K")
-    assert cells["ACCESSED"] == "25.0%", "by the best source that has a share"
+    assert cells["ACCESSED"] == "25.0%"
+    assert cells["USED REMOTELY"] == "12M of 24M"
     assert cells["EXPECTED"] == "50.0%"
     assert cells["CPU OFF"] == "25.0%", "of 4 s one was on node 1"
     assert cells["CPU TIME"] == "4.0 s"
     assert cells["BY NODE"] == "N0:4K N1:8K"
+
+
+def test_what_is_only_expected_stands_in_no_column_of_accesses() -> None:
+    of = report(container())
+    one = with_accesses(of.containers[0], expected(0.44), first_uses(0.02))
+    titles = container_grid(_with(of, one), [one], 250).head.plain
+    assert "ACCESSED" not in titles
+    assert "REMOTELY" not in titles
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(None, "?"), ((), "-"), ((NodeSeconds(1, 2.0),), "100.0%")])

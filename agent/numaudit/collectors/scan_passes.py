@@ -1,0 +1,255 @@
+"""What the kernel's scan passes say of a container: which of its memory was used, and from where.
+
+In one pass through a process's memory each page that is used faults once, so the faults of a pass are bytes. What the
+newest passes said is kept from tick to tick; samples of different passes are never added up.
+
+What makes this less than simple:
+- A pass may leave memory out: since Linux 6.4 mappings that the scanning thread has not used lately, and everywhere
+  huge pages whose fault comes in the next pass. So two passes count together: of each side (the page's node, and
+  whether it was used from there) the one that saw more. And a pass that saw less than half of what is known is passed
+  over, unless four in a row see as little.
+- With threads on several nodes some pages fault twice in one pass and never in the next, since the scan and the work
+  overlap. For pages that were used from their own node the pass counts that saw fewer; those that were used from afar
+  are limited by the bytes on their node (pages_used.py).
+- A pass through a large process takes minutes or hours: 256 MiB each second or minute. While one goes on for long, the
+  part of the pass before it that was behind the scan's position is added to it: together one pass's length.
+Source: kernel/sched/fair.c (task_numa_work), mm/memory.c (do_numa_page).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from numaudit.probes.hint_faults import PassUse, ScanPass
+from numaudit.snapshot import HintFault, PagesUsed
+
+Pages = Mapping[HintFault, int]
+
+_SAW_THE_MEMORY = 0.5
+"""A pass that saw no more than this share of what is known was not a pass through the memory."""
+_MOST_PASSED_OVER = 4
+"""So many passes in a row that see as little are right."""
+_LONG = 120.0
+"""Seconds after which a pass that goes on is joined with the end of the one before it."""
+_OLDEST = 3600.0
+"""Seconds after which a pass says nothing any more."""
+_MOST_POSITIONS = 64
+"""Of a pass that goes on: how many positions of the scan are remembered with what had been used by then."""
+_NO_PAGES: Pages = {}
+
+
+class _Position(NamedTuple):
+    """How far a pass had come, and what had been used by then."""
+
+    scanned_to: int
+    pages: Pages
+
+
+@dataclass(slots=True)
+class _Process:
+    """What is known of one process."""
+
+    newest: Pages = field(default_factory=dict)
+    """The newest pass that saw the memory."""
+    before: Pages = field(default_factory=dict)
+    """The one before it that did."""
+    passed_over: int = 0
+    """Passes since then that did not."""
+    seen_at: float = 0.0
+    """Seconds since the epoch: when the newest pass was through, as far as the ticks know."""
+    home: int = 0
+    """Pages that later passes brought home."""
+    number: int | None = None
+    """The pass that goes on."""
+    current: Pages = field(default_factory=dict)
+    since: float = 0.0
+    """Seconds since the epoch: when the pass that goes on was first seen."""
+    scanned_to: int = 0
+    positions: list[_Position] = field(default_factory=list)
+    last: Pages = field(default_factory=dict)
+    """The pass before the one that goes on, whether or not it saw the memory."""
+    last_positions: list[_Position] = field(default_factory=list)
+
+    def take(self, passes: Mapping[int, PassUse], now: float) -> None:
+        """The process's passes that are in the map, by number."""
+        for number in sorted(passes):
+            if self.number is None or number > self.number:
+                self._begin(number, now)
+            if number == self.number:
+                self._go_on(passes[number])
+
+    def _begin(self, number: int, now: float) -> None:
+        """A new pass: the one before it is through."""
+        if self.current:
+            is_little = _total(self.current) <= _SAW_THE_MEMORY * _total(_together(self.newest, self.before))
+            if is_little and self.passed_over < _MOST_PASSED_OVER:
+                self.passed_over += 1
+                self.home += _brought_home(self.current)
+            else:
+                self.before = {} if is_little else self.newest
+                self.newest, self.seen_at = self.current, now
+                self.passed_over = self.home = 0
+        self.last, self.last_positions = self.current, self.positions
+        self.number, self.since, self.current, self.positions = number, now, {}, []
+
+    def _go_on(self, use: PassUse) -> None:
+        if use.pages != self.current:
+            self.positions.append(_Position(use.scanned_to, use.pages))
+            if len(self.positions) > _MOST_POSITIONS:
+                del self.positions[1::2]
+        self.current, self.scanned_to = use.pages, use.scanned_to
+
+    def used(self, now: float) -> tuple[Pages, float, bool]:
+        """Pages by kind, when they were seen, and whether all of a pass is in it."""
+        if not self.newest:
+            return self.current, now, False
+        if now - self.since > _LONG and self.scanned_to and _total(self.current):
+            return _sum(self.current, self._rest()), now, False
+        pages = _together(self.newest, self.before)
+        return _without(pages, self.home + _brought_home(self.current)), self.seen_at, True
+
+    def _rest(self) -> Pages:
+        """What the last pass used behind the position of the one that goes on."""
+        for position in self.last_positions:
+            if position.scanned_to >= self.scanned_to:
+                return {kind: count - position.pages.get(kind, 0) for kind, count in self.last.items()}
+        return _NO_PAGES
+
+
+@dataclass(slots=True)
+class ScanPasses:
+    """Remembers the passes of all processes from tick to tick."""
+
+    _processes: dict[tuple[int, int], _Process] = field(default_factory=dict)
+    """By cgroup id and process id."""
+
+    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> None:
+        """What a reading has of them. `now`: seconds since the epoch."""
+        for cgroup, passes in by_cgroup.items():
+            by_process: dict[int, dict[int, PassUse]] = {}
+            for (process, number), use in passes.items():
+                by_process.setdefault(process, {})[number] = use
+            for process, own in by_process.items():
+                known = self._processes.get((cgroup, process))
+                # Fewer passes than before: it executed another program, or is another process of this id.
+                if known is None or (known.number is not None and max(own) < known.number):
+                    known = self._processes[cgroup, process] = _Process()
+                known.take(own, now)
+
+    def cgroups(self) -> set[int]:
+        """Those of which something is known."""
+        return {cgroup for cgroup, _ in self._processes}
+
+    def keep_only(self, cgroup: int, processes: Collection[int]) -> None:
+        """Forget the processes of a cgroup that have ended."""
+        gone = [key for key in self._processes if key[0] == cgroup and key[1] not in processes]
+        for key in gone:
+            del self._processes[key]
+
+    def keep_cgroups(self, cgroups: Collection[int]) -> None:
+        """Forget cgroups that are no more."""
+        for key in [key for key in self._processes if key[0] not in cgroups]:
+            del self._processes[key]
+
+    def of(self, cgroups: Collection[int], page_size: int, now: float) -> PagesUsed | None:
+        """What the processes in these cgroups used; None = no pass of theirs is known.
+
+        Memory that several processes share is used by each of them, and counts once: as the process saw it that used
+        most of it. Where only some of the memory is shared by some of them, that is less than all.
+        """
+        private: dict[HintFault, int] = {}
+        shared: dict[int, dict[HintFault, int]] = {}
+        oldest, is_whole, found = now, True, False
+        for key, process in self._processes.items():
+            if key[0] not in cgroups:
+                continue
+            pages, seen_at, whole = process.used(now)
+            if not pages or now - seen_at > _OLDEST:
+                continue
+            found, oldest, is_whole = True, min(oldest, seen_at), is_whole and whole
+            for fault, count in pages.items():
+                target = shared.setdefault(key[1], {}) if fault.is_shared else private
+                target[fault] = target.get(fault, 0) + count
+        if not found:
+            return None
+        most = _most_of_each(shared.values())
+        remote, local, home = _sides(_sum(private, most), page_size)
+        return PagesUsed(remote, local, home, max(0.0, now - oldest), is_whole)
+
+
+def _sides(pages: Pages, page_size: int) -> tuple[dict[tuple[int, int], int], dict[int, int], int]:
+    """Bytes used from another node, by both; used from their own, by node; and brought to the CPU's node."""
+    remote: dict[tuple[int, int], int] = {}
+    local: dict[int, int] = {}
+    home = 0
+    for fault, count in pages.items():
+        size = count * page_size
+        if fault.has_moved:
+            home += size
+        elif fault.is_remote:
+            pair = fault.cpu_node, fault.memory_node
+            remote[pair] = remote.get(pair, 0) + size
+        else:
+            local[fault.memory_node] = local.get(fault.memory_node, 0) + size
+    return remote, local, home
+
+
+def _most_of_each(processes: Iterable[Pages]) -> Pages:
+    """By the page's node, and whether it was used from there: the pages of the process that has most of them."""
+    most: dict[tuple[int, bool], Pages] = {}
+    for pages in processes:
+        sides: dict[tuple[int, bool], dict[HintFault, int]] = {}
+        for fault, count in pages.items():
+            sides.setdefault((fault.memory_node, fault.is_remote), {})[fault] = count
+        for side, own in sides.items():
+            if _total(own) > _total(most.get(side, _NO_PAGES)):
+                most[side] = own
+    return {fault: count for pages in most.values() for fault, count in pages.items()}
+
+
+def _together(newest: Pages, before: Pages) -> Pages:
+    """Two passes: each side as the one saw it that saw more; what was used from its own node as that which saw less.
+
+    A side that one of them left out is as the other saw it.
+    """
+    by_side: dict[tuple[int, bool, bool], tuple[dict[HintFault, int], dict[HintFault, int]]] = {}
+    for place, pages in enumerate((newest, before)):
+        for fault, count in pages.items():
+            if not (place and fault.has_moved):  # what an older pass brought home is used from there since
+                by_side.setdefault(_side(fault), ({}, {}))[place][fault] = count
+    found: dict[HintFault, int] = {}
+    for (_, is_remote, _), (now, then) in by_side.items():
+        more, less = (now, then) if _total(now) >= _total(then) else (then, now)
+        found |= more if is_remote or not less else less
+    return found
+
+
+def _side(fault: HintFault) -> tuple[int, bool, bool]:
+    """The page's node, whether it is used from another one, and whether processes share it."""
+    return fault.memory_node, fault.is_remote and not fault.has_moved, fault.is_shared
+
+
+def _without(pages: Pages, home: int) -> Pages:
+    """Less the remote pages that have been brought home since: nobody says which, so each kind loses its part."""
+    remote = sum(count for fault, count in pages.items() if fault.is_remote and not fault.has_moved)
+    if not home or not remote:
+        return pages
+    left = max(0, remote - home)
+    return {
+        fault: count * left // remote if fault.is_remote and not fault.has_moved else count
+        for fault, count in pages.items()
+    }
+
+
+def _brought_home(pages: Pages) -> int:
+    return sum(count for fault, count in pages.items() if fault.has_moved)
+
+
+def _total(pages: Pages) -> int:
+    return sum(pages.values())
+
+
+def _sum(one: Pages, other: Pages) -> Pages:
+    return {fault: one.get(fault, 0) + other.get(fault, 0) for fault in {*one, *other}}

@@ -1,0 +1,56 @@
+"""What every source of accesses is given, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.window import Window
+from numaudit.snapshot import ContainerId, Snapshot
+
+Pair = tuple[int, int | None, bool]
+"""The CPU's node, the page's node, and whether the use was remote. None = on another node than the CPU's; the processor
+does not say which."""
+NO_PAIRS: Mapping[Pair, float] = {}
+EMPTY: Window[Pair] = Window()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What there is to judge one container by."""
+
+    snapshot: Snapshot
+    container: ContainerId
+    before: Snapshot | None
+    """The previous tick; None = all that was counted is of now."""
+    thresholds: Thresholds
+    ran: Mapping[int, float]
+    """CPU seconds by node lately."""
+    grown: Mapping[int, float] | None
+    """CPU seconds by node since the previous tick; None = not measured."""
+
+
+class Said(NamedTuple):
+    """What a source says, and what the next tick needs of it."""
+
+    access: Access | None
+    """None = it has nothing to say: it does not run, or not for this container."""
+    window: Window[Pair] = EMPTY
+
+
+class AccessSource(Protocol):
+    """One source of accesses."""
+
+    @property
+    def name(self) -> Source: ...
+
+    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+        """`window`: what it remembers from the ticks before."""
+
+
+def remote_of(pairs: Mapping[Pair, float]) -> float:
+    """The remote part of a sum."""
+    return sum(amount for (_, _, is_remote), amount in pairs.items() if is_remote)

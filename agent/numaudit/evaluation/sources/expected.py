@@ -1,0 +1,25 @@
+"""What is to be expected if every byte were used equally from wherever the CPUs ran: no measurement of accesses."""
+
+from __future__ import annotations
+
+from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.rates import expected_remote_ratio
+from numaudit.evaluation.shared_memory import used_bytes
+from numaudit.evaluation.sources.base import Evidence, Pair, Said
+from numaudit.evaluation.window import Window
+
+
+class Expected:
+    """Residence times CPU time."""
+
+    name: Source = "expected"
+
+    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+        """Nothing where residence or CPU time is not known."""
+        snapshot, container = evidence.snapshot, evidence.container
+        resident = snapshot.residency.get(container)
+        if resident is None or snapshot.cpu_time is None:
+            return Said(None, window)
+        ratio = expected_remote_ratio(used_bytes(snapshot, container, resident), snapshot.cpu_time.get(container, {}))
+        reason = None if ratio is not None else "it did not run, or holds no memory"
+        return Said(Access("expected", "expectation", ratio, reason=reason), window)

@@ -1,0 +1,103 @@
+"""Pages that NUMA balancing sees used: bytes and bounds, and never a share of accesses.
+
+A fault says that a page was used from a node in a scan pass. How often, no pass can tell: a megabyte that is used nine
+times as often as fifteen others counts as one of sixteen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfar
+from numaudit.evaluation.sources.base import Evidence, Pair, Said
+from numaudit.evaluation.window import Window
+from numaudit.snapshot import PagesUsed, Sampled
+from numaudit.topology.nodeset import NodeSet
+
+STRAY_SHARE = 0.01
+"""A node with at most this share of a container's CPU time and of its uses counts as one where it does not run."""
+RAN = 0.1
+"""Seconds of CPU time in a tick that tell where a container runs."""
+_NO_FAULTS = Sampled({})
+
+
+class HintFaults:
+    """The kernel's NUMA hint faults."""
+
+    name: Source = "hint_faults"
+
+    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+        """What the newest passes saw. Nothing is remembered here: a pass holds until the next one is through."""
+        if evidence.snapshot.hint_faults is None:
+            return Said(None, window)
+        sampled = evidence.snapshot.hint_faults.get(evidence.container, _NO_FAULTS)
+        if sampled.used is None:
+            return Said(Access("hint_faults", "pages", None, reason=_why_unseen(sampled)), window)
+        return Said(_access(sampled.used, evidence), window)
+
+
+def _why_unseen(sampled: Sampled) -> str:
+    if not sampled.is_scanned:
+        return "the kernel does not sample tasks whose cpuset.mems is one node"
+    if not sampled.is_watched:
+        return "it is not on the watch list now, which keeps the probes within their budget"
+    if not sampled.knows_passes:
+        return (
+            "this kernel's BTF does not say in which scan pass a page faulted (mm_struct.numa_scan_seq), so a page "
+            "that was sampled twice looks like two"
+        )
+    return "no page of it was sampled yet"
+
+
+def _access(used: PagesUsed, evidence: Evidence) -> Access:
+    remote = {pair: size for pair, size in used.remote.items() if size and _still_runs(pair[0], evidence.grown)}
+    remote_bytes, local_bytes = sum(remote.values()), sum(used.local.values())
+    memory = _memory(used, evidence)
+    pages = SampledPages(
+        tuple(UsedFromAfar(*pair, size) for pair, size in sorted(remote.items(), key=lambda one: -one[1])),
+        remote_bytes,
+        local_bytes,
+        used.home,
+        memory,
+        None if not memory else min(1.0, used.seen / memory),
+        used.is_whole,
+    )
+    seen = remote_bytes + local_bytes
+    ratio = remote_bytes / seen if seen else None
+    lower = upper = None
+    if memory:
+        lower = min(1.0, remote_bytes / memory)
+        if used.mapped is not None and len(_users(used, evidence.ran)) == 1:
+            upper = max(lower, 1 - local_bytes / memory)
+    reason = None if seen else "all pages that were sampled were brought home by their use"
+    return Access("hint_faults", "pages", ratio, lower, upper, reason=reason, age=used.age, pages=pages)
+
+
+def _still_runs(node: int, grown: Mapping[int, float] | None) -> bool:
+    """Does the container run on that node now? True where that is not known, or it hardly ran at all."""
+    return grown is None or sum(grown.values()) < RAN or grown.get(node, 0.0) > 0.0
+
+
+def _memory(used: PagesUsed, evidence: Evidence) -> int | None:
+    """Bytes that it may use, no less than these."""
+    resident = evidence.snapshot.residency.get(evidence.container)
+    if used.mapped is not None:
+        return max(used.mapped, used.seen)
+    if resident is None or resident.anon is None:
+        return None
+    return max(sum(resident.sum_of(("anon", "shmem", "file", "hugetlb")).values()), used.seen)
+
+
+def _users(used: PagesUsed, ran: Mapping[int, float]) -> NodeSet:
+    """The nodes that it runs on. With two or more, a page of one may be used from the other as well, unseen: a page
+    faults once in a pass, for the thread that comes first.
+    """
+    uses: dict[int, float] = dict(used.local)
+    for (cpu_node, _), size in used.remote.items():
+        uses[cpu_node] = uses.get(cpu_node, 0) + size
+    return _more_than_stray(uses) | _more_than_stray(ran)
+
+
+def _more_than_stray(by_node: Mapping[int, float]) -> NodeSet:
+    total = sum(by_node.values())
+    return NodeSet.from_ids(node for node, part in by_node.items() if part > STRAY_SHARE * total)

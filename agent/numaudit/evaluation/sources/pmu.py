@@ -1,0 +1,52 @@
+"""Accesses that the processor counts: exact but for what is made up for where counters were shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
+from numaudit.evaluation.sources.base import NO_PAIRS, Evidence, Pair, Said, remote_of
+from numaudit.evaluation.window import Window
+
+
+class Pmu:
+    """The PMU's events that tell local from remote."""
+
+    name: Source = "pmu"
+
+    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+        """Nothing where it was not counted in both ticks, or the container has not run."""
+        now = _counted_now(evidence)
+        if now is None:
+            return Said(None, window)
+        window = window.after(_pairs(now), evidence.snapshot.taken_at, evidence.thresholds.window)
+        return Said(_share(window, now), window)
+
+
+def _counted_now(evidence: Evidence) -> CountedNow | None:
+    snapshot, before = evidence.snapshot, evidence.before
+    now = None if snapshot.pmu is None else snapshot.pmu.get(evidence.container)
+    if now is None or (before is not None and before.pmu is None):
+        return None
+    return counted_now(now, None if before is None or before.pmu is None else before.pmu.get(evidence.container))
+
+
+def _pairs(counted: CountedNow) -> Mapping[Pair, float]:
+    if counted.missing is not None:
+        return NO_PAIRS
+    return {(node, None if is_remote else node, is_remote): n for (node, is_remote), n in counted.accesses.items()}
+
+
+def _share(window: Window[Pair], now: CountedNow) -> Access:
+    total, remote = window.total, remote_of(window.amounts)
+    basis = now.basis
+    said = Counted(round(total), round(remote), basis.unit, basis.set, basis.includes_prefetch, now.is_multiplexed)
+    found = Access("pmu", "accesses", None, age=window.age if total else None, counted=said)
+    if total >= LEAST_ACCESSES:
+        ratio = remote / total
+        return replace(found, remote_ratio=ratio, lower=ratio, upper=ratio)
+    few = f"{int(total)} counted accesses are too few; at least {LEAST_ACCESSES} are needed"
+    return replace(found, reason=now.missing or few)

@@ -1,0 +1,43 @@
+"""All sources of accesses, the best first, and what they say of one container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.sources.base import EMPTY, AccessSource, Evidence, Pair
+from numaudit.evaluation.sources.expected import Expected
+from numaudit.evaluation.sources.first_touch import FirstTouch
+from numaudit.evaluation.sources.hint_faults import HintFaults
+from numaudit.evaluation.sources.pmu import Pmu
+from numaudit.evaluation.window import Window
+
+SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), FirstTouch(), Expected())
+"""A new source is its module and an entry here."""
+
+Windows = Mapping[Source, Window[Pair]]
+"""What each source remembers."""
+
+
+class Weighed(NamedTuple):
+    """What is said of a container's accesses, and what the next tick needs of it."""
+
+    accesses: tuple[Access, ...]
+    """In the order of the sources."""
+    windows: Windows
+
+
+def weigh(evidence: Evidence, past: Windows) -> Weighed:
+    """What each source says of a container."""
+    found: list[Access] = []
+    windows = dict(past)
+    for source in SOURCES:
+        access, window = source.say(evidence, past.get(source.name, EMPTY))
+        if access is not None:
+            found.append(access)
+        if window.amounts:
+            windows[source.name] = window
+        else:
+            windows.pop(source.name, None)
+    return Weighed(tuple(found), windows if windows or past else past)

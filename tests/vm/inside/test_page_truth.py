@@ -1,0 +1,61 @@
+"""What is said of sampled pages beside the truth, one trial each: `make truth` has many more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from numaudit.collectors.table import kinds_by_default
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.probes.session import Session
+from page_truth import PLANS, SLACK, run
+from workload import MIB
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session.open(Host(), kinds_by_default(), cgroups=100, nodes=16) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def observer() -> Observer:
+    return Observer.of(Host())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "half far",
+        "far half in huge pages",
+        "hot far megabyte",
+        "far half bound",
+        "far half read-only",
+        "two processes share a far file",
+        "threads on two nodes",
+    ],
+)
+def test_no_claim_about_sampled_pages_is_false(session: Session, observer: Observer, name: str) -> None:
+    trial = run(PLANS[name], observer, session, ticks=8)
+    assert trial.ticks, "the kernel sampled nothing"
+    assert trial.false == []
+
+
+def test_pages_used_from_afar_are_known_to_the_megabyte(session: Session, observer: Observer) -> None:
+    """The kernel may leave memory out of a scan pass: then another new process is tried."""
+    for _ in range(3):
+        trial = run(PLANS["half far"], observer, session, ticks=8)
+        found = [one.pages.remote_bytes for one in trial.ticks if one.pages is not None]
+        if found and abs(max(found) - 12 * MIB) < SLACK:
+            return
+    pytest.fail(f"12 MiB were used from afar, and the ticks say {found}")
+
+
+def test_memory_that_came_home_is_not_remote_any_more(session: Session, observer: Observer) -> None:
+    trial = run(PLANS["heals"], observer, session, ticks=25)
+    assert trial.false == []
+    last = trial.last
+    assert last is not None and last.pages is not None
+    assert last.pages.remote_bytes < SLACK
