@@ -82,8 +82,9 @@ def hide(value: str) -> str:
     scheme = _SCHEME.match(shown)
     if scheme is None:
         return shown
-    host, colon, port = shown[scheme.end() :].partition("/")[0].rpartition(":")
-    if not colon or host.startswith("[") or _PORT.match(port):
+    authority = shown[scheme.end() :].partition("/")[0]
+    host, colon, port = authority.partition(":")
+    if not colon or authority.startswith("[") or _PORT.match(port):
         return shown
     return f"{scheme[0]}{host}:{_HIDDEN}"
 

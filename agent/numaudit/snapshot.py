@@ -155,6 +155,8 @@ class Mappings:
     shared: tuple[SharedMemory, ...] | None = None
     """The largest first; None = no process showed which of its mappings are shared."""
     by_process: tuple[ProcessMapping, ...] = ()
+    unsampled: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that NUMA balancing never samples, by the reason: huge-pages, policy, file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,16 @@ class Mapped:
             found = [self._value(segment) for segment in self._segments.found.values()]
             shared = tuple(sorted(found, key=lambda one: -sum(one.bytes_by_node.values())))
         sums = self.sums
-        return Mappings(sums.by_kind, sums.by_policy, sums.by_page_size, read, alive, shared, tuple(self._by_process))
+        return Mappings(
+            sums.by_kind,
+            sums.by_policy,
+            sums.by_page_size,
+            read,
+            alive,
+            shared,
+            tuple(self._by_process),
+            sums.unsampled,
+        )
 
     def _shared(self, pid: int, mapping: numa_maps.Mapping, shared: SharedMapping | None) -> numa_maps.Mapping:
         """Notes shared memory, and calls it so where it has a name on a tmpfs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host, read_text
@@ -37,10 +37,15 @@ class MappedBytes:
     by_policy: dict[str, BytesByNode] = field(default_factory=dict)
     """As printed: default, bind:1, prefer:0, interleave:0-3, local, ..."""
     by_page_size: dict[int, BytesByNode] = field(default_factory=dict)
+    unsampled: dict[str, int] = field(default_factory=dict)
+    """Bytes that NUMA balancing never samples, by `Mapping.unsampled`."""
 
     def add(self, mappings: Iterable[Mapping]) -> None:
         """Sum `N<node>=<pages>` over all mappings; mappings without pages add nothing."""
         for mapping in mappings:
+            why = mapping.unsampled
+            if why is not None and mapping.bytes_by_node:
+                self.unsampled[why] = self.unsampled.get(why, 0) + sum(mapping.bytes_by_node.values())
             for node, size in mapping.bytes_by_node.items():
                 _add(self.by_kind, mapping.kind, node, size)
                 _add(self.by_policy, mapping.policy, node, size)
@@ -58,6 +63,21 @@ class Mapping:
     bytes_by_node: BytesByNode
     file: str | None = None
     """As printed, with octal escapes; shared memory without a name has one that the kernel makes up."""
+
+    @property
+    def unsampled(self) -> Literal["huge-pages", "policy", "file"] | None:
+        """Why NUMA balancing takes no samples of it; None = it may.
+
+        Huge pages of the pool never; memory under a policy without MPOL_F_NUMA_BALANCING; files unless they are mapped
+        for writing, which is not printed here. Before Linux 6.9 that flag is printed as nothing after the `=`.
+        Source: kernel/sched/fair.c (task_numa_work), mm/mempolicy.c (vma_policy_mof, mpol_to_str).
+        """
+        if self.kind == "hugetlb":
+            return "huge-pages"
+        mode, _, nodes = self.policy.partition("=")
+        if self.policy != "default" and not ("balancing" in nodes or (mode == "bind" and nodes.startswith(":"))):
+            return "policy"
+        return "file" if self.kind == "file" else None
 
 
 def read(host: Host, pid: int) -> tuple[Mapping, ...]:

@@ -27,6 +27,7 @@ def mappings_report(mappings: Mappings, of_others: BytesByNode) -> MappingsRepor
             SharedMemoryReport(one.kind, one.file, one.bytes_by_node, one.charged_to) for one in shared[:_LARGEST]
         ),
         shared_of_others=None if shared is None else of_others,
+        unsampled=mappings.unsampled,
     )
 
 

@@ -99,6 +99,10 @@ class MappingsReport:
     shared_of_others: Mapping[int, int] | None
     """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
     residency of those. null = not known."""
+    unsampled: Mapping[str, int]
+    """Bytes that NUMA balancing never samples, so nobody sees from where they are used: huge pages of the pool
+    (`huge-pages`), memory under a policy without the balancing flag (`policy`), and files unless they are mapped for
+    writing (`file`)."""
 
 
 class Intended(Struct, frozen=True):

@@ -36,6 +36,29 @@ def test_a_page_weighs_its_own_size() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("7f00 default anon=2 N0=2 kernelpagesize_kB=4", None),
+        ("7f00 default heap anon=2 N0=2 kernelpagesize_kB=4", None),
+        ("7f00 bind:1 anon=2 N0=2 kernelpagesize_kB=4", "policy"),
+        ("7f00 bind=static:1 anon=2 N0=2 kernelpagesize_kB=4", "policy"),
+        ("7f00 interleave:0-3 anon=2 N0=2 kernelpagesize_kB=4", "policy"),
+        ("7f00 bind=balancing:1 anon=2 N0=2 kernelpagesize_kB=4", None),
+        ("7f00 bind=static|balancing:1 anon=2 N0=2 kernelpagesize_kB=4", None),
+        ("7f00 bind=:1 anon=2 N0=2 kernelpagesize_kB=4", None),
+        ("7f00 default file=/usr/lib/libc.so.6 mapped=2 N0=2 kernelpagesize_kB=4", "file"),
+        ("7f00 default file=/dev/shm/x mapped=2 N0=2 kernelpagesize_kB=4", None),
+        ("7f00 bind:0 file=/anon_hugepage\\040(deleted) huge dirty=2 N0=2 kernelpagesize_kB=2048", "huge-pages"),
+    ],
+)
+def test_memory_that_numa_balancing_never_samples_says_why(line: str, why: str | None) -> None:
+    mapping = parse_line(line)
+    assert mapping.unsampled == why
+    size = sum(mapping.bytes_by_node.values())
+    assert added_up([mapping]).unsampled == ({} if why is None else {why: size})
+
+
+@pytest.mark.parametrize(
     "policy",
     [
         "default",

@@ -199,7 +199,7 @@ def test_processes_and_files_are_hidden_too() -> None:
     of = report(container())
     elsewhere = ElsewhereReport(1, "payroll", None, "shmem", "default", "/dev/shm/payroll-cache", {1: 4096})
     shared = SharedMemoryReport("shmem", "/dev/shm/payroll-cache", {1: 4096}, None)
-    mappings = MappingsReport((), (), (), 1, 1, (shared,), None)
+    mappings = MappingsReport((), (), (), 1, 1, (shared,), None, {})
     verdict = Verdict("spilled", "", None, (Cause("shared-memory", "4K of /dev/shm/payroll-cache"),), None)
     one = msgspec.structs.replace(of.containers[0], elsewhere=(elsewhere,), mappings=mappings, verdict=verdict)
     text = encode("Report", _redact(replace(of, containers=(one,)), KEY)).decode()
