@@ -267,7 +267,9 @@ def _file(plan: Plan, group: Cgroup) -> Iterator[None]:
 @contextlib.contextmanager
 def _started(plan: Process, group: Cgroup) -> Iterator[subprocess.Popen[str]]:
     joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group.path / "cgroup.procs")]
-    program = [sys.executable, "-S", str(PROGRAM), json.dumps(asdict(plan))]
+    # Where it works from the start: Python's own memory may be huge pages, too.
+    placed = ["taskset", "-c", str(plan.threads[0].cpus[0])]
+    program = [*placed, sys.executable, "-S", str(PROGRAM), json.dumps(asdict(plan))]
     with subprocess.Popen([*joining, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
