@@ -40,6 +40,8 @@ class Part:
         self.size = plan["mib"] * MIB
         self.kind = plan["kind"]
         self.policy = plan["policy"]
+        self._on: list[int] = []
+        """Node of each page when it was seen last."""
         self.is_own = self.kind in ("anon", "huge", "read")
         if self.is_own:
             self._map = mmap.mmap(-1, self.size + HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -83,13 +85,14 @@ class Part:
             ctypes.memset(address, 0x5A, PIECE)
 
     def nodes(self) -> dict[int, int]:
-        """Pages by node."""
+        """Pages by node. Linux 6.1 hides those that wait for a hint fault: they are where they were."""
         count = self.size // PAGE
         pages = (ctypes.c_void_p * count)(*range(self.address, self.address + self.size, PAGE))
         status = (ctypes.c_int * count)()
         if libc.syscall(_MOVE_PAGES[os.uname().machine], 0, ctypes.c_ulong(count), pages, None, status, 0):
             raise OSError(ctypes.get_errno(), "move_pages")
-        return {node: pages for node, pages in Counter(status).items() if node >= 0}
+        self._on = [now if now >= 0 else then for now, then in zip(status, self._on or status, strict=True)]
+        return {node: pages for node, pages in Counter(self._on).items() if node >= 0}
 
 
 class _Buffer(ctypes.Structure):
@@ -113,6 +116,7 @@ def main() -> None:
         libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
     os.sched_setaffinity(0, {threads[0]["cpus"][0]})
     parts = [Part(one) for one in parts_planned]
+    _pages(parts)  # before any of them waits for a hint fault
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(plan["children"]):
