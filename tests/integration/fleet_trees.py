@@ -65,7 +65,7 @@ def truth(root: Path, manifest: object, most: int = 110) -> Truth:
     here = node_here(Host.under(root), Asked(None, None))
     kubelet: Kubelet = replace(here.setup.kubelet, cpu=None)
     state: NodeState = state_of(here.setup, here.files, here.pods)
-    state = replace(state, cpu=None, devices=DeviceState())
+    state = replace(state, cpu=None, devices=DeviceState(), capacity=None)
     pod = read_pod(manifest)
     outcome, nodes = "", NodeSet()
     for number in range(most + 1):

@@ -58,8 +58,8 @@ _ALERTS = {"numaudit-fleet": ["Alerts A"]}
 _REFUSALS = {"numaudit-fleet": ["Workloads refused most A"]}
 _NOWHERE = {
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
-    "too few samples for a share": {
-        "numaudit-container": ["Lower end of the remote share A", "Samples of the share A"]
+    "nobody saw from where memory is used": {
+        "numaudit-container": ["Lower end of the remote share A", "Memory seen used A"]
     },
     "nothing is pushed": {"numaudit-agent": ["OTLP batches A", "Time since the last OTLP delivery A"]},
 }

@@ -9,6 +9,7 @@ from itertools import cycle, islice
 import msgspec
 
 from accesses import counted, sampled
+from numaudit.evaluation.access import measured
 from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
@@ -89,6 +90,7 @@ def _row(base: ContainerReport, id_: int, name: VerdictName, nodes: int) -> Cont
         judged_bytes=sum(held.values()) if known else None, remote_bytes=held[away] if known else None,
         allowed_memory_nodes=allowed, allowed_cpu_nodes=allowed, intended=None if name == "unmanaged" else promise,
         accesses=_ACCESSES[id_ % len(_ACCESSES)],
+        measured=measured(_ACCESSES[id_ % len(_ACCESSES)]),
     )  # fmt: skip
 
 

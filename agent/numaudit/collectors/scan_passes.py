@@ -103,12 +103,12 @@ class _Process:
 
     def used(self, now: float) -> tuple[Pages, float, bool]:
         """Pages by kind, when they were seen, and whether all of a pass is in it."""
-        if not self.newest:
+        known = _together(self.newest, self.before)
+        if _total(self.current) >= _total(known):  # also where no pass is through yet
             return self.current, now, False
         if now - self.since > _LONG and self.scanned_to and _total(self.current):
             return _sum(self.current, self._rest()), now, False
-        pages = _together(self.newest, self.before)
-        return _without(pages, self.home + _brought_home(self.current)), self.seen_at, True
+        return _without(known, self.home + _brought_home(self.current)), self.seen_at, True
 
     def _rest(self) -> Pages:
         """What the last pass used behind the position of the one that goes on."""

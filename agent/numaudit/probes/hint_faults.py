@@ -94,7 +94,7 @@ class HintFaultCounts(Reading):
     """Scans that the kernel left out because cpuset.mems is one node: such a cgroup has no samples."""
     forgotten: int = 0
     """Counters deleted: their cgroup ended, or belongs to no container."""
-    passes: Passes | None = None
+    passes: Passes | None = field(default=None, compare=False)
     """The newest passes; None = this kernel does not say in which pass a page faulted."""
 
     @property

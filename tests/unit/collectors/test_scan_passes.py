@@ -61,7 +61,7 @@ def test_a_complete_pass_holds_until_the_next_one_is_through_however_slow_that_i
 
 def test_memory_that_came_home_is_local_two_passes_later() -> None:
     remote, home = {REMOTE: 3000, LOCAL: 1000}, {LOCAL: 4000}
-    ticks = [reading((1, remote)), reading((1, remote), (2, home)), reading((2, home), (3, home))]
+    ticks = [reading((1, remote)), reading((1, remote), (2, home)), reading((2, home), (3, {LOCAL: 1}))]
     assert pages(after(*ticks)) == (3000, 1000, 0)
     assert pages(after(*ticks, reading((3, home), (4, home)))) == (0, 4000, 0)
 

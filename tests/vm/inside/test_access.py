@@ -385,8 +385,8 @@ def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: 
             pairs = dict(added.samples[group.id])
     finally:
         probe.close()
-    assert added.all_lost == 0
-    assert PAGES <= pairs.pop((int(cpu), node)) < PAGES + OTHERS
+    assert added.all_lost < 20  # a page that is reclaimed or moved meanwhile has no address any more
+    assert PAGES - added.all_lost <= pairs.pop((int(cpu), node)) < PAGES + OTHERS
     assert sum(pairs.values()) < 200
 
 

@@ -118,7 +118,7 @@ def _accesses(one: ContainerReport) -> str:
     if found.pages is None:
         return f"{100 * found.lower:.1f}% of accesses remote, counted"
     memory = "" if found.pages.memory_bytes is None else f" of {size(found.pages.memory_bytes)}"
-    return f"at least {size(found.pages.remote_bytes)}{memory} used remotely, sampled pages"
+    return f"{100 * found.lower:.1f}% at least used remotely: {size(found.pages.remote_bytes)}{memory}, sampled pages"
 
 
 def _legend() -> Markup:
