@@ -7,7 +7,7 @@ What makes this less than simple:
 - A pass may leave memory out: since Linux 6.4 mappings that the scanning thread has not used lately, and everywhere
   huge pages whose fault comes in the next pass. So two passes count together: of each side (the page's node, and
   whether it was used from there) the one that saw more. And a pass that saw less than half of what is known is passed
-  over, unless four in a row see as little.
+  over, unless four saw as little; one that saw less than a tenth always is.
 - With threads on several nodes some pages fault twice in one pass and never in the next, since the scan and the work
   overlap. For pages that were used from their own node the pass counts that saw fewer; those that were used from afar
   are limited by the bytes on their node (pages_used.py).
@@ -29,8 +29,10 @@ Pages = Mapping[HintFault, int]
 
 _SAW_THE_MEMORY = 0.5
 """A pass that saw no more than this share of what is known was not a pass through the memory."""
+_SAW_NOTHING = 0.1
+"""A pass that saw no more than this share of what is known says nothing, however many of them come in a row."""
 _MOST_PASSED_OVER = 4
-"""So many passes in a row that see as little are right."""
+"""So many passes in a row are passed over that saw little; then they are right."""
 _LONG = 120.0
 """Seconds after which a pass that goes on is joined with the end of the one before it."""
 _OLDEST = 3600.0
@@ -83,9 +85,10 @@ class _Process:
     def _begin(self, number: int, now: float) -> None:
         """A new pass: the one before it is through."""
         if self.current:
-            is_little = _total(self.current) <= _SAW_THE_MEMORY * _total(_together(self.newest, self.before))
-            if is_little and self.passed_over < _MOST_PASSED_OVER:
-                self.passed_over += 1
+            seen, known = _total(self.current), _total(_together(self.newest, self.before))
+            is_little, is_nothing = seen <= _SAW_THE_MEMORY * known, seen <= _SAW_NOTHING * known
+            if is_nothing or (is_little and self.passed_over < _MOST_PASSED_OVER):
+                self.passed_over += not is_nothing
                 self.home += _brought_home(self.current)
             else:
                 self.before = {} if is_little else self.newest

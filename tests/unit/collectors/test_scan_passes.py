@@ -85,6 +85,15 @@ def test_memory_that_a_pass_left_out_is_as_the_pass_before_saw_it() -> None:
     assert pages(after(*ticks)) == (3000, 3000, 0)
 
 
+def test_passes_that_see_next_to_nothing_never_count() -> None:
+    both, nothing = {REMOTE: 4000, LOCAL: 3000}, {LOCAL: 300}
+    ticks = [
+        reading((0, both), (1, both)),
+        *(reading((number, nothing), (number + 1, nothing)) for number in range(2, 30)),
+    ]
+    assert pages(after(*ticks)) == (4000, 3000, 0)
+
+
 def test_passes_that_see_little_are_right_when_they_are_many() -> None:
     both, near = {REMOTE: 4000, LOCAL: 3000}, {LOCAL: 3000}
     ticks = [reading((0, both), (1, both)), *(reading((number, near), (number + 1, near)) for number in range(2, 8))]

@@ -159,9 +159,10 @@ def test_who_is_named_to_make_room_makes_it_and_nobody_less_does(
         pod = tmp_path / "pod.json"
         pod.write_text(json.dumps(manifest("large", "large", "1000Mi")))
         assert call(["explain", "-f", str(pod), "--make-room", "--root", str(tree), "-o", "json"]) == 0
-        room = json.loads(capsys.readouterr().out)["makeRoom"]
+        answer = json.loads(capsys.readouterr().out)
+        room = answer["makeRoom"]
         named = [one["name"] for one in room["pods"]]
-        assert (named, room["exact"], room["unnamed"]) == (["command-1", "command-2"], True, 0)
+        assert (named, room["exact"], room["unnamed"]) == (["command-1", "command-2"], True, 0), answer
         assert [one["command"] for one in room["pods"]] == [f"kubectl delete pod -n lab {name}" for name in named]
         for name in named:
             assert not is_admitted(lab, 1000)
