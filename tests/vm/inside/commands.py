@@ -59,7 +59,7 @@ class Lab:
         started = self.start(mebibytes, *command, options=options)
         return started.end()
 
-    def entries(self) -> dict[str, object]:
+    def entries(self) -> dict[str, dict[str, object]]:
         """By holder, as the memory file itself has them; none where there is no file."""
         file = self.state / "memory_manager_state"
         held = json.loads(file.read_text()).get("entries", {}) if file.exists() else {}

@@ -155,14 +155,14 @@ def test_who_is_named_to_make_room_makes_it_and_nobody_less_does(
         assert lab.free() == {0: 100 * MIB, 1: 120 * MIB, 2: 140 * MIB, 3: NODE}
         (node / "memory_manager_state").write_bytes((lab.state / "memory_manager_state").read_bytes())
         names = {f"command-{number}": holder for number, holder in enumerate(commands)}
-        tree = this_host_with(tmp_path / "tree", names)
+        (container_name,) = {name for held in lab.entries().values() for name in dict(held)}
+        tree = this_host_with(tmp_path / "tree", names, container_name)
         pod = tmp_path / "pod.json"
         pod.write_text(json.dumps(manifest("large", "large", "1000Mi")))
         assert call(["explain", "-f", str(pod), "--make-room", "--root", str(tree), "-o", "json"]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        room = answer["makeRoom"]
+        room = json.loads(capsys.readouterr().out)["makeRoom"]
         named = [one["name"] for one in room["pods"]]
-        assert (named, room["exact"], room["unnamed"]) == (["command-1", "command-2"], True, 0), answer
+        assert (named, room["exact"], room["unnamed"]) == (["command-1", "command-2"], True, 0)
         assert [one["command"] for one in room["pods"]] == [f"kubectl delete pod -n lab {name}" for name in named]
         for name in named:
             assert not is_admitted(lab, 1000)
@@ -170,22 +170,24 @@ def test_who_is_named_to_make_room_makes_it_and_nobody_less_does(
         assert is_admitted(lab, 1000)
 
 
-def this_host_with(tree: Path, names: dict[str, str]) -> Path:
-    """A tree for --root: this host, with a list of pods; `names`: pod -> UID."""
+def this_host_with(tree: Path, names: dict[str, str], container_name: str) -> Path:
+    """A tree for --root: this host, with a list of pods that have a container of that name; `names`: pod -> UID."""
     for folder in ("proc", "sys/devices", "var/lib/kubelet"):
         (tree / folder).parent.mkdir(parents=True, exist_ok=True)
         (tree / folder).symlink_to(f"/{folder}")
-    pods = [manifest(name, uid, "100Mi") | {"status": {"phase": "Running"}} for name, uid in names.items()]
+    pods = [
+        manifest(name, uid, "100Mi", container_name) | {"status": {"phase": "Running"}} for name, uid in names.items()
+    ]
     (tree / "numaudit").mkdir()
     (tree / "numaudit/pods.json").write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": pods}))
     return tree
 
 
-def manifest(name: str, uid: str, memory: str) -> Json:
+def manifest(name: str, uid: str, memory: str, container_name: str = "app") -> Json:
     resources = {"cpu": "1m", "memory": memory}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "lab", "uid": uid},
-        "spec": {"containers": [{"name": "app", "resources": {"requests": resources, "limits": resources}}]},
+        "spec": {"containers": [{"name": container_name, "resources": {"requests": resources, "limits": resources}}]},
     }
