@@ -54,7 +54,7 @@ def read(path: Path, what: str) -> bytes:
 
 
 def read_whole(path: Path, what: str, largest: int) -> bytes:
-    """A file of at most so many bytes. Raises InputError when it cannot be read, is larger, or is a pipe."""
+    """A file of at most `largest` bytes. Raises InputError when it cannot be read, is larger, or is a pipe."""
     try:
         if path.is_fifo():
             raise InputError(f"cannot read {what} {path}: it is a pipe; give a file")

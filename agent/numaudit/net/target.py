@@ -1,6 +1,6 @@
 """Where an HTTP request goes, and what it carries.
 
-Nothing but what is given decides that, and whom to trust: no proxy, no .netrc, no redirect.
+Only what is given decides that, and which certificates to trust: no proxy, no .netrc, no redirect.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ScanPass(NamedTuple):
     process: int
     """Its id, as the initial PID namespace has it."""
     number: int
-    """mm->numa_scan_seq of the marks that its faults found. A process that executes another program starts again at 0."""
+    """mm->numa_scan_seq of the marks that its faults found. Another program starts at 0 again."""
 
 
 class PassUse(NamedTuple):
