@@ -10,8 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -26,33 +25,12 @@ from numaudit.intent import Promise, PromisedDevices, PromisedMemory
 from numaudit.kubelet.podresources import Answer, Client, PodResources, decode
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from podresources_server import serving
 
 AGENT = Path(__file__).parents[3] / "agent"
 PROTO = "numaudit/kubelet/proto/podresources.proto"
 LIST = "/v1.PodResourcesLister/List"
 RUNNING = Step("standalone-single-numa-node/1-running").read("podresources-list.pb")
-
-Handlers = dict[str, Callable[[], bytes]]
-
-
-def _replying(answer: Callable[[], bytes]) -> grpc.RpcMethodHandler:  # type: ignore[type-arg]
-    return grpc.unary_unary_rpc_method_handler(lambda _request, _context: answer(), bytes, bytes)
-
-
-@contextlib.contextmanager
-def serving(path: Path, handlers: Handlers, compression: grpc.Compression | None = None) -> Iterator[None]:
-    """A gRPC server on this socket that knows these methods."""
-    options = [("grpc.max_send_message_length", -1)]
-    server = grpc.server(ThreadPoolExecutor(2), options=options, compression=compression)
-    for method, answer in handlers.items():
-        _, service, name = method.split("/")
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {name: _replying(answer)}),))
-    server.add_insecure_port(f"unix:{path}")
-    server.start()
-    try:
-        yield
-    finally:
-        server.stop(None).wait()
 
 
 @pytest.fixture

@@ -1,0 +1,164 @@
+"""Each source of the kubelet is read once, whatever the verb: an answer is of one moment, and the kubelet is spared.
+
+One exception is allowed: a checkpoint that was caught between two writes of the kubelet is read again until it adds up
+(`kubelet/settled_file.py`). No file here is that young.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from kubelet_reads import CountedKubelet, counted_kubelet
+from made_up_probes import made_up_session
+from numaudit.cli import options
+from numaudit.cli.main import call
+from numaudit.cli.report_view import View
+from numaudit.cli.top_feed import LiveFeed
+from numaudit.config.settings import Settings
+from numaudit.daemon.logs import RateLimit
+from numaudit.daemon.loop import Daemon
+from numaudit.doctor import checks
+from numaudit.kernel.host import Host
+from numaudit.observer import Observer
+from numaudit.probes.session import Session
+from numaudit.views.top.news import Measured, News, key_of
+
+PATIENCE = 60.0
+"""Seconds, on a busy machine."""
+POD = "gu-small-numanode"
+
+
+@pytest.fixture
+def kubelet(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedKubelet]:
+    """A captured node passes for the live one."""
+    with counted_kubelet(fixtures / "kubernetes-four-nodes") as one:
+        monkeypatch.setattr(Host, "is_live", property(lambda host: host.root == one.root))
+        defaults = (one.root, *(Host.__init__.__defaults__ or ())[1:])
+        monkeypatch.setattr(Host.__init__, "__defaults__", defaults)
+        monkeypatch.setattr(checks, "check_sources", lambda _: ())
+        monkeypatch.setattr(Session, "open", lambda *_, **__: made_up_session()[1])
+        monkeypatch.setenv("NUMAUDIT_KUBELET_URL", one.url)
+        monkeypatch.setenv("NUMAUDIT_KUBELET_LOG_FILE", str(one.log))
+        yield one
+
+
+def _verb(*arguments: str) -> Callable[[CountedKubelet], None]:
+    """Placeholders of an argument: `{memory}` and `{cpu}` are the kubelet's files, `{new}` and `{pod}` are not."""
+
+    def run(kubelet: CountedKubelet) -> None:
+        pod = kubelet.root.parent / "pod.json"
+        container = {"name": "app", "resources": {"limits": {"cpu": "500m", "memory": "900Mi"}}}
+        pod.write_text(json.dumps({"metadata": {"name": "a"}, "spec": {"containers": [container]}}))
+        files = {
+            "memory": kubelet.file("memory_manager_state"),
+            "cpu": kubelet.file("cpu_manager_state"),
+            "new": kubelet.root.parent / "new",
+            "pod": pod,
+        }
+        assert call([one.format_map(files) for one in arguments]) in (0, 1)
+
+    return run
+
+
+def _top(_: CountedKubelet) -> None:
+    """Three ticks, two of them with a container open. Opening one asks for a tick, and no other comes."""
+    news: SimpleQueue[News] = SimpleQueue()
+    feed = LiveFeed(Observer.of(options.host(None)), View(), 3600)
+
+    def measured() -> Measured:
+        one = news.get(timeout=PATIENCE)
+        assert isinstance(one, Measured)
+        return one
+
+    feed.start(news.put)
+    try:
+        key = next(key_of(one) for one in measured().whole.containers if one.pod == POD)
+        for _tick in range(2):
+            feed.open(key)
+            opened = measured().opened
+            assert opened is not None
+            assert opened.placement is not None
+    finally:
+        feed.stop()
+
+
+def _agent(_: CountedKubelet) -> None:
+    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), Observer.of(options.host(None)), Session({}), RateLimit())
+    daemon.server.socket.close()
+    for _tick in range(3):
+        daemon.tick()
+    assert daemon.pulse.failed == 0
+
+
+RUNS: dict[str, Callable[[CountedKubelet], None]] = {
+    "report": _verb("report", "--numa-maps-budget", "0"),
+    "report --duration": _verb("report", "--numa-maps-budget", "0", "--duration", "10ms"),
+    "top": _top,
+    "agent": _agent,
+    "explain POD": _verb("explain", POD),
+    "explain POD --duration": _verb("explain", POD, "--duration", "10ms"),
+    "explain -f": _verb("explain", "-f", "{pod}"),
+    "doctor": _verb("doctor"),
+    "state show": _verb("state", "show"),
+    "state verify": _verb("state", "verify"),
+    "state verify FILE": _verb("state", "verify", "{memory}"),
+    "state diff FILE": _verb("state", "diff", "{memory}"),
+    "state diff FILE FILE": _verb("state", "diff", "{cpu}", "{cpu}"),
+    "state forecast": _verb("state", "forecast"),
+    "state headroom": _verb("state", "headroom"),
+    "capture": _verb("capture", "{new}"),
+}
+
+
+MORE_THAN_ONCE: dict[str, dict[str, int]] = {
+    "top": {
+        "/configz": 5,
+        "/metrics": 5,
+        "/pods": 3,
+        "cpu_manager_state": 7,
+        "kubelet.log": 5,
+        "kubelet.yaml": 5,
+        "kubelet_internal_checkpoint": 2,
+        "memory_manager_state": 7,
+    },
+    "agent": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
+    "explain POD": {
+        "/configz": 3,
+        "/metrics": 3,
+        "/pods": 2,
+        "cpu_manager_state": 4,
+        "kubelet.log": 3,
+        "kubelet.yaml": 3,
+        "memory_manager_state": 4,
+    },
+    "explain -f": {
+        "/configz": 2,
+        "/metrics": 2,
+        "cpu_manager_state": 3,
+        "kubelet.log": 2,
+        "kubelet.yaml": 2,
+        "memory_manager_state": 3,
+    },
+    "doctor": {"/configz": 2, "/metrics": 2, "cpu_manager_state": 2, "kubelet.yaml": 4, "memory_manager_state": 2},
+    "state show": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
+    "state verify": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
+    "state verify FILE": {"kubelet.yaml": 2, "memory_manager_state": 2},
+    "state diff FILE": {"kubelet.yaml": 2, "memory_manager_state": 2},
+    "state diff FILE FILE": {"cpu_manager_state": 3, "kubelet.yaml": 2},
+    "state forecast": {"kubelet.yaml": 2},
+    "capture": {"kubelet.yaml": 3},
+}
+"""What is still read more than once, and how often. A figure may only fall."""
+MORE_THAN_ONCE["explain POD --duration"] = MORE_THAN_ONCE["explain POD"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_verb_reads_each_source_of_the_kubelet_once(name: str, kubelet: CountedKubelet) -> None:
+    RUNS[name](kubelet)
+    assert {"/metrics", "kubelet.log", "kubelet.yaml", "memory_manager_state"} <= kubelet.reads.keys()
+    assert {source: count for source, count in kubelet.reads.items() if count > 1} == MORE_THAN_ONCE.get(name, {})
