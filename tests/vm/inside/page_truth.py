@@ -148,7 +148,7 @@ class Trial:
 
     ticks: list[Access] = field(default_factory=list)
     truths: list[float] = field(default_factory=list)
-    """Bytes that are used from other nodes."""
+    """Bytes that are used from other nodes, also at the ticks before there was an answer."""
     false: list[str] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
 
@@ -187,11 +187,11 @@ def run(plan: Plan, observer: Observer, session: Session, ticks: int = TICKS) ->
             before = now
             access = next((one for one in judgements.accesses[key] if one.source == "hint_faults"), None)
             is_late = time.monotonic() - begin > PATIENCE
+            trial.truths.append(truth)
             if access is None or access.pages is None:
                 if is_late:
                     break
                 continue
-            trial.truths.append(truth)
             trial.ticks.append(access)
             trial.false += _false(access, max(trial.truths[-5:]), truth, plan.extra * MIB)
     return trial
