@@ -125,8 +125,8 @@ class _Process:
 class ScanPasses:
     """Remembers the passes of all processes from tick to tick."""
 
-    _processes: dict[tuple[int, int], _Process] = field(default_factory=dict)
-    """By cgroup id and process id."""
+    _processes: dict[int, dict[int, _Process]] = field(default_factory=dict)
+    """By cgroup id, then by process id."""
 
     def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> None:
         """What a reading has of them. `now`: seconds since the epoch."""
@@ -134,29 +134,30 @@ class ScanPasses:
             by_process: dict[int, dict[int, PassUse]] = {}
             for (process, number), use in passes.items():
                 by_process.setdefault(process, {})[number] = use
+            processes = self._processes.setdefault(cgroup, {})
             for process, own in by_process.items():
-                known = self._processes.get((cgroup, process))
+                known = processes.get(process)
                 # Fewer passes than before: it executed another program, or is another process of this id.
                 if known is None or (known.number is not None and max(own) < known.number):
-                    known = self._processes[cgroup, process] = _Process()
+                    known = processes[process] = _Process()
                 known.take(own, now)
 
     def cgroups(self) -> set[int]:
         """Those of which something is known."""
-        return {cgroup for cgroup, _ in self._processes}
+        return {cgroup for cgroup, processes in self._processes.items() if processes}
 
     def keep_only(self, cgroup: int, processes: Collection[int]) -> None:
         """Forget the processes of a cgroup that have ended."""
-        gone = [key for key in self._processes if key[0] == cgroup and key[1] not in processes]
-        for key in gone:
-            del self._processes[key]
+        known = self._processes.get(cgroup, {})
+        for process in known.keys() - set(processes):
+            del known[process]
 
     def keep_cgroups(self, cgroups: Collection[int]) -> None:
         """Forget cgroups that are no more."""
-        for key in [key for key in self._processes if key[0] not in cgroups]:
-            del self._processes[key]
+        for cgroup in self._processes.keys() - set(cgroups):
+            del self._processes[cgroup]
 
-    def of(self, cgroups: Collection[int], page_size: int, now: float) -> PagesUsed | None:
+    def of(self, cgroups: Iterable[int], page_size: int, now: float) -> PagesUsed | None:
         """What the processes in these cgroups used; None = no pass of theirs is known.
 
         Memory that several processes share is used by each of them, and counts once: as the process saw it that used
@@ -165,15 +166,13 @@ class ScanPasses:
         private: dict[HintFault, int] = {}
         shared: dict[int, dict[HintFault, int]] = {}
         oldest, is_whole, found = now, True, False
-        for key, process in self._processes.items():
-            if key[0] not in cgroups:
-                continue
+        for number, process in (one for cgroup in cgroups for one in self._processes.get(cgroup, {}).items()):
             pages, seen_at, whole = process.used(now)
             if not pages or now - seen_at > _OLDEST:
                 continue
             found, oldest, is_whole = True, min(oldest, seen_at), is_whole and whole
             for fault, count in pages.items():
-                target = shared.setdefault(key[1], {}) if fault.is_shared else private
+                target = shared.setdefault(number, {}) if fault.is_shared else private
                 target[fault] = target.get(fault, 0) + count
         if not found:
             return None
