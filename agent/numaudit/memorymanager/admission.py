@@ -252,18 +252,17 @@ class _Run:
         return None
 
     def _not_allocated(self, error: AdmissionError, container: str | None, hint: TopologyHint) -> Rejection:
-        outcome, detail = outcome_of_refusal(error), None
-        if outcome in (AdmissionOutcome.REJECTED_CAPACITY, AdmissionOutcome.REJECTED_GROUP_RULE):
-            memory = self.state.memory
-            forbidden = kept_apart(
-                memory.state.machine,
-                self._memory_requests(container),
-                memory.reusable.get(self.pod.uid, {}),
-                hint.affinity,
-            )
-            if forbidden is not None:
-                outcome, detail = AdmissionOutcome.REJECTED_GROUP_RULE, forbidden.rule_in_words
+        outcome = outcome_of_refusal(error)
+        about_memory = outcome in (AdmissionOutcome.REJECTED_CAPACITY, AdmissionOutcome.REJECTED_GROUP_RULE)
+        detail = self._rule_of_groups(container, hint) if about_memory else None
         return Rejection(error.reason, error.message, outcome, container, detail)
+
+    def _rule_of_groups(self, container: str | None, hint: TopologyHint) -> str | None:
+        """Which nodes have the memory and may not be used; None = no nodes have it."""
+        memory, requests = self.state.memory, self._memory_requests(container)
+        left = memory.reusable.get(self.pod.uid, {})
+        forbidden = kept_apart(memory.state.machine, requests, left, hint.affinity)
+        return None if forbidden is None else forbidden.rule_in_words
 
     def _allocate_devices(self, container: str, affinity: NodeSet | None) -> None:
         wanted = device_hints.container_requests(self.state.devices, self.pod, container)

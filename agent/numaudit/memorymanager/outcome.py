@@ -26,14 +26,17 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
 class AdmissionOutcome(StrEnum):
-    """How well the promise to a container, or to a refused pod, turned out. The first that applies."""
+    """How well the promise to a container, or to a refused pod, turned out. The first that applies.
+
+    A refusal is named by the kubelet's reason and message, so that it has one name wherever it is seen.
+    """
 
     REJECTED_AFFINITY = "rejected-affinity"
     """The providers' hints do not agree, or no preferred set of nodes is left."""
     REJECTED_CAPACITY = "rejected-capacity"
-    """No set of nodes can give the memory."""
+    """No set of nodes can give the memory: none has it free, or the rule of groups forbids those that have it."""
     REJECTED_GROUP_RULE = "rejected-group-rule"
-    """The nodes of the hint, or all nodes that have the memory, belong to other groups or stand alone."""
+    """Nodes of the hint belong to other groups or stand alone."""
     REJECTED_PREFERRED_EXTENSION = "rejected-preferred-extension"
     """Only nodes that are not preferred could give the memory of a preferred hint."""
     REJECTED_OTHER = "rejected-other"

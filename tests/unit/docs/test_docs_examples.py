@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.evaluation.hint_outcomes import outcome_of_reason
 
 TOP = Path(__file__).parents[3]
 EXAMPLES = sorted((TOP / "docs/examples").glob("*.yaml"))
@@ -53,3 +55,15 @@ def test_the_output_of_an_example_is_known_and_names_the_rule_and_the_way_out(
     for part in TOLD[path.stem]:
         assert part in out
     matches_golden(f"tests/golden/examples/{path.stem}.txt", out)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_refusal_has_the_name_that_the_refused_pods_status_gives_it(
+    capsys: pytest.CaptureFixture[str], path: Path
+) -> None:
+    assert call(["simulate", str(path), "-o", "json"]) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    refused = [one for one in (*steps, *(pod for step in steps for pod in step["pods"])) if one.get("outcome")]
+    for one in refused:
+        if one["reason"] is not None:
+            assert one["outcome"] == outcome_of_reason(one["reason"], one["message"])

@@ -177,7 +177,7 @@ class TestRefusals:
         )
         assert admit(kubelet(machine(11, 10, 10), version="1.28"), state, asking).admitted
 
-    def test_memory_that_only_the_rule_of_groups_forbids_is_no_lack_of_capacity(self) -> None:
+    def test_memory_that_only_the_rule_of_groups_forbids_has_the_kubelets_name_and_the_rule_beside_it(self) -> None:
         """KAI-Scheduler#2013: a small pod sits alone on node 0, and a wide pod finds no nodes."""
         node = kubelet(machine(11, 10))
         gpus = DeviceState({"vendor.example/gpu": {f"g{i}": Device(f"g{i}", NodeSet.of(i)) for i in (0, 1)}})
@@ -185,7 +185,7 @@ class TestRefusals:
         small = admit(node, fresh_state(node, gpus), pod("small", container("app", "1Gi", more=one_gpu)))
         wide = admit(node, small.state, pod("wide", container("app", "15Gi", more=one_gpu)))
         assert "failed to find NUMA nodes to extend the current topology hint" in why(wide)[1]
-        assert outcomes([small, wide]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_GROUP_RULE]
+        assert outcomes([small, wide]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_CAPACITY]
         assert wide.rejection is not None
         assert wide.rejection.detail == (
             "nodes 0-1 have the memory, but node 0 serves containers alone or in another group"
@@ -193,7 +193,7 @@ class TestRefusals:
         alone = admit(node, fresh_state(node, gpus), pod("wide", container("app", "15Gi", more=one_gpu)))
         assert alone.admitted
 
-    def test_memory_that_nodes_lack_even_without_groups_is_a_lack_of_capacity(self) -> None:
+    def test_memory_that_nodes_lack_even_without_groups_has_no_rule_beside_it(self) -> None:
         node = kubelet(machine(11, 10))
         small, huge = run(node, pod("a", container("app", "9Gi")), pod("b", container("app", "15Gi")))
         assert outcomes([small, huge]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_CAPACITY]

@@ -200,7 +200,7 @@ def test_the_recorded_runs_have_these_outcomes() -> None:
     assert outcomes == [
         AdmissionOutcome.ALIGNED_MULTI,
         AdmissionOutcome.ALIGNED_SINGLE,
-        AdmissionOutcome.REJECTED_GROUP_RULE,
+        AdmissionOutcome.REJECTED_CAPACITY,
     ]
     assert admission.rejection is not None
     assert admission.rejection.detail == (

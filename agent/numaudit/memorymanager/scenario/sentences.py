@@ -58,6 +58,8 @@ def of_refusal(kubelet: Kubelet, admission: Admission, explained: Explained | No
             return needs + _no_agreement(kubelet.topology.policy, explained.merge)
         case AdmissionOutcome.REJECTED_GROUP_RULE:
             return needs + _group_rule(admission, explained, rejection)
+        case AdmissionOutcome.REJECTED_CAPACITY if rejection.detail is not None:
+            return needs + _group_rule(admission, explained, rejection)
         case AdmissionOutcome.REJECTED_CAPACITY:
             return needs + _no_room(state, requests, explained)
         case AdmissionOutcome.REJECTED_PREFERRED_EXTENSION:
