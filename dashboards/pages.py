@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from dashboards import agent, container, fleet, node
 from dashboards.model import Dashboard
 
@@ -12,7 +10,3 @@ PAGES: tuple[Dashboard, ...] = (fleet.DASHBOARD, node.DASHBOARD, container.DASHB
 
 def file_name(page: Dashboard) -> str:
     return f"{page.uid}.json"
-
-
-def written(page: Dashboard) -> str:
-    return json.dumps(page.to_json(), indent=1) + "\n"

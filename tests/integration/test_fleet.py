@@ -18,9 +18,9 @@ from databases import Database, prometheus, victoria_metrics
 from fleet_trees import copied, truth
 from numaudit.cli.main import call
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.views.document import schema
 from required import tool
 from scenarios import pod
+from schemas import schema
 
 SERVERS = ("prometheus", "victoria-metrics")
 ONCE = ("--interval", "1h")

@@ -119,7 +119,7 @@ class Intended(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFindingReport:
-    """One thing found in a checkpoint, as `numaudit state verify` names it.
+    """One thing found in a checkpoint.
 
     A StateFinding without what it stops, which `starts_now` and `starts_after_reboot` sum up.
     """

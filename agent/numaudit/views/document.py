@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -123,34 +122,12 @@ def _encode_set(value: object) -> str:
     raise NotImplementedError(f"no document shows a {type(value).__name__}")
 
 
-def _schema_of_set(of: type) -> dict[str, str]:
-    if issubclass(of, IdSet):
-        return {"type": "string"}
-    raise NotImplementedError(f"no document shows a {of.__name__}")
-
-
 def _well_formed(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
         return {_well_formed(key): _well_formed(item) for key, item in value.items()}
     return [_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of one kind of document."""
-    of = KINDS[kind]
-    _, parts = msgspec.json.schema_components([of], schema_hook=_schema_of_set, ref_template="#/$defs/{name}")
-    body = parts.pop(of.__name__)
-    marks = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **body,
-        "title": kind,
-        "properties": {**marks, **body["properties"]},
-        "required": [*marks, *body["required"]],
-        "$defs": dict(sorted(parts.items())),
-    }
 
 
 KINDS: dict[str, type] = {

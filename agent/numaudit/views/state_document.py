@@ -20,20 +20,10 @@ from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import StateFinding
 from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.memory_manager import MemoryManagerReport, of_map
+from numaudit.report.values import CheckpointFindingReport
 
 Content = dict[str, Any]
 """A checkpoint in its own words, as JSON reads it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing found in a checkpoint: a StateFinding, whose severity may be any word in this kind of document."""
-
-    name: str
-    severity: str
-    message: str
-    remedy: str
-    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +62,7 @@ class StateVerification:
     """What the replay stumbles over; None = nothing, or nothing was replayed."""
     starts_now: Answer
     starts_after_reboot: Answer
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckpointFindingReport, ...]
     pods: Mapping[str, PodName]
     """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
 
@@ -219,5 +209,5 @@ def _changes(where: str, left: object, right: object) -> Iterator[Change]:
         yield Change(where, left, right)
 
 
-def _findings(found: Iterable[StateFinding]) -> tuple[Finding, ...]:
-    return tuple(msgspec.convert(one, Finding, from_attributes=True) for one in found)
+def _findings(found: Iterable[StateFinding]) -> tuple[CheckpointFindingReport, ...]:
+    return tuple(msgspec.convert(one, CheckpointFindingReport, from_attributes=True) for one in found)

@@ -16,8 +16,9 @@ from numaudit.memorymanager.checkpoint.file import Checkpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.pod.names import PodName, with_names
+from numaudit.report.values import CheckpointFindingReport
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.state_document import Finding, StateDifference, StateVerification
+from numaudit.views.state_document import StateDifference, StateVerification
 from numaudit.views.terminal import new_table, print_note, print_table
 from numaudit.views.words import size
 
@@ -106,7 +107,7 @@ def _kubelet(verification: StateVerification) -> str:
 def _print_findings(verification: StateVerification, out: Console) -> None:
     """Each remedy once, after the last finding that it is for."""
     names = _names(verification.pods)
-    by_remedy: dict[str, list[Finding]] = {}
+    by_remedy: dict[str, list[CheckpointFindingReport]] = {}
     for finding in verification.findings:
         by_remedy.setdefault(finding.remedy, []).append(finding)
     for remedy, findings in by_remedy.items():

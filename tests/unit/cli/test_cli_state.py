@@ -28,7 +28,7 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.restart.findings import MEANINGS
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.document import schema
+from schemas import schema
 
 TESTS = Path(__file__).parents[2]
 NODE = FIXTURES / "kubernetes-four-nodes"

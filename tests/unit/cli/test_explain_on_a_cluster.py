@@ -13,8 +13,8 @@ import yaml
 
 from cluster_history import HISTORY, TREE, pod_of, pods
 from numaudit.cli.main import call
-from numaudit.views.document import schema
 from scenarios import pod
+from schemas import schema
 
 Capture = pytest.CaptureFixture[str]
 _SENTENCE = "refused whichever pods leave"

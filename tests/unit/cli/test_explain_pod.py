@@ -12,7 +12,7 @@ import pytest
 
 from numaudit.cli.main import call
 from numaudit.kernel.host import Host
-from numaudit.views.document import schema
+from schemas import schema
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [

@@ -18,8 +18,8 @@ from numaudit.kubelet.node_here import node_here, state_of
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.views.document import schema
 from scenarios import Plain, machine, play, pod, scenario
+from schemas import schema
 
 Capture = pytest.CaptureFixture[str]
 

@@ -18,9 +18,9 @@ from numaudit.cli.main import call
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
-from numaudit.views.document import schema
 from reports import NOW
 from scenarios import machine, play, pod, scenario
+from schemas import schema
 
 Capture = pytest.CaptureFixture[str]
 NOWHERE = "http://127.0.0.1:1"

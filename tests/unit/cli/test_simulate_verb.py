@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from numaudit.cli.main import call
-from numaudit.views.document import schema
 from scenarios import Plain, machine, pod, scenario
+from schemas import schema
 
 Capture = pytest.CaptureFixture[str]
 NODES = machine("11Gi", "11Gi", "11Gi")

@@ -22,7 +22,7 @@ from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.document import schema
+from schemas import schema
 
 GONE = PodForecast("1", "prod", "db", "refused", NodeSet.of(0), None, CpuSet.of(1), None, "SMTAlignmentError", "SMT")
 

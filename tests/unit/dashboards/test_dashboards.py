@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from dashboards.model import WIDTH, Dashboard
-from dashboards.pages import PAGES, file_name, written
-from grafana import dashboards, filled, links, panels, placeholders, variables
+from dashboards.pages import PAGES, file_name
+from grafana import dashboards, file_text, filled, links, panels, placeholders, variables
 from numaudit.exporters.catalogue import METRICS, labels_of
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ each_panel = pytest.mark.parametrize("panel", PANELS)
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.uid)
 def test_the_generated_file_is_up_to_date(page: Dashboard, matches_golden: Callable[[str, str], None]) -> None:
-    matches_golden(f"dashboards/{file_name(page)}", written(page))
+    matches_golden(f"dashboards/{file_name(page)}", file_text(page))
 
 
 def test_uids_and_titles_are_unique_and_no_file_is_left_over() -> None:
@@ -53,7 +53,7 @@ def test_each_dashboard_is_a_config_map_that_the_sidecar_takes_and_kubectl_can_a
     assert files == [[file_name(page)] for page in PAGES]
     assert found["generatorOptions"]["labels"]["grafana_dashboard"] == "1"
     limit = 262_144  # of all annotations: `kubectl apply` keeps a copy in one
-    assert all(len(json.dumps(written(page))) < limit for page in PAGES)
+    assert all(len(json.dumps(file_text(page))) < limit for page in PAGES)
 
 
 @each_dashboard

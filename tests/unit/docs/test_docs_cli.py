@@ -22,7 +22,8 @@ _HEAD = """\
 Generated from the commands themselves; `numaudit VERB --help` says the same. `--version` prints the version.
 
 Results go to standard output, messages to standard error. `-o json` prints one document, whose schema is in
-[schemas/](schemas/). `-h` and `--help` work everywhere.
+[schemas/](schemas/): one file for each kind, which refers to `definitions.schema.json` beside it. `-h` and
+`--help` work everywhere.
 
 | exit code | meaning |
 | --- | --- |

@@ -19,8 +19,9 @@ from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
 from numaudit.views import fleet_tables, terminal
-from numaudit.views.document import encode, schema
+from numaudit.views.document import encode
 from numaudit.views.fleet_document import FleetReport
+from schemas import schema
 
 TOP = 10
 _SCOPE = Scope()

@@ -21,8 +21,9 @@ from numaudit.evaluation.causes import Cause
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.redact import NAMES, PATHS, TEXTS, redact
 from numaudit.report.values import ContainerReport, ElsewhereReport, MappingsReport, Report, SharedMemoryReport
-from numaudit.views.document import encode, schema
+from numaudit.views.document import encode
 from reports import container, report
+from schemas import schema
 
 KEY = b"0" * 32
 HIDDEN = re.compile(r"x-[0-9a-f]{10}")

@@ -19,7 +19,8 @@ from numaudit.kernel.host import Host
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.document import API_VERSION, KINDS, Doctor, encode, schema
+from numaudit.views.document import API_VERSION, KINDS, Doctor, encode
+from schemas import schema
 
 CapturedHost = Callable[[str], Host]
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
