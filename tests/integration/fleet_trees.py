@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from numaudit.kernel.host import Host
-from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.node_here import state_of
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.api import DeviceState, Kubelet, NodeState, admit, fresh_state, read_pod
 from numaudit.memorymanager.pod.spec import Pod, Resources
@@ -36,7 +37,7 @@ def copied(source: Path, target: Path, kubelet: Mapping[str, Any], times: int) -
     file = target / "etc/kubernetes/kubelet.yaml"
     configuration = {**yaml.safe_load(file.read_text()), "cpuManagerPolicy": "none", **kubelet}
     file.write_text(yaml.safe_dump(configuration))
-    here = node_here(Host.under(source), Asked(None, None))
+    here = node_on(Host.under(source), Asked(None, None))
     setup = Setup(here.setup.machine, configuration, here.setup.version)
     state = fresh_state(setup.kubelet)
     for pod in state_of(here.setup, here.files, here.pods).pods.values():
@@ -62,7 +63,7 @@ def _larger(pod: Pod, times: int) -> Pod:
 
 def truth(root: Path, manifest: object, most: int = 110) -> Truth:
     """By the files of the tree and the library alone."""
-    here = node_here(Host.under(root), Asked(None, None))
+    here = node_on(Host.under(root), Asked(None, None))
     kubelet: Kubelet = replace(here.setup.kubelet, cpu=None)
     state: NodeState = state_of(here.setup, here.files, here.pods)
     state = replace(state, cpu=None, devices=DeviceState(), capacity=None)

@@ -20,7 +20,8 @@ from numaudit.cli.scenario_files import ScenarioFiles
 from numaudit.config import yaml_document
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet.node_here import NodeHere, node_here, state_of
+from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.node_here import state_of
 from numaudit.kubelet.pods_here import PodsHere
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import Admission, NodeState
@@ -282,7 +283,7 @@ def _here(host: Host, asked: _Asked) -> _Node:
     """This host, but for what files say. A captured machine or another configuration may not fit its state files."""
     version = None if asked.version is None else parse_version(asked.version)
     try:
-        here: NodeHere = node_here(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
+        here = node_on(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
     except Unavailable as reason:
         raise Unavailable(
             f"{reason}; run as root, or name one with --config FILE, or a whole node with --scenario FILE"

@@ -10,6 +10,7 @@ from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import HintRecord, Intent
 from numaudit.kernel.host import Host
+from numaudit.kubelet.host_files import storage_of
 from numaudit.kubelet.node_here import node_here, state_of
 from numaudit.kubelet.rederived import Rederived, admitted_at, rederive
 from numaudit.kubelet.starting import Asked
@@ -34,7 +35,7 @@ def placements(host: Host, which: str, duration: float | None) -> PlacementList:
         _named(build(now, judge(now)), which)
     snapshot, report = observe_whole(observer, MAPPINGS_BUDGET, duration)
     containers, refused = _named(report, which)
-    admissions = Admissions.of(host, snapshot)
+    admissions = Admissions.of(observer, snapshot)
     items = [admissions.of_container(one) for one in containers]
     items += [admissions.of_refused(one) for one in refused]
     return PlacementList(items, report.nodes)
@@ -48,10 +49,18 @@ def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[Hin
     return containers, found.rejections
 
 
-def _node(host: Host) -> tuple[Setup, NodeState] | str:
+def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | str:
     """The host's kubelet; or why it is not known."""
+    kubelet, host = observer.kubelet, observer.kubelet.poller.host
+    pods = frozenset(one.pod_uid for one in snapshot.containers if one.pod_uid is not None)
     try:
-        here = node_here(host, Asked())
+        here = node_here(
+            kubelet.readings,
+            Asked(),
+            folder=host.kubelet_root,
+            with_cgroup=pods if snapshot.is_whole_host else None,
+            storage=storage_of(host),
+        )
         return here.setup, state_of(here.setup, here.files, here.pods, here.storage)
     except (InputError, Unavailable) as error:
         return str(error)
@@ -65,9 +74,9 @@ class Admissions:
     node: tuple[Setup, NodeState] | str
 
     @classmethod
-    def of(cls, host: Host, snapshot: Snapshot) -> Admissions:
-        """Reads the kubelet's settings and state files of now."""
-        return cls(snapshot.intent or Intent(), _node(host))
+    def of(cls, observer: Observer, snapshot: Snapshot) -> Admissions:
+        """By what the newest tick, which is that of the snapshot, read of the kubelet."""
+        return cls(snapshot.intent or Intent(), _node(observer, snapshot))
 
     def of_container(self, one: ContainerReport) -> Placement:
         own = (hint for hint in self._records(one.pod_uid) if hint.container in (None, one.container))

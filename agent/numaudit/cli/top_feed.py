@@ -104,7 +104,7 @@ class LiveFeed:
             return Failed(explain(error))
         self._last = whole
         assert ticks.last is not None
-        return measured if key is None else _opened(measured, key, Admissions.of(self._observer.host, ticks.last))
+        return measured if key is None else _opened(measured, key, Admissions.of(self._observer, ticks.last))
 
     def _wait(self, beat: Beat) -> Beat:
         """Until the next tick is due, or asked for; the beat from then on."""
@@ -143,7 +143,7 @@ class CapturedFeed:
         try:
             snapshot, whole = observe_whole(self._observer, MAPPINGS_BUDGET, None)
             self._measured = _measured(self._view, whole)
-            self._admissions = Admissions.of(self._observer.host, snapshot)
+            self._admissions = Admissions.of(self._observer, snapshot)
             tell(self._measured)
         except BaseException as error:
             tell(Ended(error))

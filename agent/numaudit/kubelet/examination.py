@@ -31,7 +31,7 @@ class Decoded:
     problem: StateFinding | None = None
     """Why there is no content."""
     data: bytes = b""
-    """The bytes of a file without content, for the kubelet's own words about them."""
+    """The file's bytes."""
 
     @property
     def error(self) -> str | None:
@@ -62,7 +62,7 @@ def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -
         found = restart.unreadable(kind, error)
         message = f"{shown}: {found.message}" if shown else found.message
         return Decoded(kind, problem=replace(found, message=message), data=data)
-    return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)))
+    return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)), data=data)
 
 
 def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> Examined:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,8 +19,8 @@ from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.forecasting import forecast_here
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
 from numaudit.kubelet.machine_watch import read_whole_machine
+from numaudit.kubelet.node_here import NodeHere, node_here
 from numaudit.kubelet.pod_names import pod_names
-from numaudit.kubelet.pods_here import PodsHere, pods_of
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked, Starting, starting
@@ -65,10 +66,23 @@ def pod_names_on(host: Host, checkpoints: Iterable[Checkpoint]) -> dict[str, Pod
     return {} if readings is None else pod_names(checkpoints, readings)
 
 
-def pods_on(host: Host, checkpoints: Iterable[Checkpoint]) -> PodsHere:
-    """The pods of this host; of those in the checkpoints, who they are and whether they live."""
-    readings = _read_state(host)
-    return PodsHere() if readings is None else pods_of(checkpoints, readings, _pods_with_cgroup(host))
+def node_on(host: Host, asked: Asked) -> NodeHere:
+    """What is known of the kubelet on this host, asked once. Raises Unavailable where that is too little."""
+    poller = KubeletPoller.of(host)
+    readings = _poll(poller)
+    folder, storage = poller.host.kubelet_root, storage_of(poller.host)
+    return node_here(readings, asked, folder=folder, with_cgroup=_pods_with_cgroup(host), storage=storage)
+
+
+def storage_of(host: Host) -> int | None:
+    """Bytes of the file system of the kubelet's folder; None = not known, as in a captured tree."""
+    if not host.is_live:
+        return None
+    try:
+        found = os.statvfs(host.kubelet)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize
 
 
 def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
@@ -84,7 +98,11 @@ def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
 
 
 def _read_state(host: Host) -> Readings | None:
-    poller = KubeletPoller.of(host)
+    return _poll(KubeletPoller.of(host))
+
+
+def _poll(poller: KubeletPoller) -> Readings | None:
+    """Once; None = there is no kubelet."""
     try:
         return poller.poll_state()
     except Unavailable:

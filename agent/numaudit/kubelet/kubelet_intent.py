@@ -9,6 +9,7 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.intent_of import Collected, Steps, intent_of
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
 from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.readings import Readings
 from numaudit.snapshot import Container
 
 
@@ -28,6 +29,11 @@ class KubeletIntent:
         """Poll every source once. Raises Unavailable where there is no kubelet at all."""
         here = tuple(containers)
         return intent_of(self.poller.poll(here), here, self._steps)
+
+    @property
+    def readings(self) -> Readings | None:
+        """What the newest poll read; None = no kubelet was there to ask."""
+        return self.poller.newest
 
     def here(self) -> KubeletHere:
         """The kubelet as the newest poll found it. Asks nothing."""

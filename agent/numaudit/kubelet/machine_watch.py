@@ -20,6 +20,8 @@ class MachineWatch:
     """Follows one host's machine."""
 
     host: Host
+    problem: str | None = None
+    """Why the machine cannot be read whole; None = it can."""
     _machine: Machine | None = None
     _totals: Inputs = field(default_factory=Inputs)
     _not_before: float = 0.0
@@ -30,7 +32,11 @@ class MachineWatch:
         if clock >= self._not_before:
             self._not_before = clock + MACHINE_EVERY
             if self._totals.changed(*_totals(self.host)):
-                self._machine = whole_machine_or_none(self.host)
+                self._machine, self.problem = None, None
+                try:
+                    self._machine = read_whole_machine(self.host)
+                except Unavailable as reason:
+                    self.problem = str(reason)
         return self._machine
 
 

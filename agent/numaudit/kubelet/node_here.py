@@ -1,22 +1,19 @@
-"""The kubelet of a host as the library's values: its set-up, its machine, and what it remembers."""
+"""The kubelet of a host as the library's values: its set-up, its machine, and what it remembers. Pure."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from numaudit.errors import Unavailable
-from numaudit.kernel.host import Host
-from numaudit.kubelet import settled_file, state_files
-from numaudit.kubelet.examination import Decoded, decode
-from numaudit.kubelet.host_files import kubelet_on, pods_on
-from numaudit.kubelet.machine_watch import read_whole_machine
-from numaudit.kubelet.pods_here import PodsHere
+from numaudit.kubelet.examination import Decoded
+from numaudit.kubelet.kubelet_here import kubelet_here
+from numaudit.kubelet.pods_here import PodsHere, pods_of
+from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint
 from numaudit.memorymanager.device.hints import Device
 from numaudit.memorymanager.predicates import Capacity
 from numaudit.memorymanager.scenario.files import Files, starting_state
@@ -46,16 +43,24 @@ class NodeHere:
     notices: tuple[str, ...]
 
 
-def node_here(host: Host, asked: Asked) -> NodeHere:
-    """What is known of the kubelet on a host. Raises Unavailable where that is too little to admit a pod."""
-    machine = read_whole_machine(host)
-    here = kubelet_on(host, asked)
-    if here.config.document is None:
-        raise Unavailable(
-            f"no kubelet's configuration is known on this host (its files are looked for in {host.kubelet_root})"
-        )
-    files = Files(**{name: settled_file.read(kind, state_files.paths(host)[kind]) for name, kind in _FILES.items()})
-    decoded = {kind: decode(kind, data) for kind, data in _present(files)}
+def node_here(
+    readings: Readings | None, asked: Asked, *, folder: str, with_cgroup: Set[str] | None, storage: int | None
+) -> NodeHere:
+    """What is known of the kubelet on a host. Raises Unavailable where that is too little to admit a pod.
+
+    `folder`: the kubelet's root folder; `with_cgroup`: the UIDs of the pods that have a cgroup, None = not known;
+    `storage`: see `NodeHere`.
+    """
+    if readings is not None and readings.machine is None:
+        raise Unavailable(readings.machine_problem or "this machine cannot be read whole")
+    here = None if readings is None else kubelet_here(readings, asked)
+    if readings is None or readings.machine is None or here is None or here.config.document is None:
+        raise Unavailable(f"no kubelet's configuration is known on this host (its files are looked for in {folder})")
+    decoded = {kind: file.newest for kind, file in readings.checkpoints.items() if file.newest is not None}
+    unread = (one.health for one in readings.checkpoints.values() if one.health.problem == "unreadable")
+    for health in unread:
+        raise Unavailable(health.detail or f"cannot read {health.file}")
+    files = Files(**{name: decoded[kind].data for name, kind in _FILES.items() if kind in decoded})
     content = {kind: one.content[0] for kind, one in decoded.items() if one.content is not None}
     notices = []
     if DEVICES in decoded and not _is_sound(decoded[DEVICES]):
@@ -70,23 +75,13 @@ def node_here(host: Host, asked: Asked) -> NodeHere:
             **(gates if isinstance(gates, Mapping) else {}),
             POD_LEVEL_GATE: asked.pod_level,
         }
-    setup = Setup(machine, configuration, f"{version[0]}.{version[1]}", devices)
+    setup = Setup(readings.machine, configuration, f"{version[0]}.{version[1]}", devices)
     if any(device.nodes is None for listed in devices.values() for device in listed.values()):
         notices.append(DEVICES_WITHOUT_PLACE)
-    return NodeHere(setup, files, pods_on(host, content.values()), _storage(host), tuple(notices))
+    return NodeHere(setup, files, pods_of(content.values(), readings, with_cgroup), storage, tuple(notices))
 
 
 _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
-
-
-def _storage(host: Host) -> int | None:
-    if not host.is_live:
-        return None
-    try:
-        found = os.statvfs(host.kubelet)
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
 
 
 def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> NodeState:
@@ -129,9 +124,3 @@ def devices_of(checkpoint: Checkpoint | None) -> Devices:
         resource: {one: Device(one, nodes.get((resource, one))) for one in ids or ()}
         for resource, ids in (checkpoint.registered or {}).items()
     }
-
-
-def _present(files: Files) -> Iterable[tuple[Kind, bytes]]:
-    for kind, data in ((MEMORY, files.memory), (CPU, files.cpu), (DEVICES, files.devices)):
-        if data is not None:
-            yield kind, data

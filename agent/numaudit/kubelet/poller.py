@@ -150,6 +150,8 @@ class KubeletPoller:
             metrics=self._metrics.value,
             metrics_read_at=self._metrics.state.read_at,
             machine=self._machine.machine(),
+            machine_problem=self._machine.problem,
+            folder=self.host.kubelet_root,
             cgroups_are_settled=self._cgroups_are_settled(files.values()),
             polled=self._states(),
         )

@@ -55,6 +55,10 @@ class Readings:
     """Seconds since the epoch."""
     machine: Machine | None = None
     """None = it cannot be read whole."""
+    machine_problem: str | None = None
+    """Why it cannot."""
+    folder: str = ""
+    """The kubelet's root folder, as the host calls it."""
     cgroups_are_settled: bool = False
     """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
     polled: tuple[SourceState, ...] = field(default=())

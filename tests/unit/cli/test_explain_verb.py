@@ -14,7 +14,8 @@ import yaml
 
 from numaudit.cli.main import call
 from numaudit.kernel.host import Host
-from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.node_here import state_of
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.pod.manifest import read_pod
@@ -176,7 +177,7 @@ def test_the_room_on_a_captured_host_is_the_smallest_by_brute_force(
     capsys: Capture, tmp_path: Path, fixtures: Path
 ) -> None:
     root = fixtures / "kubernetes-four-nodes"
-    here = node_here(Host.under(root), Asked())
+    here = node_on(Host.under(root), Asked())
     state = state_of(here.setup, here.files, here.pods)
     for memory, count in (("900Mi", 1), ("960Mi", 1), ("1500Mi", None)):
         wanted = pod("a", memory, cpu="500m")

@@ -116,34 +116,7 @@ RUNS: dict[str, Callable[[CountedKubelet], None]] = {
 
 
 MORE_THAN_ONCE: dict[str, dict[str, int]] = {
-    "top": {
-        "/configz": 5,
-        "/metrics": 5,
-        "/pods": 3,
-        "cpu_manager_state": 7,
-        "kubelet.log": 5,
-        "kubelet.yaml": 5,
-        "kubelet_internal_checkpoint": 2,
-        "memory_manager_state": 7,
-    },
     "agent": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
-    "explain POD": {
-        "/configz": 3,
-        "/metrics": 3,
-        "/pods": 2,
-        "cpu_manager_state": 4,
-        "kubelet.log": 3,
-        "kubelet.yaml": 3,
-        "memory_manager_state": 4,
-    },
-    "explain -f": {
-        "/configz": 2,
-        "/metrics": 2,
-        "cpu_manager_state": 3,
-        "kubelet.log": 2,
-        "kubelet.yaml": 2,
-        "memory_manager_state": 3,
-    },
     "doctor": {"/configz": 2, "/metrics": 2, "cpu_manager_state": 2, "kubelet.yaml": 4, "memory_manager_state": 2},
     "state show": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
     "state verify": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
@@ -154,7 +127,6 @@ MORE_THAN_ONCE: dict[str, dict[str, int]] = {
     "capture": {"kubelet.yaml": 3},
 }
 """What is still read more than once, and how often. A figure may only fall."""
-MORE_THAN_ONCE["explain POD --duration"] = MORE_THAN_ONCE["explain POD"]
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -9,7 +9,8 @@ import pytest
 
 from numaudit.intent import Intent, Rejection
 from numaudit.kernel.host import Host
-from numaudit.kubelet.node_here import node_here, state_of
+from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.node_here import state_of
 from numaudit.kubelet.rederived import Rederived, differences, rederive
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState, remove
@@ -23,7 +24,7 @@ HOST = "kubernetes-four-nodes"
 
 
 def read(host: Host) -> tuple[Setup, NodeState, Intent]:
-    here = node_here(host, Asked())
+    here = node_on(host, Asked())
     intent = Observer.of(host).observe().intent
     assert intent is not None
     return here.setup, state_of(here.setup, here.files, here.pods), intent
