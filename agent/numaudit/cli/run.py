@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from numaudit.cli import messages, options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
@@ -183,8 +182,4 @@ def _configuration(path: Path | None) -> object:
         path = Path("/etc/numaudit/run.yaml")
         if not may_be_there(path):
             return None
-    body = yaml_file.read(path, "the configuration")
-    try:
-        return yaml.load(body, yaml_file.Loader)  # noqa: S506 -- a safe loader
-    except (yaml.YAMLError, ValueError) as error:
-        raise yaml_file.not_yaml(path, error) from None
+    return yaml_file.values(path, "the configuration")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
+from numaudit import yaml_values
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, KubeletSettings, Settings
 from numaudit.errors import InputError, brief
@@ -151,14 +152,14 @@ class _File:
     """Each key in lower case -> its line, however it is spelt: `web.timeout`, or `timeout` below `web`."""
 
     def read(self) -> None:
-        loader = yaml_file.Loader(yaml_file.read(self.path, "the settings"))
+        loader = yaml_values.Loader(yaml_file.read(self.path, "the settings"))
         try:
             root = loader.get_single_node()
             if root is not None:
                 self._walk(loader, root, "")
                 self._refuse_foreign(root)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise yaml_file.not_yaml(self.path, error) from error
+            raise yaml_values.not_yaml(str(self.path), error) from error
         finally:
             loader.dispose()
 

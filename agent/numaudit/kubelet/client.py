@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
+from numaudit.kubelet.config import LIMITS
 from numaudit.kubelet.patience import time_left
 from numaudit.kubelet.podresources import Answer, Client
 from numaudit.kubelet.podresources import socket as podresources_socket
@@ -32,7 +33,7 @@ DEADLINE = 3.0
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 LARGEST_ANSWER = 64 << 20
 """Bytes of any answer."""
-_LARGEST = {"/pods": LARGEST_ANSWER, "/configz": 4 << 20, "/metrics": 16 << 20}
+_LARGEST = {"/pods": LARGEST_ANSWER, "/configz": LIMITS.size, "/metrics": 16 << 20}
 """Bytes of an answer, unpacked: some ten times those of a large node."""
 _RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}
 

@@ -13,13 +13,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import yaml
-
+from numaudit import yaml_values
 from numaudit.errors import InputError, ParseError
 from numaudit.intent import KubeletConfig
 from numaudit.memorymanager.memory.reserved import parse_reserved_memory
+from numaudit.yaml_values import Limits
 
 Document = Mapping[str, object]
+
+LIMITS = Limits(1 << 20, 20_000, 20)
+"""A configuration has some hundred settings, and a list of reserved memory with a few entries for each node."""
+_BEGINNINGS = (b",", b":", b"[", b"{")
+"""Each value in JSON comes after one of these, or is one."""
 
 DEFAULTS = {
     "memoryManagerPolicy": "None",
@@ -150,21 +155,23 @@ def _reserved_memory(values: Sequence[str]) -> list[dict[str, object]]:
     ]
 
 
-def parse_file(text: str) -> Document:
-    """A KubeletConfiguration in YAML or JSON, or a part of one. Raises ParseError."""
+def parse_file(body: bytes, name: str) -> Document:
+    """A KubeletConfiguration in YAML or JSON, or a part of one. Raises ParseError that names the file."""
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ParseError(f"not YAML: {' '.join(str(error).split())[:200]}") from None
+        document = yaml_values.read(body, name, LIMITS)
+    except InputError as error:
+        raise ParseError(str(error)) from None
     if document is None:
         return {}
     if not isinstance(document, dict) or document.get("kind", "KubeletConfiguration") != "KubeletConfiguration":
-        raise ParseError("not a KubeletConfiguration")
+        raise ParseError(f"{name}: not a KubeletConfiguration")
     return document
 
 
 def parse_configz(body: bytes) -> Document:
     """The kubelet's answer to /configz: what is in force, defaults included. Raises ParseError."""
+    if len(body) > LIMITS.size or sum(map(body.count, _BEGINNINGS)) > LIMITS.values:
+        raise ParseError(f"larger than {LIMITS.size} bytes or {LIMITS.values} values, as no configuration is")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:

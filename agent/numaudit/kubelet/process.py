@@ -119,8 +119,8 @@ def _drop_ins(host: Host, folder: str) -> list[Path]:
 
 def _read(host: Host, path: Path) -> Document:
     try:
-        return kubelet_config.parse_file(read_text(path))
+        return kubelet_config.parse_file(read_bytes(path, kubelet_config.LIMITS.size), host.name_of(path))
     except OSError as error:
         raise Unavailable(explain(error, host.name_of(path))) from None
     except ParseError as error:
-        raise Unavailable(f"{host.name_of(path)}: {error}") from None
+        raise Unavailable(str(error)) from None

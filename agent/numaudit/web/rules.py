@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
 from numaudit.kernel.host import is_pipe
@@ -103,12 +101,7 @@ def read_next_rules(path: Path, before: Rules) -> Rules:
 
 def read_rules(path: Path) -> Rules:
     """Read a web-config file. Raises InputError with what is wrong, and in which key."""
-    try:
-        document = yaml.load(yaml_file.read(path, "the web-config file"), yaml_file.Loader)  # noqa: S506 (a safe one)
-    except yaml.YAMLError as error:
-        raise yaml_file.not_yaml(path, error) from error
-    except ValueError as error:  # 5,000 digits, or a month 99
-        raise InputError(f"{path}: a number or date in it cannot be read; quote it if it is text") from error
+    document = yaml_file.values(path, "the web-config file")
     top = _mapping(document, path, "the file", {"tls_server_config", "http_server_config", "basic_auth_users"})
     tls = _mapping(top.get("tls_server_config"), path, "tls_server_config", _TLS_KEYS)
     http = _mapping(top.get("http_server_config"), path, "http_server_config", {"http2", "headers"})

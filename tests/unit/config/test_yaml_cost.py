@@ -108,7 +108,7 @@ def test_any_document_is_read_as_yaml_reads_it(
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "file.yaml"
     path.write_text(yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True), encoding="utf-8")
-    if "&id" in path.read_text(encoding="utf-8"):
+    if value is None or "&id" in path.read_text(encoding="utf-8"):
         return
     assert yaml_document.read(path, "the scenario").value == yaml.safe_load(path.read_text(encoding="utf-8"))
 
@@ -143,7 +143,7 @@ def test_a_place_has_the_line_of_its_key_or_of_what_is_around_it(tmp_path: Path)
         ("[a]: b", ":1: a key must be text"),
         ("a\n---\nb", "another document begins"),
         ("# nothing", "it is empty"),
-        ("a: 2026-99-99", ":1: not YAML: month must be in 1..12"),
+        ("a: 2026-99-99", ":1: not YAML: a number or date cannot be read; quote it if it is text"),
     ],
 )
 def test_what_is_no_plain_document_is_refused(tmp_path: Path, text: str, message: str) -> None:

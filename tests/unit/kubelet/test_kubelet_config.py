@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from kubelet_steps import RUNS
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
+from numaudit.kubelet import config as kubelet_config
 from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet.config import known_flags, merge, parse_configz, parse_file, read_flags, settle
+from numaudit.kubelet.config import Document, known_flags, merge, parse_configz, read_flags, settle
 from numaudit.memorymanager.memory.reserved import read_reserved_memory
 from numaudit.topology.quantity import Quantity
 
 FILE = (RUNS / "standalone-restricted/kubelet-config.k1.yaml").read_text()
+
+
+def parse_file(text: str) -> Document:
+    return kubelet_config.parse_file(text.encode(), "config.yaml")
 
 
 def test_a_recorded_file_gives_policies_and_scope() -> None:

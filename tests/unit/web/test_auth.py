@@ -41,8 +41,8 @@ def _config(folder: Path, body: str) -> Path:
     [
         ("- x\n", "the file must hold keys and values"),
         ("a: [\n", "not YAML"),
-        (f"basic_auth_users: {{a: {'9' * 5000}}}", "a number or date in it cannot be read; quote it"),
-        ("basic_auth_users: {a: 2001-99-99}", "a number or date in it cannot be read; quote it"),
+        (f"basic_auth_users: {{a: {'9' * 5000}}}", "a number or date cannot be read; quote it"),
+        ("basic_auth_users: {a: 2001-99-99}", "a number or date cannot be read; quote it"),
         ("tls_config: {}\n", "the file has tls_config, which numaudit does not support"),
         ("rate_limit: {interval: 1s}\n", "the file has rate_limit, which numaudit does not support"),
         ("tls_server_config: {cipher_suites: [x]}\n", "tls_server_config has cipher_suites"),

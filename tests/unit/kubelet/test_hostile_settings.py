@@ -1,0 +1,44 @@
+"""Whoever writes the kubelet's configuration, or answers /configz: a byte does not become hundreds in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from input_cost import MOST, cost
+from numaudit.errors import ParseError
+from numaudit.kubelet.config import LIMITS, parse_configz, parse_file
+
+PIECES = {"short values": "a,", "lists": "[],", "mappings": "{},", "numbers": "1.5,", "texts": '"ab",'}
+
+
+def read_file(body: bytes) -> object:
+    return parse_file(body, "config.yaml")
+
+
+@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
+def test_a_configuration_with_more_than_a_kubelet_has_is_refused_at_little_cost(piece: str) -> None:
+    many = (piece * (LIMITS.size // len(piece) - 10)).encode()
+    found = cost(read_file, b"a: [%b]" % many)
+    assert (
+        found.refusal
+        == f"config.yaml:1: there are more than {LIMITS.values} keys and values; no such file needs as many"
+    )
+    assert found.memory < MOST * LIMITS.size
+    found = cost(parse_configz, b'{"kubeletconfig": {"a": [%b0]}}' % many)
+    assert "as no configuration is" in found.refusal
+    assert found.memory < MOST * LIMITS.size
+
+
+def test_a_larger_file_is_refused_unread() -> None:
+    with pytest.raises(ParseError, match=f"config.yaml: larger than {LIMITS.size} bytes"):
+        read_file(b"#" * (LIMITS.size + 1))
+
+
+def test_a_reference_is_refused_with_its_line() -> None:
+    with pytest.raises(ParseError, match=r"config.yaml:2: a reference \(\*\) to another value"):
+        read_file(b"a: &a [x]\nb: [*a]\n")
+
+
+def test_a_configuration_of_many_nodes_is_read() -> None:
+    nodes = "".join(f"- {{numaNode: {node}, limits: {{memory: 1Gi, hugepages-1Gi: 1Gi}}}}\n" for node in range(1024))
+    assert len(parse_file(f"reservedMemory:\n{nodes}".encode(), "config.yaml")["reservedMemory"]) == 1024  # type: ignore[arg-type]
