@@ -19,7 +19,6 @@ from numaudit.topology.nodeset import CpuSet
 
 TYPE_SOFTWARE = 1
 TYPE_TRACEPOINT = 2
-TYPE_RAW = 4
 
 TIME_ENABLED = 1 << 0
 """PERF_FORMAT_TOTAL_TIME_ENABLED, which `is_counting` needs."""

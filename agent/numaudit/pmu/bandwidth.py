@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-LOCAL_BY_DEFAULT, TOTAL_BY_DEFAULT = 0x15, 0x7F
-"""What AMD counts as local and as total: bits of the kinds of traffic."""
 _VICTIMS = 1 << 6
 """Dirty lines that leave the cache, for memory of any node."""
 _DOMAIN = re.compile(r"\d{1,9}=(0x[0-9a-fA-F]{1,8})", re.ASCII)

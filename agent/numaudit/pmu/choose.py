@@ -19,8 +19,6 @@ _NEXT_SET = (errno.EINVAL, errno.ENXIO)
 _LOCAL_SOCKET = "local_socket_dram"
 _MIXED = "no pair of events fits all of them; use another source"
 _OTHERS = "use another source"
-MOST_OFFCORE = 2
-"""Events with a mask of responses (config1) that an Intel core counts at a time: it has two registers for masks."""
 
 
 Word = Literal[

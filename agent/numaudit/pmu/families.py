@@ -25,8 +25,6 @@ class Encoding:
     name: str
     config: int
     config1: int = 0
-    device: str | None = None
-    """The PMU's folder in /sys/bus/event_source/devices, without its number; None = the cores' own (PERF_TYPE_RAW)."""
     errata: str = ""
 
 
@@ -44,8 +42,6 @@ class EventSet:
     source: str
     local: tuple[Encoding, ...]
     remote: tuple[Encoding, ...]
-    bytes_per_count: int | None = None
-    """None = the count is no amount of traffic."""
     may_include: tuple[str, ...] = ()
     """What is counted on some implementations."""
     far_cluster: FarCluster | None = None
@@ -87,30 +83,6 @@ def _within(value: int | None, ranges: Iterable[tuple[int, int]]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """Precise samples of loads with the source of their data."""
-
-    kind: Literal["pebs_load_latency", "amd_ibs_op", "arm_spe", "marked_events"]
-    data_src_table: str
-    config: int | None = None
-    leader: int | None = None
-    """The config of the event that must lead the group."""
-    device: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GenericNode:
-    """What the kernel's generic NODE cache events mean on this CPU. They are not used: see docs/measuring.md."""
-
-    semantics: Literal["local_and_remote", "total_and_remote", "absent", "absent_or_bus"]
-    """Access counts local only, or both; a miss is remote."""
-    encodings: Mapping[str, Encoding]
-    """What the kernel opens for read_access, read_miss, write_access and write_miss."""
-    errno: Mapping[str, str]
-    """The name of the error where it opens nothing."""
-
-
-@dataclass(frozen=True, slots=True)
 class Latency:
     """A load's published latency, by where its data came from."""
 
@@ -130,24 +102,7 @@ class Family:
     match: tuple[Match, ...]
     sets: tuple[EventSet, ...]
     """By rank. Empty = its core events cannot tell local from remote."""
-    sampling: Sampling
-    generic_node: GenericNode
     latency: Latency | None
-    notes: tuple[str, ...]
-
-    @property
-    def is_intel(self) -> bool:
-        return self.match[0].vendor == "GenuineIntel"
-
-
-@dataclass(frozen=True, slots=True)
-class Uncore:
-    """A counter outside the cores: of a socket or die, never of a container."""
-
-    event: Encoding
-    bytes_per_count: float | None
-    says: str
-    source: str
 
 
 @cache
@@ -159,16 +114,6 @@ def families() -> tuple[Family, ...]:
 def family_of(cpu: CpuIdentity) -> Family | None:
     """The one family that a CPU belongs to; None = it is not in the table."""
     return next((family for family in families() if any(match.fits(cpu) for match in family.match)), None)
-
-
-@cache
-def uncore() -> Mapping[str, Mapping[str, tuple[Uncore, ...]]]:
-    """Counters outside the cores by the family's id and by what they count: links, home, targets, dram, latency."""
-    table: dict[str, dict[str, list[dict[str, Any]]]] = _read("uncore.yaml")["families"]
-    return {
-        family: {kind: tuple(_uncore(row) for row in rows) for kind, rows in kinds.items()}
-        for family, kinds in table.items()
-    }
 
 
 def _read(name: str) -> Any:  # noqa: ANN401 (as YAML has it)
@@ -185,10 +130,7 @@ def _family(row: dict[str, Any]) -> Family:
         title=row["title"],
         match=tuple(_match(one) for one in row["match"]),
         sets=tuple(sorted((_event_set(one) for one in row["sets"]), key=lambda one: one.rank)),
-        sampling=Sampling(**row["sampling"]),
-        generic_node=_generic_node(row["generic_node"]),
         latency=None if latency is None else Latency(**latency),
-        notes=tuple(row.get("notes", ())),
     )
 
 
@@ -211,17 +153,3 @@ def _encodings(rows: Iterable[dict[str, Any]]) -> tuple[Encoding, ...]:
     return tuple(
         Encoding(row["name"], row["config"], row.get("config1", 0), errata=row.get("errata", "")) for row in rows
     )
-
-
-def _generic_node(row: dict[str, Any]) -> GenericNode:
-    encodings = {
-        name: Encoding(name, **words) for name, words in row.items() if isinstance(words, dict) and "config" in words
-    }
-    return GenericNode(row["semantics"], encodings, row.get("errno", {}))
-
-
-def _uncore(row: dict[str, Any]) -> Uncore:
-    """`bytes` may be a fraction such as 64/9: a link's data comes in flits."""
-    count, _, of = str(row["bytes"]).partition("/") if "bytes" in row else ("", "", "")
-    size = float(count) / float(of or 1) if count else None
-    return Uncore(Encoding(row["name"], row["config"], device=row["device"]), size, row.get("says", ""), row["source"])

@@ -102,10 +102,6 @@ def _of_containers(report: Report, containers: tuple[ContainerReport, ...]) -> R
     return replace(report, containers=containers, findings=findings)
 
 
-Matches = Callable[[str, Sequence[str], str], bool]
-"""Does a word match something of these names, with this container id?"""
-
-
 def _matching(
     containers: tuple[ContainerReport, ...], refused: tuple[HintOutcome, ...], which: str
 ) -> tuple[tuple[ContainerReport, ...], tuple[HintOutcome, ...]]:

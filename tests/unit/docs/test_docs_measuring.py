@@ -12,7 +12,6 @@ from numaudit.pmu.machine_kind import VIRTUAL_KINDS
 
 MatchesGolden = Callable[[str, str], None]
 PAGE = Path(__file__).parents[3] / "docs/measuring.md"
-SAMPLING = {"pebs_load_latency": "PEBS", "amd_ibs_op": "IBS", "arm_spe": "SPE", "marked_events": "marked events"}
 FAR_CLUSTER = {"remote": "remote", "socket_minus_local": "remote, as a difference", None: "not told apart"}
 
 
@@ -46,7 +45,7 @@ def _family(family: Family) -> list[str]:
     pairs = "<br>".join(_pair(one) for one in family.sets) or "none"
     clusters = FAR_CLUSTER[family.sets[0].far_cluster] if family.sets else "-"
     recognized = "<br>".join(_recognized(match) for match in family.match)
-    return [family.title, recognized, pairs, clusters, SAMPLING[family.sampling.kind]]
+    return [family.title, recognized, pairs, clusters]
 
 
 def _latencies() -> Iterable[list[str]]:
@@ -59,7 +58,7 @@ def _latencies() -> Iterable[list[str]]:
 
 def test_the_generated_tables_are_those_of_the_code(matches_golden: MatchesGolden) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    cpus = ("CPU", "recognized by", "pairs of events, the best first", "other nodes of the same socket", "samples")
+    cpus = ("CPU", "recognized by", "pairs of events, the best first", "other nodes of the same socket")
     latencies = ("CPU", "unit", "local", "remote", "remote cache", "remote / local", "source")
     kinds = ("virtual machine", "vendor and product begin with", "how it comes by a PMU")
     virtual = ([kind.title, f"{kind.vendor} {kind.product}".strip(), kind.hint] for kind in VIRTUAL_KINDS)

@@ -7,7 +7,7 @@ both managers, pkg/kubelet/cm/devicemanager/manager.go (Start).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,7 +27,7 @@ from numaudit.memorymanager.memory.replay import Refusal
 from numaudit.memorymanager.restart.cpu_start import cpu_findings
 from numaudit.memorymanager.restart.findings import StateFinding, Stops
 from numaudit.memorymanager.restart.memory_start import memory_findings, replayed
-from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, charges_pods_again
+from numaudit.memorymanager.versions import DRIFT_GATE, LATEST, KubernetesVersion, charges_pods_again
 from numaudit.topology.machine import Machine
 
 UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"
@@ -69,11 +69,6 @@ class StartingKubelet:
         if self.version_is_known or not is_sealed:
             return self
         return replace(self, version=max(self.version, SEALED_SINCE))
-
-    def with_gates(self, gates: Mapping[str, bool]) -> StartingKubelet:
-        """The same with these feature gates; AllAlpha stands for those that are not named."""
-        pod_level = gates.get(POD_LEVEL_GATE, gates.get("AllAlpha", self.pod_level))
-        return replace(self, pod_level=pod_level, tolerates_drift=gates.get(DRIFT_GATE, self.tolerates_drift))
 
 
 @dataclass(frozen=True, slots=True)
