@@ -14,13 +14,14 @@ from numaudit.collectors.owners import Owners
 from numaudit.collectors.penalty import MachinePenalty
 from numaudit.collectors.sanity_check import SanityCheck
 from numaudit.collectors.scan_passes import ScanPasses
-from numaudit.collectors.table import COLLECTORS, kinds_by_default
+from numaudit.collectors.table import COLLECTORS
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import MachineNow
 from numaudit.kubelet.kubelet_intent import KubeletIntent
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session

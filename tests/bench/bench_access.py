@@ -21,13 +21,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numaudit
-from numaudit.collectors.table import KINDS
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.perf_ring import RECORD_SAMPLE, Records, decode
 from numaudit.overhead.calibration import assumed, calibrate
 from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session

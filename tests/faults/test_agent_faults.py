@@ -18,7 +18,6 @@ from agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
 from kubelet_http import replies, serving
 from kubelet_steps import Step
 from node_tree import MIB, NodeTree
-from numaudit.collectors.table import KINDS
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
@@ -27,6 +26,7 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet import polled
 from numaudit.observer import Observer
+from numaudit.probes.kinds import KINDS
 from otlp_receiver import Answer, OtlpReceiver
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and cgroups need root")

@@ -39,7 +39,7 @@ PACKAGE_PARENT = str(Path(numaudit.__file__).parents[1])
 AGENT = """
 import json, sys
 from numaudit.kernel.host import Host
-from numaudit.collectors.table import kinds_by_default
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.doctor.checks import probe_checks
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session

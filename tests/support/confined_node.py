@@ -26,7 +26,7 @@ LOADED_WITHIN = 900.0
 """Seconds for the probes, in a guest on a crowded host."""
 _PROBES = f"""
 import json
-from numaudit.collectors.table import KINDS
+from numaudit.probes.kinds import KINDS
 from numaudit.doctor.checks import probe_checks
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session

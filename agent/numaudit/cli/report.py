@@ -20,11 +20,11 @@ from numaudit.cli.progress import Duration
 from numaudit.cli.report_view import View
 from numaudit.cli.report_watch import Interval
 from numaudit.cli.verdict_list import VerdictList
-from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import InputError
 from numaudit.evaluation.alignment import judge
 from numaudit.observer import Observer
 from numaudit.probes.first_touch import FIRST_TOUCH
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.probe import Kind
 from numaudit.probes.session import Readings
 from numaudit.report.build import build

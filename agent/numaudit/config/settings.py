@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numaudit.collectors.table import KINDS
 from numaudit.config.kinds import (
     KindOf,
     address,
@@ -31,6 +30,7 @@ from numaudit.exporters import selection
 from numaudit.exporters.metric import IDENTITY
 from numaudit.exporters.selection import Selector
 from numaudit.kernel.host import KubeletConnection
+from numaudit.probes.kinds import KINDS
 
 ENVIRONMENT_PREFIX = "NUMAUDIT_"
 Value = TypeVar("Value")

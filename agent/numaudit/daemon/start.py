@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
-from numaudit.collectors.table import kinds_named
 from numaudit.config.loading import Loaded
 from numaudit.daemon import logs, memory
 from numaudit.daemon.inbox import Inbox
@@ -16,6 +15,7 @@ from numaudit.daemon.loading import Loading
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
+from numaudit.probes.kinds import kinds_named
 
 _SWITCH_SECONDS = 0.0002
 """A scrape during a tick gives the interpreter up at each system call, and gets it back after this time each.

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 from numaudit.collectors.calibration import read_calibration
-from numaudit.collectors.table import KINDS, kinds_by_default
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import CHECKS as ANSWERS
@@ -22,6 +21,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet.kubelet_here import KubeletHere
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
 from numaudit.probes.first_touch import FIRST_TOUCH
+from numaudit.probes.kinds import KINDS, kinds_by_default
 from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Refusal

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaudit.collectors.table import KINDS
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Kind
 
 WATCH_LIST = "watch list"

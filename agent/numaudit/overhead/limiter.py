@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaudit.collectors.table import KINDS
 from numaudit.containers.inventory import Inventory
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
 from numaudit.overhead.calibration import Listener, assumed
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session

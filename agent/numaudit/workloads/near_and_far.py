@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from numaudit.collectors.table import kinds_by_default
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.known_work import KnownWork, known_work
 from numaudit.probes.session import Session
 from numaudit.topology.machine import Machine

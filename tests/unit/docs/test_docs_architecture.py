@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import VERBS
-from numaudit.collectors.table import COLLECTORS, KINDS
+from numaudit.collectors.table import COLLECTORS
 from numaudit.config.settings import KEYS
 from numaudit.evaluation.findings import RULES, kubelet, measured, promised
+from numaudit.probes.kinds import KINDS
 from numaudit.report.counters import COUNTERS, Counters
 
 TOP = Path(__file__).parents[3]
@@ -115,14 +116,14 @@ def _names_of_probes(tree: ast.Module) -> set[str]:
     return {name for name in names if name in texts or f"numaudit.probes.{name}" in imported}
 
 
-def test_no_module_names_a_probe_but_the_probes_own_the_table_and_those_with_a_reason() -> None:
+def test_no_module_names_a_probe_but_the_probes_own_the_lists_and_those_with_a_reason() -> None:
     own = {f"{folder}/{kind.name}.py" for kind in KINDS for folder in ("probes", "collectors")}
     naming = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
         if _names_of_probes(ast.parse(path.read_text(encoding="utf-8")))
     }
-    assert naming - own - {"collectors/table.py"} == set(NAMES_A_PROBE)
+    assert naming - own - {"probes/kinds.py"} == set(NAMES_A_PROBE)
 
 
 def test_a_module_that_names_a_probe_would_be_noticed() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from numaudit.collectors.table import KINDS
 from numaudit.doctor import sources
 from numaudit.doctor.sources import SOURCES, SourceCheck, Trial, check_sources
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.known_work import known_work
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session

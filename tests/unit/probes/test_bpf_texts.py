@@ -11,11 +11,11 @@ import pytest
 
 import numaudit
 from made_up_plans import faults_and_time
-from numaudit.collectors.table import KINDS
 from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
 from numaudit.probes import pmu, texts
 from numaudit.probes.first_touch import FIRST_TOUCH
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.loader import ProbeRequest
 from numaudit.probes.pmu import PMU
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from numaudit.collectors.table import kinds_by_default
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
 from numaudit.observer import Observer
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId
 from samples import SIZE, promised

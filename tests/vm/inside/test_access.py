@@ -19,7 +19,6 @@ import pytest
 from agent_process import NUMAUDIT
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
-from numaudit.collectors.table import kinds_by_default
 from numaudit.doctor.checks import probe_checks
 from numaudit.evaluation.access import Access, SampledPages
 from numaudit.evaluation.alignment import judge
@@ -30,6 +29,7 @@ from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaults
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal

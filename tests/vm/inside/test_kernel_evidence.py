@@ -16,11 +16,11 @@ from typing import IO
 
 import pytest
 
-from numaudit.collectors.table import kinds_by_default
 from numaudit.doctor.checks import probe_checks
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time, loader
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime, CpuTimes
+from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, Allocations
 from numaudit.probes.session import Session
