@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from numaudit.intent import HintRecord, Rejection
 from numaudit.kubelet import log
-from numaudit.topology.nodeset import CpuSet, NodeSet
 
 MOST_RECORDS = 4096
 """Kept of hints, and of rejections; the oldest go first. A node runs some hundred pods."""
 _MOST_PROVIDERS = 16
+
+_SETS = {"cpus", "memory_nodes"}
+_OF_A_RECORD = ("best", "merged", "regenerated", *_SETS, "allocate_error")
+"""Fields of a Step that a HintRecord has, too."""
 
 _Key = tuple[str, str, str | None]
 
@@ -88,20 +92,8 @@ class Admissions:
                 self._hints(event)
             case log.Denied():
                 self._denied(event)
-            case log.Best():
-                self._update(event.subject, best=event.hint)
-            case log.Admitted():
-                self._update(event.subject, merged=True)
-            case log.Allocating():
-                self._update(event.subject)
-            case log.Regenerating():
-                self._regenerating(event.subject)
-            case log.Cpus():
-                self._cpus(event.subject, event.cpus)
-            case log.MemoryNodes():
-                self._memory_nodes(event.subject, event.nodes)
-            case log.AllocateError():
-                self._update(event.subject, allocate_error=event.error)
+            case log.Step():
+                self._step(event)
 
     def _hints(self, event: log.Hints) -> None:
         who = event.subject
@@ -119,15 +111,21 @@ class Admissions:
         if record is not None:
             self._replaced[key] = record
 
-    def _regenerating(self, who: log.Subject) -> None:
-        self._update(who, regenerated=True)
-        record = self._find(who)
+    def _step(self, step: log.Step) -> None:
+        record = self._find(step.subject)
         if record is None:
             return
+        said: dict[str, Any] = {name: getattr(step, name) for name in _OF_A_RECORD if getattr(step, name) is not None}
+        if record.container is None:  # With pod scope all containers give theirs to one record.
+            said |= {name: said[name] | (getattr(record, name) or said[name]) for name in _SETS & said.keys()}
+        if record.pod_uid is None and step.subject.pod_uid is not None:
+            said["pod_uid"] = step.subject.pod_uid
         key = (record.namespace, record.pod, record.container)
-        before = self._replaced.pop(key, None)
-        if before is not None and before.denial is None and before.pod_uid == record.pod_uid:
-            self._first[key] = before
+        self._records[key] = record = replace(record, **said)
+        if step.regenerated:
+            before = self._replaced.pop(key, None)
+            if before is not None and before.denial is None and before.pod_uid == record.pod_uid:
+                self._first[key] = before
 
     def _denied(self, event: log.Denied) -> None:
         who, uid = event.subject, event.pod_uid
@@ -148,26 +146,6 @@ class Admissions:
             return
         merged = record.merged or False
         self._records[key] = replace(record, pod_uid=uid, denial=denial, merged=merged)
-
-    def _cpus(self, who: log.Subject, cpus: CpuSet) -> None:
-        record = self._find(who)
-        if record is not None:
-            self._update(who, cpus=cpus if record.container is not None else cpus | (record.cpus or CpuSet()))
-
-    def _memory_nodes(self, who: log.Subject, nodes: NodeSet) -> None:
-        record = self._find(who)
-        if record is not None:
-            pod_scope = record.container is None
-            self._update(who, memory_nodes=nodes | (record.memory_nodes or NodeSet()) if pod_scope else nodes)
-
-    def _update(self, who: log.Subject, **changes: object) -> None:
-        record = self._find(who)
-        if record is None:
-            return
-        if record.pod_uid is None and who.pod_uid is not None:
-            changes["pod_uid"] = who.pod_uid
-        key = (record.namespace, record.pod, record.container)
-        self._records[key] = replace(record, **changes)  # type: ignore[arg-type]
 
     def _find(self, who: log.Subject) -> HintRecord | None:
         """The container's record, else its pod's: with pod scope one record serves all containers."""

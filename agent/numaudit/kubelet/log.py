@@ -43,64 +43,23 @@ class Hints:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class Step:
+    """A step of an admission. None = its line does not say; some say only the pod's UID."""
+
+    at: float | None
+    subject: Subject
+    best: TopologyHint | None = None
     """The merged hint."""
-
-    at: float | None
-    subject: Subject
-    hint: TopologyHint
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The merged hint was accepted and is handed to the providers."""
-
-    at: float | None
-    subject: Subject
-    hint: TopologyHint
-
-
-@dataclass(frozen=True, slots=True)
-class Allocating:
-    """A provider begins to allocate. What counts is that this line has the pod's UID."""
-
-    at: float | None
-    subject: Subject
-
-
-@dataclass(frozen=True, slots=True)
-class Regenerating:
-    """A provider found the container in its checkpoint and repeats what it has as its only hint."""
-
-    at: float | None
-    subject: Subject
-
-
-@dataclass(frozen=True, slots=True)
-class Cpus:
+    merged: bool | None = None
+    """True: the merged hint was accepted and is handed to the providers."""
+    regenerated: bool | None = None
+    """True: a provider found the container in its checkpoint and repeats what it has as its only hint."""
+    cpus: CpuSet | None = None
     """The exclusive CPUs given."""
-
-    at: float | None
-    subject: Subject
-    cpus: CpuSet
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryNodes:
+    memory_nodes: NodeSet | None = None
     """The nodes for cpuset.mems of a container that is about to be created; empty = it is not pinned."""
-
-    at: float | None
-    subject: Subject
-    nodes: NodeSet
-
-
-@dataclass(frozen=True, slots=True)
-class AllocateError:
-    """The Memory Manager could not allocate."""
-
-    at: float | None
-    subject: Subject
-    error: str
+    allocate_error: str | None = None
+    """Why the Memory Manager could not allocate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +98,7 @@ class StartRefused:
     error: str
 
 
-Event = (
-    Hints
-    | Best
-    | Admitted
-    | Allocating
-    | Regenerating
-    | Cpus
-    | MemoryNodes
-    | AllocateError
-    | Denied
-    | TopologyManager
-    | Version
-    | StartRefused
-)
+Event = Hints | Step | Denied | TopologyManager | Version | StartRefused
 
 
 def parse(line: str, *, until: datetime, at: float | None = None) -> Event | None:
@@ -224,29 +170,34 @@ def _interned(mask: int | None, preferred: bool) -> TopologyHint:
 def _topology_affinity(at: float | None, fields: Fields) -> Event:
     # The CPU Manager logs the same message with another field; its line has the UID.
     if "bestHint" in fields:
-        return Admitted(at, _subject(fields), _hint(fields["bestHint"]))
-    return Allocating(at, _subject(fields))
+        _hint(fields["bestHint"])
+        return Step(at, _subject(fields), merged=True)
+    return Step(at, _subject(fields))
 
 
 def _allocate_cpus(at: float | None, fields: Fields) -> Event:
     if "result" not in fields:
-        return Allocating(at, _subject(fields))
+        return Step(at, _subject(fields))
     match = _CPUS.fullmatch(_text(fields, "result"))
     if match is None:
         raise ParseError(f"result: expected a list of CPUs, found {shown(fields['result'])}")
-    return Cpus(at, _subject(fields), CpuSet.parse(match[1]))
+    return Step(at, _subject(fields), cpus=CpuSet.parse(match[1]))
 
 
 def _memory_affinity(at: float | None, fields: Fields) -> Event:
     nodes = fields.get("numaNodes")
     if nodes is None:
-        return MemoryNodes(at, _subject(fields), NodeSet())
+        return Step(at, _subject(fields), memory_nodes=NodeSet())
     if not isinstance(nodes, dict) or not all(node.isascii() and node.isdigit() and len(node) < 5 for node in nodes):
         raise ParseError(f"numaNodes: expected node ids as keys, found {shown(nodes)}")
     try:
-        return MemoryNodes(at, _subject(fields), NodeSet.from_ids(map(int, nodes)))
+        return Step(at, _subject(fields), memory_nodes=NodeSet.from_ids(map(int, nodes)))
     except ValueError as error:
         raise ParseError(f"numaNodes: {error}") from None
+
+
+def _regenerating(at: float | None, fields: Fields) -> Event:
+    return Step(at, _subject(fields), regenerated=True)
 
 
 def _denied(at: float | None, fields: Fields) -> Event:
@@ -255,16 +206,16 @@ def _denied(at: float | None, fields: Fields) -> Event:
 
 _EVENTS: Mapping[str, Callable[[float | None, Fields], Event]] = {
     "TopologyHints": lambda at, f: Hints(at, _subject(f), _provider(f.get("hints"))),
-    "ContainerTopologyHint": lambda at, f: Best(at, _subject(f), _hint(f.get("bestHint"))),
-    "PodTopologyHint": lambda at, f: Best(at, _subject(f), _hint(f.get("bestHint"))),
+    "ContainerTopologyHint": lambda at, f: Step(at, _subject(f), best=_hint(f.get("bestHint"))),
+    "PodTopologyHint": lambda at, f: Step(at, _subject(f), best=_hint(f.get("bestHint"))),
     "Topology Affinity": _topology_affinity,
-    "Allocate start": lambda at, f: Allocating(at, _subject(f)),
-    "TopologyHints generated": lambda at, f: Allocating(at, _subject(f)),
-    "Regenerating TopologyHints for CPUs already allocated": lambda at, f: Regenerating(at, _subject(f)),
-    "Regenerating TopologyHints, resource was already allocated to pod": lambda at, f: Regenerating(at, _subject(f)),
+    "Allocate start": lambda at, f: Step(at, _subject(f)),
+    "TopologyHints generated": lambda at, f: Step(at, _subject(f)),
+    "Regenerating TopologyHints for CPUs already allocated": _regenerating,
+    "Regenerating TopologyHints, resource was already allocated to pod": _regenerating,
     "AllocateCPUs": _allocate_cpus,
     "Memory affinity": _memory_affinity,
-    "Allocate error": lambda at, f: AllocateError(at, _subject(f), _text(f, "err")),
+    "Allocate error": lambda at, f: Step(at, _subject(f), allocate_error=_text(f, "err")),
     "Pod admission denied": _denied,
     "Creating topology manager with policy per scope": lambda at, f: TopologyManager(
         at, _text(f, "topologyPolicyName"), _text(f, "topologyScopeName")

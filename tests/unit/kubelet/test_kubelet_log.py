@@ -34,7 +34,7 @@ def test_a_hint_is_a_bit_mask_of_nodes_or_null_for_any_node() -> None:
     expected = {"memory": (TopologyHint(NodeSet.of(0), True), TopologyHint(NodeSet.of(1, 3), False))}
     assert read(f'"TopologyHints" hints={hints} {WHO}') == log.Hints(1.0, APP, expected)
     best = f'"ContainerTopologyHint" bestHint={{"NUMANodeAffinity":null,"Preferred":false}} {WHO}'
-    assert read(best) == log.Best(1.0, APP, TopologyHint(None, False))
+    assert read(best) == log.Step(1.0, APP, best=TopologyHint(None, False))
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,28 @@ def test_the_four_shapes_of_an_answer_without_candidates_stay_apart(text: str, h
 
 def test_a_pod_scope_line_has_no_container() -> None:
     event = read('"PodTopologyHint" bestHint={"NUMANodeAffinity":4,"Preferred":true} pod="prod/db-0"')
-    assert event == log.Best(1.0, log.Subject("prod", "db-0", None, None), TopologyHint(NodeSet.of(2), True))
+    assert event == log.Step(1.0, log.Subject("prod", "db-0", None, None), best=TopologyHint(NodeSet.of(2), True))
 
 
 def test_the_same_message_of_the_cpu_manager_is_told_apart_by_its_fields() -> None:
     hint = '{"NUMANodeAffinity":1,"Preferred":true}'
-    assert isinstance(read(f'"Topology Affinity" bestHint={hint} {WHO}'), log.Admitted)
+    assert read(f'"Topology Affinity" bestHint={hint} {WHO}') == log.Step(1.0, APP, merged=True)
     event = read(f'"Topology Affinity" pod="default/db-0" podUID="u1" containerName="app" affinity={hint}')
-    assert event == log.Allocating(1.0, log.Subject("default", "db-0", "app", "u1"))
+    assert event == log.Step(1.0, log.Subject("default", "db-0", "app", "u1"))
 
 
 def test_the_cpus_given_are_in_the_second_of_two_lines_of_one_message() -> None:
-    assert isinstance(read(f'"AllocateCPUs" {WHO} numCPUs=3 socket="11"'), log.Allocating)
-    assert read(f'"AllocateCPUs" {WHO} result="1-3 aligned=<uncore:true>"') == log.Cpus(1.0, APP, CpuSet.of(1, 2, 3))
+    assert read(f'"AllocateCPUs" {WHO} numCPUs=3 socket="11"') == log.Step(1.0, APP)
+    assert read(f'"AllocateCPUs" {WHO} result="1-3 aligned=<uncore:true>"') == log.Step(
+        1.0, APP, cpus=CpuSet.of(1, 2, 3)
+    )
 
 
 def test_the_nodes_for_the_cpuset_are_the_keys_of_a_set_and_null_is_no_node() -> None:
-    assert read(f'"Memory affinity" {WHO} numaNodes={{"0":{{}},"1":{{}}}}') == log.MemoryNodes(
-        1.0, APP, NodeSet.of(0, 1)
+    assert read(f'"Memory affinity" {WHO} numaNodes={{"0":{{}},"1":{{}}}}') == log.Step(
+        1.0, APP, memory_nodes=NodeSet.of(0, 1)
     )
-    assert read(f'"Memory affinity" {WHO} numaNodes=null') == log.MemoryNodes(1.0, APP, NodeSet())
+    assert read(f'"Memory affinity" {WHO} numaNodes=null') == log.Step(1.0, APP, memory_nodes=NodeSet())
 
 
 def test_a_denial_has_the_pods_uid_reason_and_message() -> None:
@@ -177,19 +179,16 @@ def test_other_lines_say_nothing() -> None:
 
 
 def test_every_line_of_the_recorded_logs_is_understood_or_of_no_concern() -> None:
-    kinds: dict[str, int] = {}
-    for path in sorted(RUNS.glob("*/*.log")):
-        for line in path.read_text().splitlines():
-            event = parse(line, until=NOW)
-            if event is not None:
-                kinds[type(event).__name__] = kinds.get(type(event).__name__, 0) + 1
+    lines = [line for path in sorted(RUNS.glob("*/*.log")) for line in path.read_text().splitlines()]
+    events = [event for line in lines if (event := parse(line, until=NOW)) is not None]
+    steps = [event for event in events if isinstance(event, log.Step)]
     # Counted with grep in the same files.
-    assert kinds["Hints"] == 117
-    assert kinds["Best"] == 39
-    assert kinds["Denied"] == 10
-    assert kinds["MemoryNodes"] == 19
-    assert kinds["Regenerating"] == 13
-    assert kinds["StartRefused"] == 2
+    assert sum(isinstance(event, log.Hints) for event in events) == 117
+    assert sum(isinstance(event, log.Denied) for event in events) == 10
+    assert sum(isinstance(event, log.StartRefused) for event in events) == 2
+    assert sum(step.best is not None for step in steps) == 39
+    assert sum(step.memory_nodes is not None for step in steps) == 19
+    assert sum(step.regenerated is not None for step in steps) == 13
 
 
 @given(st.text(max_size=300))
