@@ -7,9 +7,11 @@ from difflib import get_close_matches
 _HIDDEN = "(hidden)"
 _WORD = re.compile(r"\S+")
 _QUERY = re.compile(r"[?#]")
-_SCHEME = re.compile(r"^[^:]*https?:/+|^//+", re.IGNORECASE)
+_SCHEME = re.compile(r"^[^:@]*[a-z]:/+|^//+", re.IGNORECASE)
 """With what may stand before a URL, such as a quote or `--config=`."""
 _PORT = re.compile(r"[0-9]{1,5}(?![^?#])", re.ASCII)
+_ENDS = "'\"`;,.:!)]}>"
+"""What may follow a URL in a sentence."""
 _SHOWN = 60
 _ESCAPE = re.compile(r"[nrt]|x(?:[01][0-9a-f]|7f|[89a-f][0-9a-f])|u[0-9a-f]{4}|U[0-9a-f]{8}")
 """What follows the backslash of an escape. Bytes and characters that can be printed have none."""
@@ -76,7 +78,8 @@ def hide(value: str) -> str:
     """A value that may be a URL, with what may be secret in it hidden: user and password, query and fragment.
 
     A password may have any character, and a URL may be wrong. So whatever stands before the last `@` is hidden, and
-    whatever follows the first `?` or `#`; and a port that is none, for it may be the password of a URL without a host.
+    whatever follows the first `?` or `#`; a port that is none, for it may be the password of a URL without a host; and
+    what follows an empty password, for the `@` may be its first character.
     """
     shown = _hide_user_and_query(value)
     scheme = _SCHEME.match(shown)
@@ -91,8 +94,12 @@ def hide(value: str) -> str:
 
 def brief(value: str) -> str:
     """What was given, for a message: secrets are hidden first, and then it is cut to what people read."""
-    shown = hide(value)
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return cut(hide(value))
+
+
+def cut(text: str) -> str:
+    """As much of it as people read."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def without_password(text: str) -> str:
@@ -101,7 +108,14 @@ def without_password(text: str) -> str:
 
 
 def _hidden_word(match: re.Match[str]) -> str:
-    return _hide_user_and_query(match[0]) if is_like_a_url(match[0]) else match[0]
+    word = match[0].rstrip(_ENDS)
+    return hide(word) + match[0][len(word) :] if is_like_a_url(word) else match[0]
+
+
+def may_be_a_file(value: str) -> bool:
+    """Is it no URL? `/a:b@c` and `./a:b@c` are files, `a:b@c` may hold a password."""
+    is_a_path = value.startswith(("/", "./", "../")) and not value.startswith("//")
+    return "://" not in value and (is_a_path or not is_like_a_url(value))
 
 
 def is_like_a_url(word: str) -> bool:
@@ -118,7 +132,7 @@ def _hide_user_and_query(value: str) -> str:
         query = None  # that of a pattern
     end = len(rest) if query is None else query.start()
     at = rest.rfind("@") + 1
-    if at > end:
+    if at > end or rest[:at].endswith(":@"):
         return f"{value[:start]}{_HIDDEN}"
     user = f"{_HIDDEN}@" if at else ""
     return f"{value[:start]}{user}{rest[at:end]}{'' if query is None else f'{query[0]}{_HIDDEN}'}"

@@ -75,7 +75,7 @@ def test_a_secret_within_a_message_is_hidden() -> None:
     words = "cannot ask 'http://u:secret@host:1/x?token=abc': see http:/u:secret@host, u:secret@host"
     assert (
         without_password(words)
-        == "cannot ask 'http://(hidden)@host:1/x?(hidden) see http:/(hidden)@host, (hidden)@host"
+        == "cannot ask 'http://(hidden)@host:1/x?(hidden)': see http:/(hidden)@host, (hidden)@host"
     )
 
 

@@ -41,7 +41,8 @@ def _secret_words(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             shown = hide(value)
             if shown != value and is_like_a_url(value):
                 yield value, shown
-                yield repr(value)[1:-1], shown
+                yield value.strip(), shown
+                yield repr(value.strip())[1:-1], shown
 
 
 def terminal() -> TextIO:

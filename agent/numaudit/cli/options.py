@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import click
 
-from numaudit.config import CONFIG_VARIABLE
-from numaudit.errors import InputError
+from numaudit.config import CONFIG_VARIABLE, named_file
+from numaudit.errors import InputError, may_be_a_file
 from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_be_there
 
 Function = Callable[..., Any]
@@ -35,7 +35,7 @@ class FilePath(click.Path):
             self.fail("the path is empty", param, ctx)
         if "\0" in value:
             self.fail("a path cannot have a NUL in it", param, ctx)
-        if "://" in value:
+        if not may_be_a_file(value):
             self.fail("it is a URL (hidden, for it may hold a password); give a file", param, ctx)
         if may_be_there(Path(value)) and not os.path.exists(value):  # noqa: PTH110 (Path.exists raises)
             return Path(value)
@@ -91,8 +91,7 @@ def _connection() -> KubeletConnection:
         return KubeletConnection()
     from numaudit.config.loading import load_kubelet  # noqa: PLC0415 (YAML and all settings take long to load)
 
-    named = os.environ.get(CONFIG_VARIABLE)
-    return load_kubelet(Path(named) if named else None, os.environ).connection
+    return load_kubelet(named_file(os.environ), os.environ).connection
 
 
 def tree(given: Path | None) -> Host:

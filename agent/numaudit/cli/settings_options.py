@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from numaudit.cli.options import FilePath, Function
-from numaudit.config import CONFIG_VARIABLE
+from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.config.loading import Flags, Loaded, check, load
 from numaudit.errors import InputError
 
@@ -81,5 +81,4 @@ def _sources(
                 f"{'key' if equals else 'equals sign'}"
             )
         flags.append(("--set", path, value))
-    named = os.environ.get(CONFIG_VARIABLE)
-    return config or (Path(named) if named else None), os.environ, flags
+    return config or named_file(os.environ), os.environ, flags

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numaudit.errors import hide
+from numaudit.errors import hide, may_be_a_file
 from numaudit.exporters import selection
 from numaudit.net.url import parse_url
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_NAME = re.compile(r"[^\s:?@]+")
+"""Of a header or an attribute; a piece of a URL, which may hold a password, is none."""
 _SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -152,11 +154,15 @@ def file() -> KindOf:
     """A path; empty = unset. A URL, which may hold a password, is none."""
 
     def parse(value: object) -> Path | None:
-        if not isinstance(value, str) or "\0" in value or "://" in value:
-            raise ValueError
+        if not isinstance(value, str):
+            raise ValueError("it is no text")
+        if "\0" in value:
+            raise ValueError("a path cannot have a NUL in it")
+        if not may_be_a_file(value):
+            raise ValueError("it is like a URL with a password; write ./ before the name of a file")
         return Path(value) if value else None
 
-    return KindOf("a path", parse, lambda value: "" if value is None else str(value))
+    return KindOf("a path", parse, lambda value: "" if value is None else str(value), private=True)
 
 
 def address() -> KindOf:
@@ -187,17 +193,20 @@ def mapping() -> KindOf:
     def parse(value: object) -> tuple[tuple[str, str], ...]:
         if isinstance(value, str):
             pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-            if not all(equals and name.strip() for name, equals, _ in pairs):
-                raise ValueError
-            return tuple((name.strip(), what.strip()) for name, _, what in pairs)
-        if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
-            raise ValueError
+            if not all(equals for _, equals, _ in pairs):
+                raise ValueError("a part of it has no =")
+            value = {name.strip(): what.strip() for name, _, what in pairs}
+        if not isinstance(value, Mapping):
+            raise ValueError("it has no names")
+        if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in value):
+            raise ValueError("a name in it is empty, or has a blank, a colon, ? or @")
         if not all(isinstance(what, str | int | float) for what in value.values()):
-            raise ValueError
+            raise ValueError("what a name stands for must be text")
         return tuple((name, str(what)) for name, what in value.items())
 
     return KindOf(
         "names and texts (`name: text`, or name=text,name=text)",
         parse,
         lambda value: ", ".join(f"{name}={hide(what)}" for name, what in value),
+        private=True,
     )

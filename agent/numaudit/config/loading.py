@@ -14,7 +14,7 @@ import yaml
 from numaudit import yaml_values
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, KubeletSettings, Settings
-from numaudit.errors import InputError, brief
+from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.file_state import state_of
 
 Section = TypeVar("Section")
@@ -24,6 +24,7 @@ Flags = Sequence[tuple[str, str, str]]
 OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
 """Those that are no setting."""
 
+_OF_A_URL = frozenset(":@")
 _PREFIX = "NUMAUDIT_"
 _SIMILAR = 0.7
 """How near the last part of a name must come to that of a setting: `kind` is not meant to be `verdicts.window`."""
@@ -118,7 +119,7 @@ class _Sources:
             if key_path in KEYS:
                 sources.take(key_path, given, f"flag {flag}")
             else:
-                sources.problems.append(f"{flag}: there is no setting {brief(key_path)}{_suggestion(key_path)}")
+                sources.problems.append(f"{flag}: there is no setting {_named(key_path)}{_suggestion(key_path)}")
         return sources
 
     def matters(self, path: str) -> bool:
@@ -170,7 +171,7 @@ class _File:
         names = [str(key.value) for key, _ in root.value]
         known = {key.partition(".")[0] for key in KEYS}
         if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
-            found = ", ".join(map(brief, names[:3]))
+            found = ", ".join(map(_named, names[:3]))
             raise InputError(f"{self.path}: holds none of numaudit's settings, but {found}; is it another's file?")
 
     def _walk(self, loader: yaml.SafeLoader, node: yaml.Node, prefix: str) -> None:
@@ -187,7 +188,7 @@ class _File:
                 self._take(loader, value_node, key, self._line(key_node))
             elif not any(one.startswith(f"{key}.") for one in KEYS):
                 self.sources.unknown.append(
-                    f"{self._line(key_node)}: there is no setting {brief(key)}{_suggestion(key)}"
+                    f"{self._line(key_node)}: there is no setting {_named(key)}{_suggestion(key)}"
                 )
             elif not _is_empty(value_node):
                 self._walk(loader, value_node, f"{key}.")
@@ -197,7 +198,7 @@ class _File:
         if first is None:
             self.seen[key.lower()] = node.start_mark.line + 1
         else:
-            self.sources.problems.append(f"{self._line(node)}: {brief(key)} is there twice, first in line {first}")
+            self.sources.problems.append(f"{self._line(node)}: {_named(key)} is there twice, first in line {first}")
         return first is None
 
     def _take(self, loader: yaml.SafeLoader, node: yaml.Node, key: str, where: str) -> None:
@@ -240,7 +241,17 @@ def _suggestion(path: str) -> str:
     return f"; did you mean {next(one for one in known if one == close[0] or one.endswith(f'.{close[0]}'))}?"
 
 
+def _named(key: str) -> str:
+    """A name that no setting has. One with a colon or an @ may be a piece of a URL, with a piece of its password."""
+    return brief(key) if _OF_A_URL.isdisjoint(key) else "(hidden)"
+
+
 def _shown(value: object) -> str:
+    """Any text in a list may hold a password, and any name or text in a mapping."""
+    if isinstance(value, Mapping):
+        return "keys and values"
+    if isinstance(value, list):
+        return cut(f"[{', '.join(map(_shown, value))}]")
     return repr(brief(value)) if isinstance(value, str) else brief(repr(value))
 
 
