@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,15 +30,24 @@ class Cost:
     """Empty = it was read."""
 
 
-def cost(read: Callable[[bytes], object], body: bytes) -> Cost:
-    """Read it in a process of its own. `read` is a function of a module; what it imports first is not counted."""
+def costs(read: Callable[[bytes], object], inputs: Mapping[str, bytes]) -> dict[str, Cost]:
+    """Read each input in a process of its own. `read` is a function of a module; what it imports is not counted."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
-        return child.submit(_cost, read, body).result()
+        return child.submit(_costs, read, inputs).result()
+
+
+def _costs(read: Callable[[bytes], object], inputs: Mapping[str, bytes]) -> dict[str, Cost]:
+    """A process that was spawned has no threads, so it may fork."""
+    with suppress(NumauditError, ParseError):
+        read(b"")
+    found = {}
+    for name, body in inputs.items():
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as child:
+            found[name] = child.submit(_cost, read, body).result()
+    return found
 
 
 def _cost(read: Callable[[bytes], object], body: bytes) -> Cost:
-    with suppress(NumauditError, ParseError):
-        read(b"")
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the peak is now what there is
     before, begun = _status("VmRSS"), time.process_time()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -34,10 +34,14 @@ DEADLINE = 2.0
 """Seconds for one call; a healthy kubelet answers in milliseconds."""
 LARGEST_ANSWER = 16 << 20
 """Bytes. gRPC's own limit of 4 MiB is too small for a large node."""
-LARGEST_POD = 4 << 20
-"""Bytes of one pod in it: a plugin may give away tens of thousands of devices."""
-MOST_ENTRIES = 200_000
-"""Containers, CPUs, devices and blocks of memory in one answer: many times those of a large node."""
+LARGEST_POD = 256 << 10
+"""Bytes of one pod in it: room for 4,000 devices that each have an entry of their own."""
+MOST_FIELDS = 200_000
+"""Messages and texts in one answer. A container has some fifty: its name, blocks of memory, devices and their nodes."""
+MOST_CPUS = 500_000
+"""In one answer: 500 for each of 1,000 containers."""
+_TAGS = (b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a")
+"""One of these bytes stands before each message and text: their numbers are 1 to 5. Others are lengths, or CPUs."""
 
 _IDENTITY_ONLY = 1
 _OPTIONS = (
@@ -79,37 +83,25 @@ def decode(answer: Answer) -> tuple[PodResources, ...]:
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
+    if sum(map(answer.data.count, _TAGS)) > MOST_FIELDS:
+        raise ParseError(f"more than {MOST_FIELDS} pods, containers, devices and blocks: this is not of one node")
     found: list[PodResources] = []
-    entries = 0
+    cpus = 0
     try:
         encoded = podresources_pb2.ListOfEncodedPods.FromString(answer.data).pod_resources
         if len(encoded) > MOST_PODS:
             raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
         for one in encoded:
             if len(one) > LARGEST_POD:
-                raise ParseError(f"a pod of more than {LARGEST_POD >> 20} MiB: this is not the list of one node")
+                raise ParseError(f"a pod of more than {LARGEST_POD >> 10} KiB: this is not the list of one node")
             pod = podresources_pb2.PodResources.FromString(one)
-            for size in _entries(pod):
-                entries += size
-                if entries > MOST_ENTRIES:
-                    raise ParseError(f"more than {MOST_ENTRIES} CPUs, devices and blocks: this is not of one node")
+            cpus += len(pod.cpu_ids) + sum(len(container.cpu_ids) for container in pod.containers)
+            if cpus > MOST_CPUS:
+                raise ParseError(f"more than {MOST_CPUS} CPUs: this is not the list of one node")
             found.append(_pod(pod, answer.version))
     except DecodeError as error:
         raise ParseError(f"not an answer of the PodResources interface: {error}") from None
     return tuple(found)
-
-
-def _entries(pod: pb.PodResources) -> Iterator[int]:
-    """How many entries each part of a pod has."""
-    yield len(pod.cpu_ids) + len(pod.memory) + len(pod.containers)
-    for block in pod.memory:
-        yield len(block.topology.nodes)
-    for container in pod.containers:
-        yield len(container.cpu_ids) + len(container.memory) + len(container.devices)
-        for block in container.memory:
-            yield len(block.topology.nodes)
-        for devices in container.devices:
-            yield len(devices.device_ids) + len(devices.topology.nodes)
 
 
 def _pod(pod: pb.PodResources, version: Version) -> PodResources:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 
-import pytest
-
-from numaudit.errors import ParseError
-from numaudit.kubelet.podresources import LARGEST_ANSWER, LARGEST_POD, Answer, decode
+from input_cost import MIB, MOST, costs
+from numaudit.kubelet.podresources import LARGEST_ANSWER, LARGEST_POD, MOST_CPUS, MOST_FIELDS, Answer, decode
 from numaudit.kubelet.pods import MOST_PODS
 from numaudit.kubelet.proto import podresources_pb2 as pb
 
-MOST_MEMORY = 10 * LARGEST_ANSWER
-_HALF = LARGEST_POD // 2
+SMALL = 32 * MIB
+_HALF = LARGEST_POD // 2 - 100
 
 
 def _pods(*pods: pb.PodResources) -> bytes:
@@ -31,37 +26,63 @@ def _blocks(count: int, nodes: int = 0) -> list[pb.ContainerMemory]:
     return [pb.ContainerMemory(memory_type="m", topology=topology)] * count
 
 
-SHAPES: dict[str, Callable[[], bytes]] = {
-    "CPUs": lambda: _pod(cpu_ids=[1] * (_HALF - 100)),
-    "nodes": lambda: _pod(memory=_blocks(1, _HALF // 2)),
-    "blocks": lambda: _pod(memory=_blocks(_HALF // 8)),
-    "devices": lambda: _pod(
-        devices=[pb.ContainerDevices(resource_name="r", device_ids=[f"{i:06x}" for i in range(_HALF // 8)])]
+PODS: dict[str, Callable[[], bytes]] = {
+    "empty pods": lambda: _pods(pb.PodResources()),
+    "CPUs": lambda: _pod(cpu_ids=[1] * 2 * _HALF),
+    "nodes": lambda: _pod(memory=_blocks(1, _HALF)),
+    "blocks": lambda: _pod(memory=[pb.ContainerMemory()] * _HALF),
+    "devices": lambda: _pod(devices=[pb.ContainerDevices()] * _HALF),
+    "device ids": lambda: _pod(devices=[pb.ContainerDevices(resource_name="r", device_ids=[""] * _HALF)]),
+    "containers": lambda: _pods(pb.PodResources(containers=[pb.ContainerResources()] * _HALF)),
+    "claims": lambda: _pod(dynamic_resources=[pb.DynamicResource()] * _HALF),
+    "a large pod": lambda: _pod(cpu_ids=[1] * LARGEST_POD),
+}
+"""What an answer is made of."""
+ANSWERS: dict[str, Callable[[], bytes]] = {
+    "pods": lambda: _pods(*[pb.PodResources(name="p")] * (MOST_PODS + 1)),
+    "named containers": lambda: _pods(
+        *[pb.PodResources(containers=[pb.ContainerResources(name=f"{i:06x}") for i in range(10_000)])]
+        * (MOST_FIELDS // 20_000 + 1)
     ),
-    "containers": lambda: _pods(
-        pb.PodResources(containers=[pb.ContainerResources(name=f"{i:06x}") for i in range(_HALF // 10)])
-    ),
-    "a large pod": lambda: _pod(cpu_ids=[1] * (LARGEST_POD + 1)),
-    "pods": lambda: _pods(*[pb.PodResources()] * (MOST_PODS + 1)),
+    "many CPUs": lambda: _pod(cpu_ids=[1] * _HALF) * (MOST_CPUS // _HALF + 1),
 }
 
 
-def _growth(data: bytes) -> int:
-    """Bytes by which this process has grown to say that no node answers so."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ParseError, match="one node"):
-        decode(Answer(data))
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
+def read(data: bytes) -> object:
+    return decode(Answer(data))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_an_answer_with_more_than_a_node_has_is_refused_at_little_cost(shape: str) -> None:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
-        assert child.submit(_growth, SHAPES[shape]()).result() < MOST_MEMORY
+def test_the_largest_answers_take_ten_times_their_size_at_most() -> None:
+    made = {what: make() for what, make in PODS.items()}
+    found = costs(read, {what: one * (LARGEST_ANSWER // len(one)) for what, one in made.items()})
+    assert [what for what, one in found.items() if "one node" not in one.refusal] == []
+    assert {what: one.memory for what, one in found.items() if one.memory > MOST * LARGEST_ANSWER} == {}
+    assert {what: one.seconds for what, one in found.items() if one.seconds > 2 * LARGEST_ANSWER // MIB} == {}
+
+
+def test_a_small_answer_is_no_large_one_in_memory() -> None:
+    found = costs(read, {what: make() * 2 for what, make in PODS.items()})
+    assert {what: one.memory for what, one in found.items() if one.memory > SMALL} == {}
+
+
+def test_a_small_answer_with_more_than_a_node_has_is_refused_at_little_cost() -> None:
+    found = costs(read, {what: make() for what, make in ANSWERS.items()})
+    assert [what for what, one in found.items() if "one node" not in one.refusal] == []
+    assert {what: one.memory for what, one in found.items() if one.memory > SMALL} == {}
 
 
 def test_a_node_of_five_hundred_pods_is_read() -> None:
     devices = [pb.ContainerDevices(resource_name="r", device_ids=[f"d{i}"]) for i in range(8)]
     container = pb.ContainerResources(name="c", cpu_ids=range(16), memory=_blocks(2, 1), devices=devices)
     pods = [pb.PodResources(name=f"p{i}", namespace="n", containers=[container]) for i in range(500)]
-    assert len(decode(Answer(_pods(*pods)))) == 500
+    assert len(read(_pods(*pods))) == 500  # type: ignore[arg-type]
+
+
+def test_a_pod_of_four_thousand_devices_is_read() -> None:
+    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=1)])
+    devices = [
+        pb.ContainerDevices(resource_name="example.com/device", device_ids=[f"0000-{i}"], topology=topology)
+        for i in range(4000)
+    ]
+    (pod,) = decode(Answer(_pod(devices=devices)))
+    assert sum(len(one.ids) for one in pod.containers["c"].devices or ()) == 4000
