@@ -79,7 +79,7 @@ def _configz(kubelet: Answers) -> str:
 
 
 def _metrics(kubelet: Answers) -> str:
-    found = kubelet_metrics.parse(kubelet.metrics().decode("utf-8", "replace"))
+    found = kubelet_metrics.parse(kubelet.metrics())
     return f"kubelet {found.version or 'of an unknown version'}, {len(found.counters)} counters of admissions"
 
 

@@ -1,4 +1,4 @@
-"""The kubelet's own counters of admissions and pinning, for cross-checks. Pure: text in, values out.
+"""The kubelet's own counters of admissions and pinning, for cross-checks. Pure: bytes in, values out.
 
 All of them are of the stability class ALPHA and start again at 0 when the kubelet starts. Some
 mislead: `kubelet_cpu_manager_shared_pool_size_millicores` can go below 0, since an init container's
@@ -36,8 +36,14 @@ NAMES = frozenset(
     }
 )
 MOST_SERIES = 1000
+LONGEST_LINE = 64 << 10
+"""Bytes. No series is as long, and to look for labels takes hundred times a line's size."""
 _START = "process_start_time_seconds"
+_BUILD = "kubernetes_build_info"
 
+_LINE = re.compile(
+    rf"^({'|'.join(sorted({*NAMES, _START, _BUILD}))})(?=[{{ ])[^\n]{{0,{LONGEST_LINE}}}+$".encode(), re.MULTILINE
+)
 _SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(\{[^}]*\})? (\S+)(?: -?\d+)?", re.ASCII)
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
 _ESCAPE = re.compile(r"\\(.)")
@@ -55,18 +61,18 @@ class KubeletMetrics:
     """When the kubelet started, and its counters with it: seconds since the epoch."""
 
 
-def parse(text: str) -> KubeletMetrics:
+def parse(body: bytes) -> KubeletMetrics:
     """Pick the series of NAMES out of the text; lines of any other kind are passed over."""
     counters: dict[KubeletSeries, float] = {}
     version = started_at = None
-    for line in text.splitlines():
-        name = line.partition("{")[0].partition(" ")[0]
-        if name == "kubernetes_build_info":
+    for found in _LINE.finditer(body):
+        name, line = found[1].decode(), found[0].decode("utf-8", "replace").rstrip()
+        if name == _BUILD:
             match = _VERSION.search(line)
             version = match[1] if match else version
         elif name == _START:
             started_at = _value(line)
-        elif name in NAMES and len(counters) < MOST_SERIES:
+        elif len(counters) < MOST_SERIES:
             series = _SERIES.fullmatch(line)
             if series is not None:
                 _add(counters, series)

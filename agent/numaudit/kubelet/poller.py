@@ -138,7 +138,7 @@ class KubeletPoller:
         return given or self._pid is not None or any(map(may_be_there, (self.host.kubelet, self.host.answers)))
 
     def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
-        self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics().decode("utf-8", "replace")), None))
+        self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
         self._lines.ask(self._read_log)
         self.newest = Readings(
             checkpoints=files,

@@ -5,9 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from input_cost import MIB, MOST, costs
 from kubelet_steps import Step
 from numaudit.intent import KubeletSeries
-from numaudit.kubelet.metrics import parse
+from numaudit.kubelet.metrics import LONGEST_LINE, KubeletMetrics
+from numaudit.kubelet.metrics import parse as parse_bytes
+
+NAME = "kubelet_admission_rejections_total"
+LARGEST = 16 * MIB
+
+
+def parse(text: str) -> KubeletMetrics:
+    return parse_bytes(text.encode())
 
 
 def _series(name: str, **labels: str) -> KubeletSeries:
@@ -46,3 +55,25 @@ def test_any_text_is_read(text: str) -> None:
     parse(text)
     for value in parse("kubelet_memory_manager_pinning_errors_total" + text).counters.values():
         assert value == value
+
+
+def test_the_largest_answers_cost_little() -> None:
+    pieces = {
+        "line ends": "\n",
+        "short lines": "ab\n",
+        "series": f'{NAME}{{a="b"}} 1\n',
+        "no value": f'{NAME}{{a="b"\n',
+    }
+    texts = {what: (one * (LARGEST // len(one))).encode() for what, one in pieces.items()}
+    long = {
+        what: f'{NAME}{{a="{one * (LARGEST // 2)}"}} 1'.encode()
+        for what, one in {"escapes": "\\n", "text": "ab"}.items()
+    }
+    found = costs(parse_bytes, {**texts, **long})
+    assert {what: one.memory for what, one in found.items() if one.memory > MOST * LARGEST} == {}
+    assert {what: one.seconds for what, one in found.items() if one.seconds > 2 * LARGEST // MIB} == {}
+
+
+def test_a_long_line_is_passed_over_and_the_next_is_read() -> None:
+    (series,) = parse(f'{NAME}{{a="{"x" * LONGEST_LINE}"}} 1\n{NAME}{{a="b"}} 2\r\n').counters
+    assert series == _series(NAME, a="b")

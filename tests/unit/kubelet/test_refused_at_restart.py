@@ -65,8 +65,8 @@ def test_nothing_is_found_where_no_pod_ended_without_a_reason(tmp_path: Path) ->
 
 
 def test_the_start_of_the_kubelet_is_that_of_its_process() -> None:
-    assert parse((TREE / "numaudit/kubelet-metrics.txt").read_text()).started_at == STARTED
-    assert parse("process_start_time_seconds soon\n").started_at is None
+    assert parse((TREE / "numaudit/kubelet-metrics.txt").read_bytes()).started_at == STARTED
+    assert parse(b"process_start_time_seconds soon\n").started_at is None
 
 
 def test_a_counter_that_is_accounted_for_says_nothing_of_the_pod() -> None:
