@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -13,17 +14,12 @@ from numaudit.cli import headroom, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.errors import InputError
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet.examination import decode, expected_on
+from numaudit.kubelet.examination import expected_on
 from numaudit.kubelet.examined_file import ExaminedFile
-from numaudit.kubelet.host_files import (
-    belongs_to,
-    examine_files,
-    forecast_on,
-    pod_names_on,
-    read_given,
-    refuse_other_files,
-)
+from numaudit.kubelet.host_files import belongs_to, decode_given, examine_files, forecast_on, poll_once
+from numaudit.kubelet.pod_names import pod_names
+from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import Checkpoint
@@ -93,7 +89,7 @@ def show(
 
     They are judged as `verify` does, as far as the machine can be read.
     """
-    host = kubelet_process.with_its_folder(options.host(root))
+    host = options.host(root)
     found = examine_files(file, host, _asked(kubernetes_version, feature_gates), needs_machine=False)
     if output == "json" and file is not None:
         _write_json("State", state_document.decoded(found[0]))
@@ -141,7 +137,7 @@ def verify(
     Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also
     compared with the machine.
     """
-    host = kubelet_process.with_its_folder(options.host(root))
+    host = options.host(root)
     asked = _with_policies(_asked(kubernetes_version, feature_gates), policies, file)
     found = examine_files(file, host, asked, needs_machine=True)
     verified = state_document.verifications(found)
@@ -173,13 +169,15 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
     Without B, A is a memory_manager_state and is compared with what this machine would hold after a
     replay of A's assignments.
     """
-    host = kubelet_process.with_its_folder(options.host(root))
-    left = _parse(a)
-    right = expected_on(left, read_machine(host)) if b is None else _parse(b)
+    with closing(KubeletPoller.of(options.host(root))) as kubelet:
+        host = kubelet.locate()
+        is_of_host = b is None or belongs_to(host, a) or belongs_to(host, b)
+        readings = poll_once(kubelet) if is_of_host else None
+    left = _parse(a, readings)
+    right = expected_on(left, read_machine(host)) if b is None else _parse(b, readings)
     if checkpoints.kind(left) != checkpoints.kind(right):
         raise InputError(f"{a} is a {checkpoints.kind(left)}, {b} a {checkpoints.kind(right)}: give two of a kind")
-    is_of_host = b is None or belongs_to(host, a) or belongs_to(host, b)
-    pods = pod_names_on(host, (left, right)) if is_of_host else {}
+    pods = {} if readings is None else pod_names((left, right), readings)
     found = state_document.difference(str(a), "this machine" if b is None else str(b), left, right, pods)
     if output == "json":
         _write_json("StateDifference", found)
@@ -213,7 +211,7 @@ def forecast(
     The kubelet restarts as it is set up now, or is upgraded to another version, with the files that are there. Whether
     it starts with them is the answer of `verify`.
     """
-    host = kubelet_process.with_its_folder(options.host(root))
+    host = options.host(root)
     found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot)
     if output == "json":
         _write_json("RestartForecast", found)
@@ -253,10 +251,8 @@ def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> A
     return asked
 
 
-def _parse(path: Path) -> Checkpoint:
-    data = read_given(path)
-    refuse_other_files(path, data)
-    decoded = decode(None, data, name=path.name)
+def _parse(path: Path, readings: Readings | None) -> Checkpoint:
+    decoded = decode_given(path, readings)
     if decoded.content is None:
         _refuse(path, decoded.error or "not a checkpoint")
     checkpoint, verification = decoded.content

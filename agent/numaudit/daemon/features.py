@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numaudit.doctor.checks import examine
 from numaudit.exporters.facts import Feature
 from numaudit.kernel.host import Host
-from numaudit.kubelet.kubelet_here import KubeletHere, no_kubelet
+from numaudit.kubelet.readings import Readings
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import CollectorOutcome
@@ -21,8 +21,8 @@ class Features:
     host: Host
     session: Session | None
     """None = nothing is examined."""
-    kubelet: Callable[[], KubeletHere] = no_kubelet
-    """As the tick knows it: the kubelet has its share of a tick and is not asked again here."""
+    kubelet: Callable[[], Readings | None] = lambda: None
+    """What the tick read of it: the kubelet has its share of a tick and is not asked again here."""
     _known: tuple[Feature, ...] = ()
     _examined_at: Hashable = None
 

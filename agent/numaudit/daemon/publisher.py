@@ -64,7 +64,7 @@ class Publisher:
     _features: Features = field(init=False)
 
     def __post_init__(self) -> None:
-        self._features = Features(self.observer.host, self.session, self.observer.kubelet.here)
+        self._features = Features(self.observer.host, self.session, lambda: self.observer.kubelet.readings)
         self._ledger = Ledger(began=self.started_at)
         self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)

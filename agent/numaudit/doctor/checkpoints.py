@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import time
 
 from numaudit.intent import StartOutlook
 from numaudit.kernel.host import Host, may_be_there
-from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet import state_files
-from numaudit.kubelet.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.examination import examine, examine_absent
-from numaudit.kubelet.host_files import kubelet_on
-from numaudit.kubelet.kubelet_here import KubeletHere
-from numaudit.kubelet.machine_watch import whole_machine_or_none
+from numaudit.kubelet.kubelet_here import kubelet_here
+from numaudit.kubelet.readings import Readings
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
 from numaudit.snapshot import Check
 
 
-def checkpoint_checks(host: Host, here: KubeletHere | None = None) -> Iterator[Check]:
-    """Judged by what is known of this host's kubelet. A missing file has a check only where one should be.
-
-    `here`: what whoever polls the kubelet knows of it; None = it is asked.
-    """
-    host = kubelet_process.with_its_folder(host)
-    machine = whole_machine_or_none(host)
-    kubelet = (here or kubelet_on(host)).starting.kubelet
-    for kind, path in state_files.paths(host).items():
-        file = WatchedCheckpoint(kind, path, host.name_of(path)).poll(time())
+def checkpoint_checks(host: Host, readings: Readings) -> Iterator[Check]:
+    """Judged by what was read of this host's kubelet. A missing file has a check only where one should be."""
+    kubelet, folder = kubelet_here(readings).starting.kubelet, readings.folder
+    for kind, file in readings.checkpoints.items():
         if file.health.problem == "unreadable":
             yield Check(kind, "missing", file.health.detail or "cannot be read", reason="not-readable")
         elif file.newest is not None:
-            yield _check(kind, examine(file.newest, machine, kubelet, host.kubelet_root).start)
-        elif may_be_there(host.kubelet):
-            found = examine_absent(kind, host.name_of(path), kubelet)
+            yield _check(kind, examine(file.newest, readings.machine, kubelet, folder).start)
+        elif may_be_there(host.at(folder)):
+            found = examine_absent(kind, file.shown, kubelet)
             if any(one.name == CHECKPOINT_ABSENT for one in found.findings):
                 yield _check(kind, found)
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from numaudit.collectors.calibration import read_calibration
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
-from numaudit.doctor.kubelet_answers import CHECKS as ANSWERS
-from numaudit.doctor.kubelet_answers import PODRESOURCES, answer_checks
+from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
+from numaudit.doctor.kubelet_answers import answer_checks
 from numaudit.doctor.outcome import NO_KUBERNETES
 from numaudit.doctor.sources import SOURCES, Trial, check_sources
 from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.kubelet_here import KubeletHere
+from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.readings import Readings
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import KINDS, kinds_by_default
@@ -35,38 +36,43 @@ _CGROUPS, _NODES = 256, 4
 """Room enough in the maps for a trial."""
 
 
-def examine(host: Host, session: Session | None = None, here: KubeletHere | None = None) -> tuple[Check, ...]:
+def examine(host: Host, session: Session | None = None, readings: Readings | None = None) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
     Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
-    notices a test load, which takes a few seconds. `here`: as whoever polls the kubelet knows it; None = it is asked.
+    notices a test load, which takes a few seconds, and the kubelet is asked. With one: `readings` are what its owner
+    read of the kubelet, None = there is none.
     """
     if session is not None:
-        return _examine(host, session, here, under_load=False)
+        # The agent says itself what each source of the kubelet answered.
+        return _examine(host, session, _checkpoints(host, readings), under_load=False)
     with Session.open(host, kinds_by_default(), cgroups=_CGROUPS, nodes=_NODES) as tried:
-        return _examine(host, tried, here, under_load=True)
+        return _examine(host, tried, _of_kubelet(host), under_load=True)
 
 
-def _examine(host: Host, session: Session, here: KubeletHere | None, under_load: bool) -> tuple[Check, ...]:
-    basic = (_guarded(name, host, check) for name, check in _CHECKS.items())
-    # The agent has its own sources of the kubelet, and says what each of them answered.
-    answers = _answers(host) if under_load else ()
-    sources = check_sources(Trial(host, session, under_load))
-    return (*basic, *_checkpoints(host, here), *answers, *probe_checks(session), *sources)
+def _examine(host: Host, session: Session, of_kubelet: Sequence[Check], under_load: bool) -> tuple[Check, ...]:
+    basic = [_guarded(name, host, check) for name, check in _CHECKS.items()]
+    return (*basic, *of_kubelet, *probe_checks(session), *check_sources(Trial(host, session, under_load)))
 
 
-def _checkpoints(host: Host, here: KubeletHere | None) -> tuple[Check, ...]:
+def _of_kubelet(host: Host) -> tuple[Check, ...]:
+    poller = KubeletPoller.of(host)
     try:
-        return tuple(checkpoint_checks(host, here))
+        readings = poller.poll(())
+    except Unavailable:
+        return ()
     except (NumauditError, OSError, ValueError) as error:
         return (failed(MEMORY, error),)
+    finally:
+        poller.close()
+    return (*_checkpoints(host, readings), *answer_checks(readings))
 
 
-def _answers(host: Host) -> tuple[Check, ...]:
+def _checkpoints(host: Host, readings: Readings | None) -> tuple[Check, ...]:
     try:
-        return tuple(answer_checks(host))
+        return () if readings is None else tuple(checkpoint_checks(host, readings))
     except (NumauditError, OSError, ValueError) as error:
-        return (failed(PODRESOURCES, error),)
+        return (failed(MEMORY, error),)
 
 
 def names() -> tuple[str, ...]:

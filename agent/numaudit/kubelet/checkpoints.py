@@ -44,7 +44,7 @@ class WatchedCheckpoint:
     def poll(self, now: float) -> CheckpointReading:
         """Read the file again if it changed. `now`: seconds since the epoch."""
         self._follow(now)
-        return CheckpointReading(self.health, self.shown, self.good, self.newest)
+        return CheckpointReading(self.health, self.path, self.shown, self.good, self.newest)
 
     def _follow(self, now: float) -> None:
         try:
@@ -52,8 +52,8 @@ class WatchedCheckpoint:
         except FileNotFoundError:
             self._fail("absent", f"no file {self.shown}")
             return
-        except OSError as error:
-            self._fail("unreadable", f"cannot read {self.shown}: {error.strerror or error}; run as root")
+        except OSError:  # reading it says why
+            self._read(None)
             return
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
         if stamp != self._stamp or self.health.problem == "unreadable":
@@ -62,7 +62,7 @@ class WatchedCheckpoint:
         if self.is_current:
             self._set(last_good_at=now)
 
-    def _read(self, written_at: float) -> None:
+    def _read(self, written_at: float | None) -> None:
         try:
             data = settled_file.read(self.kind, self.path)
         except Unavailable as error:
@@ -74,7 +74,7 @@ class WatchedCheckpoint:
         decoded = decode(self.kind, data, shown=self.shown)
         if decoded.content is None:
             problem: Problem = "newer format" if decoded.is_newer else "not understood"
-            self._fail(problem, decoded.error, written_at, newest=decoded)
+            self._fail(problem, f"{self.shown}: {decoded.error}", written_at, newest=decoded)
             return
         self.newest = decoded
         found, verification = decoded.content

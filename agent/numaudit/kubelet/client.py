@@ -42,6 +42,10 @@ class NotPermitted(Unavailable):
     """The kubelet is there, and refuses to answer: status 401 or 403."""
 
 
+class NoToken(Unavailable):
+    """The kubelet's read-only port is closed, and there is no token for the secure one."""
+
+
 class Answers(Protocol):
     """What a kubelet answers. Each raises Unavailable with the reason."""
 
@@ -115,7 +119,7 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
     """The kubelet of this host by its settings (fields of a KubeletConfiguration; None = not known).
 
     The read-only port when it is open, else the secure port with the service account's token.
-    Raises Unavailable when there is neither.
+    Raises NoToken when there is neither.
     """
     config = config or {}
     address = config.get("address")
@@ -128,7 +132,7 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
     url = f"https://{name}:{port if isinstance(port, int) and port > 0 else 10250}"
     token = host.at(f"{_ACCOUNT}/token")
     if not may_be_there(token):
-        raise Unavailable(
+        raise NoToken(
             "the kubelet's read-only port is closed and there is no token for its secure port; "
             "run as a pod with a service account that may get nodes/pods, nodes/configz and nodes/metrics"
         )

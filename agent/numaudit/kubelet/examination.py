@@ -32,6 +32,8 @@ class Decoded:
     """Why there is no content."""
     data: bytes = b""
     """The file's bytes."""
+    shown: str = ""
+    """What a finding about a file without content begins with: the file's path as messages call it."""
 
     @property
     def error(self) -> str | None:
@@ -54,15 +56,13 @@ class Examined:
 
 
 def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> Decoded:
-    """Read a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown` begins an error."""
+    """Read a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown`: as in Decoded."""
     try:
         kind = kind or checkpoints.kind_of(name, data)
         checkpoint = checkpoints.parse(kind, data)
     except ParseError as error:
-        found = restart.unreadable(kind, error)
-        message = f"{shown}: {found.message}" if shown else found.message
-        return Decoded(kind, problem=replace(found, message=message), data=data)
-    return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)), data=data)
+        return Decoded(kind, problem=restart.unreadable(kind, error), data=data, shown=shown)
+    return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)), data=data, shown=shown)
 
 
 def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> Examined:
@@ -71,13 +71,17 @@ def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet,
     `folder`: the kubelet's root folder, as the host calls it and the kubelet's words name it.
     """
     if decoded.content is None:
-        found, start = None, _start(() if decoded.problem is None else (decoded.problem,), kubelet)
+        found, start = None, _start(() if decoded.problem is None else (_named(decoded, decoded.problem),), kubelet)
     else:
         found = restart.examine(*decoded.content, machine, kubelet)
         start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
         if kubelet.configuration_problem is not None:
             start = _start(found.findings, kubelet)
     return Examined(decoded, replace(start, refusal=_kubelet_says(decoded, found, kubelet, folder)), found)
+
+
+def _named(decoded: Decoded, problem: StateFinding) -> StateFinding:
+    return replace(problem, message=f"{decoded.shown}: {problem.message}") if decoded.shown else problem
 
 
 def examine_absent(kind: Kind, shown: str, kubelet: StartingKubelet) -> StartOutlook:

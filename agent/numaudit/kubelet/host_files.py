@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
-from numaudit.intent import KubeletConfig
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, Host, is_named_pipe, is_pipe
-from numaudit.kubelet import settled_file, state_files
+from numaudit.kubelet import state_files
 from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
 from numaudit.kubelet.examined_file import ExaminedFile
 from numaudit.kubelet.forecasting import forecast_here
 from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
-from numaudit.kubelet.machine_watch import read_whole_machine
+from numaudit.kubelet.machine_watch import MachineWatch
 from numaudit.kubelet.node_here import NodeHere, node_here
 from numaudit.kubelet.pod_names import pod_names
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.readings import Readings
-from numaudit.kubelet.starting import Asked, Starting, starting
+from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoint_files
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 from numaudit.topology.machine import Machine
 
@@ -35,10 +32,10 @@ STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class _Against:
     """What a file is compared with: the kubelet that is to start, and the machine that the file belongs to, if any."""
 
-    starting: Starting
+    here: KubeletHere
     folder: str
     """The kubelet's root folder, as the host calls it."""
     machine: Machine | None = None
@@ -46,30 +43,22 @@ class Against:
     """Why the machine cannot be compared although the file belongs to it."""
     readings: Readings | None = None
     """What the kubelet says of its pods; None = the file stands alone, or there is no kubelet."""
-    topology_policy: str | None = None
 
 
-def kubelet_on(host: Host, asked: Asked = Asked()) -> KubeletHere:  # noqa: B008 -- an immutable value
-    """The kubelet that runs and would start on this host, or as somebody asks. Without one nothing of it is known."""
-    poller = KubeletPoller.of(host)
+def poll_once(poller: KubeletPoller) -> Readings | None:
+    """What decides about the kubelet's next start, and its pods; None = there is no kubelet. Closes the poller."""
     try:
-        return kubelet_here(poller.poll_start(), asked)
+        return poller.poll_state()
     except Unavailable:
-        return no_kubelet(asked)
+        return None
     finally:
         poller.close()
-
-
-def pod_names_on(host: Host, checkpoints: Iterable[Checkpoint]) -> dict[str, PodName]:
-    """Who the pods of these checkpoints are, as far as the kubelet of this host knows them."""
-    readings = _read_state(host)
-    return {} if readings is None else pod_names(checkpoints, readings)
 
 
 def node_on(host: Host, asked: Asked) -> NodeHere:
     """What is known of the kubelet on this host, asked once. Raises Unavailable where that is too little."""
     poller = KubeletPoller.of(host)
-    readings = _poll(poller)
+    readings = poll_once(poller)
     folder, storage = poller.host.kubelet_root, storage_of(poller.host)
     return node_here(readings, asked, folder=folder, with_cgroup=_pods_with_cgroup(host), storage=storage)
 
@@ -97,23 +86,9 @@ def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
     return frozenset(one.pod_uid for one in found if one.pod_uid is not None)
 
 
-def _read_state(host: Host) -> Readings | None:
-    return _poll(KubeletPoller.of(host))
-
-
-def _poll(poller: KubeletPoller) -> Readings | None:
-    """Once; None = there is no kubelet."""
-    try:
-        return poller.poll_state()
-    except Unavailable:
-        return None
-    finally:
-        poller.close()
-
-
 def forecast_on(host: Host, asked: Asked, *, reboot: bool) -> Forecast:
     """What a restart would do to the pods of this host. Raises Unavailable with what is not known."""
-    readings = _read_state(host)
+    readings = poll_once(KubeletPoller.of(host))
     if readings is None:
         raise Unavailable("no kubelet has run here, so there is nothing to foresee")
     return forecast_here(readings, kubelet_here(readings, asked), asked, reboot=reboot)
@@ -161,74 +136,87 @@ def refuse_other_files(file: Path, data: bytes) -> None:
     raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU} or {DEVICES}")
 
 
+def decode_given(file: Path, readings: Readings | None, *, may_be_empty: bool = False) -> Decoded:
+    """A file that was named. One of the kubelet's that was read already is not read again.
+
+    Raises as `read_given` and `refuse_other_files`.
+    """
+    own = _read_already(file, readings)
+    data = read_given(file) if own is None else own.data
+    if data.strip() or not may_be_empty:
+        refuse_other_files(file, data)
+    return decode(None, data, name=file.name) if own is None else replace(own, shown="")
+
+
+def _read_already(file: Path, readings: Readings | None) -> Decoded | None:
+    if readings is None or is_pipe(file):
+        return None
+    path = file.resolve()
+    return next((one.newest for one in readings.checkpoints.values() if one.path.resolve() == path), None)
+
+
 def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine: bool) -> tuple[ExaminedFile, ...]:
     """The given file, or all that the host's kubelet has. A file that stands alone knows no kubelet but the one asked.
 
     Raises Unavailable when there is none, and when the machine that they belong to cannot be read but
     `needs_machine`; else the result says why the machine was not compared.
     """
+    poller = KubeletPoller.of(host)
+    if file is not None and not belongs_to(poller.locate(), file):
+        poller.close()
+        alone = _Against(no_kubelet(asked), poller.host.kubelet_root)
+        return (_examined(str(file), decode_given(file, None), alone),)
+    readings = poll_once(poller)
     if file is not None:
-        data = read_given(file)
-        is_here = belongs_to(host, file)
-        if data.strip() or not is_here:  # the kubelet's own file may be empty, and then the kubelet does not start
-            refuse_other_files(file, data)
-        if not is_here:
-            alone = Against(starting(KubeletConfig(), None, asked), host.kubelet_root)
-            return (_examine(file, None, data, alone),)
-        return (_examine(file, None, data, _against(host, asked, needs_machine)),)
-    here = {kind: (path, settled_file.read(kind, path)) for kind, path in state_files.paths(host).items()}
-    if all(data is None for _, data in here.values()):
+        # The kubelet's own file may be empty, and then the kubelet does not start.
+        decoded = decode_given(file, readings, may_be_empty=True)
+        return (_examined(str(file), decoded, _against(readings, poller.host, asked, needs_machine)),)
+    files = {} if readings is None else readings.checkpoints
+    unread = (one.health.detail for one in files.values() if one.health.problem == "unreadable")
+    for problem in unread:
+        raise Unavailable(problem or "a checkpoint cannot be read")
+    if all(one.newest is None for one in files.values()):
         raise Unavailable(
-            f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
+            f"no checkpoint under {poller.host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
             "give the file as an argument"
         )
-    against = _against(host, asked, needs_machine)
+    against = _against(readings, poller.host, asked, needs_machine)
     found = [
-        _absent(host.name_of(path), kind, against)
-        if data is None
-        else _examine(path, kind, data, against, host.name_of(path))
-        for kind, (path, data) in here.items()
+        _absent(kind, one.shown, against)
+        if one.newest is None
+        else _examined(one.shown, replace(one.newest, shown=""), against)
+        for kind, one in files.items()
     ]
     return tuple([one for one in found if one is not None])
 
 
-def _against(host: Host, asked: Asked, needs_machine: bool) -> Against:
-    readings = _read_state(host)
-    here = (
-        KubeletHere(KubeletConfig(), starting(KubeletConfig(), None, asked))
-        if readings is None
-        else kubelet_here(readings, asked)
-    )
-    policy = here.config.topology_manager_policy
-    against = Against(here.starting, host.kubelet_root, readings=readings, topology_policy=policy)
-    try:
-        return replace(against, machine=read_whole_machine(host))
-    except Unavailable as problem:
-        if needs_machine:
-            raise
-        return replace(against, machine_problem=str(problem))
+def _against(readings: Readings | None, host: Host, asked: Asked, needs_machine: bool) -> _Against:
+    if readings is None:
+        watch = MachineWatch(host)
+        here, machine, problem = no_kubelet(asked), watch.machine(), watch.problem
+    else:
+        here, machine, problem = kubelet_here(readings, asked), readings.machine, readings.machine_problem
+    if machine is None and needs_machine:
+        raise Unavailable(problem or "this machine cannot be read whole")
+    return _Against(here, host.kubelet_root, machine, problem, readings)
 
 
-def _absent(shown: str, kind: Kind, against: Against) -> ExaminedFile | None:
+def _absent(kind: Kind, shown: str, against: _Against) -> ExaminedFile | None:
     """A file that is not there is of interest only where it should be."""
-    start = examine_absent(kind, shown, against.starting.kubelet)
+    start = examine_absent(kind, shown, against.here.starting.kubelet)
     missing = any(one.name == CHECKPOINT_ABSENT for one in start.findings)
-    examined = Examined(Decoded(kind), start)
-    return ExaminedFile(shown, examined, against.starting, with_machine=False) if missing else None
+    return ExaminedFile(shown, Examined(Decoded(kind), start), against.here.starting, False) if missing else None
 
 
-def _examine(path: Path, kind: Kind | None, data: bytes, against: Against, shown: str | None = None) -> ExaminedFile:
-    """`shown` is what a captured host calls the file; None = as it was named."""
-    kubelet = against.starting.kubelet
-    found = examine(decode(kind, data, name=path.name), against.machine, kubelet, against.folder)
-    content = found.decoded.content
+def _examined(shown: str, decoded: Decoded, against: _Against) -> ExaminedFile:
+    here, content = against.here, decoded.content
     names = {} if content is None or against.readings is None else pod_names(content[:1], against.readings)
     return ExaminedFile(
-        shown or str(path),
-        found,
-        against.starting,
+        shown,
+        examine(decoded, against.machine, here.starting.kubelet, against.folder),
+        here.starting,
         with_machine=against.machine is not None,
         machine_problem=against.machine_problem,
         pods=names,
-        topology_policy=against.topology_policy,
+        topology_policy=here.config.topology_manager_policy,
     )

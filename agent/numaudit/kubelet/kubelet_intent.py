@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from numaudit.kernel.host import Host
 from numaudit.kubelet.intent_of import Collected, Steps, intent_of
-from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
 from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.readings import Readings
 from numaudit.snapshot import Container
@@ -34,10 +33,6 @@ class KubeletIntent:
     def readings(self) -> Readings | None:
         """What the newest poll read; None = no kubelet was there to ask."""
         return self.poller.newest
-
-    def here(self) -> KubeletHere:
-        """The kubelet as the newest poll found it. Asks nothing."""
-        return no_kubelet() if self.poller.newest is None else kubelet_here(self.poller.newest)
 
     def close(self) -> None:
         """Close connections and files."""

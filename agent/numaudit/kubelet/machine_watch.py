@@ -51,14 +51,6 @@ def read_whole_machine(host: Host) -> Machine:
     return machine
 
 
-def whole_machine_or_none(host: Host) -> Machine | None:
-    """As `read_whole_machine`; None = it cannot be read."""
-    try:
-        return read_whole_machine(host)
-    except Unavailable:
-        return None
-
-
 def _totals(host: Host) -> tuple[object, ...]:
     """All that the kubelet compares, in far fewer files than the whole machine."""
     nodes = [

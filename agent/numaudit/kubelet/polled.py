@@ -26,6 +26,8 @@ class Polled(Generic[Value]):
     every: float = 0.0
     """Seconds before it is asked again; 0 = each time."""
     value: Value | None = None
+    error: Exception | None = None
+    """Of the newest call; None = it gave a value, or there was none yet."""
     state: SourceState = field(init=False)
     _not_before: float = 0.0
 
@@ -43,9 +45,11 @@ class Polled(Generic[Value]):
             return
         try:
             self.value, reason = fetch()
+            self.error = None
             self.state = SourceState(self.name, "ok", reason, time())
             self._not_before = clock + self.every
         except (Unavailable, ParseError, OSError) as error:
+            self.error = error
             state: Literal["missing", "old"] = "missing" if self.value is None else "old"
             self.state = SourceState(self.name, state, explain(error), self.state.read_at)
             if not isinstance(error, NoTimeLeft):

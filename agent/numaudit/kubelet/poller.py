@@ -5,7 +5,7 @@ Every source is optional: one may know what another does not, and each reports i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, time
@@ -29,7 +29,7 @@ from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.pods import PodList, PodReader
 from numaudit.kubelet.polled import Polled
 from numaudit.kubelet.process import Settings
-from numaudit.kubelet.readings import CheckpointReading, Readings
+from numaudit.kubelet.readings import CheckpointReading, Question, Readings
 from numaudit.memorymanager.checkpoint.file import Kind
 from numaudit.snapshot import Container
 
@@ -58,7 +58,7 @@ class KubeletPoller:
     patience: float = PATIENCE
     """Seconds that one poll waits for the running kubelet, all its answers together."""
     newest: Readings | None = None
-    """What the newest poll found; None = no kubelet yet."""
+    """What the newest poll found; None = no kubelet was there."""
     _files: dict[Kind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
     _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
@@ -68,6 +68,10 @@ class KubeletPoller:
     _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
     _admissions: Admissions = field(default_factory=Admissions)
     _pod_reader: PodReader = field(default_factory=PodReader)
+    _resources_version: str | None = None
+    _configz_error: Exception | None = None
+    _located: Settings | Unavailable | None = None
+    """What `locate` has read, for the poll after it."""
     _news: Inputs = field(default_factory=Inputs)
     _pid: int | None = None
     _was_there: bool = False
@@ -99,22 +103,31 @@ class KubeletPoller:
         """Ticks come in this interval: a third of it, and five seconds at most, are for the kubelet."""
         self.patience = min(_SHARE * seconds, _LONGEST)
 
+    def locate(self) -> Host:
+        """The host with the root folder (`--root-dir`) of its kubelet. Only how that was started is read."""
+        self._find_kubelet()
+        try:
+            self._located = self._started_with()
+            self._use(self._located)
+        except Unavailable as error:
+            self._located = error
+        return self.host
+
     def poll(self, containers: Sequence[Container]) -> Readings:
         """Ask every source that may have changed. Raises Unavailable where there is no kubelet at all."""
         files = self._begin()
         if self._has_news(containers, files.values()):
             self._resources.hurry()
             self._pods.hurry()
-        self._resources.ask(lambda: (podresources.decode(self.answers.podresources()), None))
+        self._resources.ask(self._read_resources)
         self._pods.ask(self._read_pods)
         return self._end(files)
 
-    def poll_start(self) -> Readings:
-        """Ask only what decides about the kubelet's next start. Raises Unavailable where there is no kubelet at all."""
-        return self._end(self._begin())
-
     def poll_state(self) -> Readings:
-        """As `poll_start`, and the pods whose entries the checkpoints have."""
+        """Ask what decides about the kubelet's next start, and the pods whose entries the checkpoints have.
+
+        Raises Unavailable where there is no kubelet at all.
+        """
         files = self._begin()
         self._pods.ask(self._read_pods)
         return self._end(files)
@@ -125,6 +138,7 @@ class KubeletPoller:
             self.answers.until = monotonic() + self.patience
         self._find_kubelet()
         if not self._is_there():
+            self.newest = None
             error = Unavailable if self._was_there else Absent
             raise error(f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}")
         self._was_there = True
@@ -145,7 +159,9 @@ class KubeletPoller:
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
             pods=None if self._pods.value is None else self._pods.value.pods,
             pods_are_current=self._pods.is_current,
+            strange_pods=0 if self._pods.value is None else len(self._pods.value.problems),
             resources=self._resources.value if self._resources.is_current else None,
+            resources_version=self._resources_version,
             log=self._admissions.facts,
             metrics=self._metrics.value,
             metrics_read_at=self._metrics.state.read_at,
@@ -154,6 +170,7 @@ class KubeletPoller:
             folder=self.host.kubelet_root,
             cgroups_are_settled=self._cgroups_are_settled(files.values()),
             polled=self._states(),
+            unanswered=self._unanswered(),
         )
         return self.newest
 
@@ -172,6 +189,15 @@ class KubeletPoller:
         polled = (self._resources, self._pods, self._settings, self._lines, self._metrics)
         return tuple([replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled])
 
+    def _unanswered(self) -> Mapping[Question, Exception]:
+        errors: dict[Question, Exception | None] = {
+            "/pods": self._pods.error,
+            "/configz": self._configz_error,
+            "/metrics": self._metrics.error,
+            "podresources": self._resources.error,
+        }
+        return {question: error for question, error in errors.items() if error is not None}
+
     def _find_kubelet(self) -> None:
         """Notice a kubelet that started, ended or was started again."""
         if self._pid is not None and kubelet_process.is_kubelet(self.host, self._pid):
@@ -188,19 +214,27 @@ class KubeletPoller:
         """What the kubelet says is in force, else what it was started with."""
         settings, problem = None, ""
         try:
-            settings = kubelet_process.read_settings(self.host, self._pid)
+            settings = self._started_with()
             self._use(settings)
         except Unavailable as error:
             problem = str(error)
         try:
             in_force = kubelet_config.parse_configz(self.answers.configz())
+            self._configz_error = None
         except (Unavailable, ParseError, OSError) as error:
+            self._configz_error = error
             if settings is None:
                 raise Unavailable(f"{problem}; {explain(error)}") from None
             return settings, settings.reason
         return Settings(
             kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir
         ), None
+
+    def _started_with(self) -> Settings:
+        found, self._located = self._located, None
+        if isinstance(found, Unavailable):
+            raise found
+        return found or kubelet_process.read_settings(self.host, self._pid)
 
     def _use(self, settings: Settings) -> None:
         if isinstance(self.answers, LiveKubelet):
@@ -216,6 +250,11 @@ class KubeletPoller:
             kind: WatchedCheckpoint(kind, path, self.host.name_of(path))
             for kind, path in state_files.paths(self.host).items()
         }
+
+    def _read_resources(self) -> tuple[tuple[PodResources, ...], str | None]:
+        answer = self.answers.podresources()
+        self._resources_version = answer.version
+        return podresources.decode(answer), None
 
     def _read_pods(self) -> tuple[PodList, str | None]:
         found = self._pod_reader.read(self.answers.pods())

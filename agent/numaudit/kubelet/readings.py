@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from numaudit.intent import CheckpointHealth, KubeletConfig, SourceName, SourceState
 from numaudit.kubelet.admissions import LogFacts
@@ -17,6 +19,9 @@ from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpo
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.topology.machine import Machine
 
+Question = Literal["/pods", "/configz", "/metrics", "podresources"]
+"""What a kubelet is asked: pages, and List of PodResources."""
+
 _NAMES: Mapping[Kind, SourceName] = {MEMORY: "memory checkpoint", CPU: "cpu checkpoint", DEVICES: "device checkpoint"}
 
 
@@ -25,6 +30,7 @@ class CheckpointReading:
     """One checkpoint file as it is now, and its last good content."""
 
     health: CheckpointHealth
+    path: Path
     shown: str
     """The path as messages call it."""
     good: Checkpoint | None = None
@@ -47,8 +53,12 @@ class Readings:
     """The kubelet's own settings, from /configz or from its files and flags."""
     pods: Pods | None = None
     pods_are_current: bool = False
+    strange_pods: int = 0
+    """Parts of the list that were not understood."""
     resources: tuple[PodResources, ...] | None = None
     """None also when PodResources does not answer now: it has no last good value."""
+    resources_version: str | None = None
+    """Of the interface: v1 or v1alpha1."""
     log: LogFacts = LogFacts()
     metrics: KubeletMetrics | None = None
     metrics_read_at: float | None = None
@@ -63,6 +73,8 @@ class Readings:
     """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
     polled: tuple[SourceState, ...] = field(default=())
     """The state of the sources beside the checkpoints."""
+    unanswered: Mapping[Question, Exception] = field(default_factory=dict)
+    """Why a question has no answer, or none that was understood."""
 
     @property
     def memory(self) -> MemoryCheckpoint | None:

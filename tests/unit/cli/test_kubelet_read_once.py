@@ -115,17 +115,7 @@ RUNS: dict[str, Callable[[CountedKubelet], None]] = {
 }
 
 
-MORE_THAN_ONCE: dict[str, dict[str, int]] = {
-    "agent": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
-    "doctor": {"/configz": 2, "/metrics": 2, "cpu_manager_state": 2, "kubelet.yaml": 4, "memory_manager_state": 2},
-    "state show": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
-    "state verify": {"cpu_manager_state": 2, "kubelet.yaml": 2, "memory_manager_state": 2},
-    "state verify FILE": {"kubelet.yaml": 2, "memory_manager_state": 2},
-    "state diff FILE": {"kubelet.yaml": 2, "memory_manager_state": 2},
-    "state diff FILE FILE": {"cpu_manager_state": 3, "kubelet.yaml": 2},
-    "state forecast": {"kubelet.yaml": 2},
-    "capture": {"kubelet.yaml": 3},
-}
+MORE_THAN_ONCE: dict[str, dict[str, int]] = {"capture": {"kubelet.yaml": 3}}
 """What is still read more than once, and how often. A figure may only fall."""
 
 

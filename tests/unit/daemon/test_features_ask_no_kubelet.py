@@ -26,7 +26,8 @@ def test_features_are_examined_by_what_the_tick_knows_of_the_kubelet(tmp_path: P
         kubelet = KubeletIntent.of(host)
         kubelet.poller.poll(())
         of_the_tick = [*asked]
-        assert kubelet.here().config.memory_manager_policy == "Static"
-        assert Features(host, Session({}), kubelet.here).after(())
+        assert kubelet.readings is not None
+        assert kubelet.readings.config.memory_manager_policy == "Static"
+        assert Features(host, Session({}), lambda: kubelet.readings).after(())
         kubelet.close()
     assert asked == of_the_tick

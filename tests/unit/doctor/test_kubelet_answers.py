@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -19,8 +20,9 @@ from kubelet_http import replies, serving
 from made_up_probes import made_up_session
 from numaudit.cli.main import call
 from numaudit.doctor import checks
-from numaudit.doctor.kubelet_answers import CHECKS, answer_checks
+from numaudit.doctor.kubelet_answers import NAMES, answer_checks
 from numaudit.kernel.host import Host, KubeletConnection
+from numaudit.kubelet.poller import KubeletPoller
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
@@ -38,7 +40,9 @@ class Pod:
     """Path -> what the kubelet answers with in place of 200."""
 
     def found(self) -> dict[str, Check]:
-        return {one.name: one for one in answer_checks(self.host)}
+        poller = KubeletPoller.of(self.host)
+        with closing(poller):
+            return {one.name: one for one in answer_checks(poller.poll(()))}
 
 
 @pytest.fixture
@@ -83,7 +87,7 @@ class _podresources:  # noqa: N801 (used as a function)
 
 def test_each_source_that_answers_says_what_it_has(pod: Pod) -> None:
     found = pod.found()
-    assert tuple(found) == tuple(CHECKS)
+    assert tuple(found) == NAMES
     assert {one.state for one in found.values()} == {"ok"}
     assert found["kubelet /pods"].detail == "20 pods, 7 of them refused"
     assert found["kubelet /configz"].detail == "Memory Manager Static, Topology Manager single-numa-node"
@@ -124,8 +128,12 @@ def test_an_answer_that_is_none_is_not_understood(pod: Pod, monkeypatch: pytest.
     assert pod.found()["kubelet /pods"].reason == "not-understood"
 
 
-def test_a_host_without_a_kubelet_is_asked_nothing(fixtures: Path) -> None:
-    assert list(answer_checks(Host.under(fixtures / "eight-nodes"))) == []
+def test_a_host_without_a_kubelet_is_asked_nothing(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "check_sources", lambda _: ())
+    monkeypatch.setattr(Session, "open", lambda *_, **__: made_up_session()[1])
+    checked = {one.name for one in checks.examine(Host.under(fixtures / "eight-nodes"))}
+    assert "kernel" in checked
+    assert checked.isdisjoint(NAMES)
 
 
 @pytest.mark.parametrize(("status", "code"), [({}, 0), ({"/pods": 403}, 1)])

@@ -22,6 +22,7 @@ from numaudit.intent import CheckpointHealth, Intent, StartOutlook
 from numaudit.kernel.host import Host
 from numaudit.kubelet import machine_watch
 from numaudit.kubelet.kubelet_intent import KubeletIntent
+from numaudit.kubelet.poller import KubeletPoller
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.restart import outlook as restart
 from numaudit.memorymanager.restart.outlook import examine
@@ -231,14 +232,14 @@ def test_a_checkpoint_that_stops_the_kubelet_is_named_in_the_metrics(tmp_path: P
 
 def test_doctor_has_a_check_for_each_file_that_is_there(tmp_path: Path) -> None:
     host = node_of(f"{SINGLE}/1-running", tmp_path)
-    memory, cpu = checkpoint_checks(host)
+    memory, cpu = checkpoint_checks(host, KubeletPoller.of(host).poll_state())
     assert [(one.name, one.state) for one in (memory, cpu)] == [
         ("memory_manager_state", "ok"),
         ("cpu_manager_state", "ok"),
     ]
     assert memory.detail == "would the kubelet start with it? now: yes; after a reboot: at risk"
     fewer_huge_pages(host)
-    memory, _ = checkpoint_checks(host)
+    memory, _ = checkpoint_checks(host, KubeletPoller.of(host).poll_state())
     assert memory.state == "missing"
     assert "now: no" in memory.detail
     assert "huge-pages-changed" in memory.detail
@@ -248,7 +249,7 @@ def test_doctor_has_a_check_for_each_file_that_is_there(tmp_path: Path) -> None:
 def test_doctor_calls_nothing_right_that_could_not_be_compared(tmp_path: Path) -> None:
     host = node_of(f"{SINGLE}/1-running", tmp_path)
     shutil.rmtree(host.nodes)
-    for one in checkpoint_checks(host):
+    for one in checkpoint_checks(host, KubeletPoller.of(host).poll_state()):
         assert (one.state, "now: unknown" in one.detail) == ("reduced", True)
         assert "must be readable" in (one.hint or "")
 

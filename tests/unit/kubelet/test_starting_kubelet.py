@@ -14,9 +14,11 @@ from node_of_step import node_of
 from numaudit.cli.main import call
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.kernel.host import Host
-from numaudit.kubelet.host_files import kubelet_on
+from numaudit.kubelet.host_files import examine_files
 from numaudit.kubelet.kubelet_intent import KubeletIntent
+from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.starting import Asked
+from numaudit.snapshot import Check
 
 SINGLE = "standalone-single-numa-node/1-running"
 POD_LEVEL = "standalone-pod-level-resources/1"
@@ -38,10 +40,15 @@ def configure(root: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def checks_of(host: Host) -> list[Check]:
+    """Of the checkpoints, by `doctor`."""
+    return list(checkpoint_checks(host, KubeletPoller.of(host).poll_state()))
+
+
 def answers(host: Host, capsys: Capture, file: str = MEMORY) -> tuple[str, str, str]:
     """Does the kubelet start now? By `state verify`, by the report and by `doctor`."""
     (reported,) = [one for one in KubeletIntent.of(host).collect(()).intent.checkpoints if one.file == file]
-    (checked,) = [one for one in checkpoint_checks(host) if one.name == file]
+    (checked,) = [one for one in checks_of(host) if one.name == file]
     found = re.search(r"now: ([a-z ]+);", checked.detail)
     assert found is not None
     return verified(host, capsys, file)["starts_now"], reported.outlook.starts_now, found[1]
@@ -210,7 +217,7 @@ def test_a_static_policy_without_its_checkpoint_is_a_finding_everywhere(node: Pa
     assert "drain the node" in one["remedy"]
     found = verified(Host.under(node), capsys)
     assert (found["valid"], found["starts_now"], names(found["findings"])) == (True, "yes", {"checkpoint-absent"})
-    (check,) = [one for one in checkpoint_checks(Host.under(node)) if one.name == MEMORY]
+    (check,) = [one for one in checks_of(Host.under(node)) if one.name == MEMORY]
     assert (check.state, "checkpoint-absent" in check.detail) == ("reduced", True)
     configure(node, "memoryManagerPolicy: Static", "memoryManagerPolicy: None")
     assert "checkpoint-absent" not in names(report(node, capsys)["findings"])
@@ -225,6 +232,8 @@ def test_huge_pages_that_differ_may_be_right_again_after_a_reboot(tmp_path: Path
 
 
 def test_a_host_without_a_kubelet_is_asked_about_the_newest_one(tmp_path: Path) -> None:
+    file = tmp_path / MEMORY
     (tmp_path / "proc").mkdir()
-    here = kubelet_on(Host.under(tmp_path), Asked())
-    assert (here.starting.kubelet.memory_policy, here.starting.sources) == (None, {"version": "default"})
+    shutil.copy(node_of(SINGLE, tmp_path / "other").kubelet / MEMORY, file)
+    (found,) = examine_files(file, Host.under(tmp_path), Asked(), needs_machine=False)
+    assert (found.starting.kubelet.memory_policy, found.starting.sources) == (None, {"version": "default"})
