@@ -8,6 +8,7 @@ from typing import Literal
 
 from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
+from numaudit.kernel.host import Host
 from numaudit.kubelet import settled_file
 from numaudit.kubelet.examination import Decoded, decode
 from numaudit.kubelet.readings import CheckpointReading
@@ -25,8 +26,7 @@ class WatchedCheckpoint:
 
     kind: Kind
     path: Path
-    shown: str
-    """The path as messages call it."""
+    host: Host
     good: Checkpoint | None = None
     newest: Decoded | None = None
     """The file as it is now, whatever is wrong with it; None = it is absent or cannot be read."""
@@ -35,6 +35,11 @@ class WatchedCheckpoint:
 
     def __post_init__(self) -> None:
         self.health = CheckpointHealth(self.kind)
+
+    @property
+    def shown(self) -> str:
+        """The path as messages call it."""
+        return self.host.name_of(self.path)
 
     @property
     def is_current(self) -> bool:
@@ -64,7 +69,7 @@ class WatchedCheckpoint:
 
     def _read(self, written_at: float | None) -> None:
         try:
-            data = settled_file.read(self.kind, self.path)
+            data = settled_file.read(self.kind, self.path, self.host)
         except Unavailable as error:
             self._fail("unreadable", str(error), written_at)
             return

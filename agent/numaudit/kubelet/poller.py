@@ -247,8 +247,7 @@ class KubeletPoller:
 
     def _watch_files(self) -> None:
         self._files = {
-            kind: WatchedCheckpoint(kind, path, self.host.name_of(path))
-            for kind, path in state_files.paths(self.host).items()
+            kind: WatchedCheckpoint(kind, path, self.host) for kind, path in state_files.paths(self.host).items()
         }
 
     def _read_resources(self) -> tuple[tuple[PodResources, ...], str | None]:

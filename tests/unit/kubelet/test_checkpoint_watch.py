@@ -9,11 +9,15 @@ from time import time
 import pytest
 
 from kubelet_steps import Step
+from numaudit.kernel.host import Host
 from numaudit.kubelet import settled_file, state_files
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
-from numaudit.memorymanager.checkpoint.file import MEMORY, write
+from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
+from numaudit.memorymanager.checkpoint.file import CPU, MEMORY, write
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, parse
+from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.memory.state import MemoryState
+from numaudit.topology.nodeset import CpuSet
 
 ONE = Step("standalone-restricted/1-cross").read("memory_manager_state")
 TWO = Step("standalone-restricted/2-more").read("memory_manager_state")
@@ -21,11 +25,17 @@ TWO = Step("standalone-restricted/2-more").read("memory_manager_state")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory_manager_state"
+    folder = tmp_path / "var/lib/kubelet"
+    folder.mkdir(parents=True)
+    return folder / "memory_manager_state"
+
+
+def host_of(path: Path) -> Host:
+    return Host(path.parents[3])
 
 
 def watched(path: Path) -> WatchedCheckpoint:
-    return WatchedCheckpoint(MEMORY, path, "/var/lib/kubelet/memory_manager_state")
+    return WatchedCheckpoint(MEMORY, path, host_of(path))
 
 
 def replace(path: Path, data: bytes, at: float = 100.0) -> None:
@@ -166,9 +176,44 @@ def test_a_file_that_does_not_add_up_for_long_is_waited_for_no_more(
     waits: list[float] = []
     monkeypatch.setattr(settled_file, "sleep", waits.append)
     replace(path, between_two_writes())
-    assert settled_file.read(MEMORY, path) == between_two_writes()
+    assert settled_file.read(MEMORY, path, host_of(path)) == between_two_writes()
     assert waits == []
     replace(path, between_two_writes(), at=time() + 0.5)
-    assert settled_file.read(MEMORY, path) == between_two_writes()
+    assert settled_file.read(MEMORY, path, host_of(path)) == between_two_writes()
     assert 0 < sum(waits) <= 0.5
-    assert settled_file.read(MEMORY, path.with_name("none")) is None
+    assert settled_file.read(MEMORY, path.with_name("none"), host_of(path)) is None
+
+
+def cpus(shared: str, **held: str) -> bytes:
+    entries = {uid: {"app": CpuSet.parse(cpus)} for uid, cpus in held.items()}
+    return write(CpuCheckpoint.of("static", CPUState(CpuSet.parse(shared), entries)))
+
+
+def test_cpus_that_the_kubelet_is_releasing_are_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the container out of the file first, and then puts its CPUs into the shared pool."""
+    file, host = path.with_name("cpu_manager_state"), host_of(path)
+    host.cpus.mkdir(parents=True)
+    (host.cpus / "online").write_text("0-7\n")
+    waits: list[float] = []
+
+    def second_write(seconds: float) -> None:
+        waits.append(seconds)
+        replace(file, cpus("0-1,4-7", a="2-3"), at=time())
+
+    monkeypatch.setattr(settled_file, "sleep", second_write)
+    replace(file, cpus("0-1,6-7", a="2-3"), at=time())
+    assert settled_file.read(CPU, file, host) == cpus("0-1,4-7", a="2-3")
+    assert len(waits) == 1
+
+
+def test_cpus_that_are_reserved_for_the_system_alone_are_soon_waited_for_no_more(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, host = path.with_name("cpu_manager_state"), host_of(path)
+    host.cpus.mkdir(parents=True)
+    (host.cpus / "online").write_text("0-7\n")
+    waits: list[float] = []
+    monkeypatch.setattr(settled_file, "sleep", waits.append)
+    replace(file, cpus("1-7"), at=time() + 0.5)
+    assert settled_file.read(CPU, file, host) == cpus("1-7")
+    assert 0 < sum(waits) <= 0.2

@@ -25,3 +25,9 @@ class CPUState:
     """Pod UID -> CPUs of the whole pod; used with PodLevelResourceManagers only."""
     reusable: Mapping[str, CpuSet] = field(default_factory=dict)
     """Pod UID -> CPUs of its ordinary init containers that no later container took over."""
+
+    @property
+    def in_any_set(self) -> CpuSet:
+        """All CPUs that it knows."""
+        held = (cpus for containers in self.entries.values() for cpus in containers.values())
+        return CpuSet.from_ids(cpu for cpus in (self.default_cpus, *self.pod_entries.values(), *held) for cpu in cpus)

@@ -73,12 +73,7 @@ def _start_findings(state: CPUState, machine: Machine | None, version: Kubernete
     are in the shared pool and make no difference; with it they are in no set at all, so CPUs in no set
     are taken for the reserved ones, with a finding. Without a machine its CPUs are those of the file.
     """
-    in_file = state.default_cpus
-    for containers in state.entries.values():
-        for cpus in containers.values():
-            in_file |= cpus
-    for cpus in state.pod_entries.values():
-        in_file |= cpus
+    in_file = state.in_any_set
     online = in_file if machine is None else CpuSet.from_ids(cpu.id for cpu in machine.cpus)
     in_no_set = online - in_file if state.default_cpus else CpuSet()
     strict = bool(in_no_set) and version >= (1, 32)
