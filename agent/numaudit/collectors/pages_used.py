@@ -17,6 +17,7 @@ from numaudit.snapshot import ContainerId, PagesUsed, Resident, Snapshot
 
 _CHARGED = ("anon", "file", "shmem", "hugetlb")
 """What processes can map."""
+_NOT_KNOWN: Mapping[int, int] = {}
 
 
 def pages_used(tick: Tick, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, PagesUsed]:
@@ -28,6 +29,7 @@ def pages_used(tick: Tick, snapshot: Snapshot, passes: Passes | None) -> dict[Co
     known.keep_cgroups({group.id for groups in groups_of.values() for group in groups})
     scanned = known.cgroups()
     found: dict[ContainerId, PagesUsed] = {}
+    shmem_on = {one.node: size for one in snapshot.nodes for size in (one.resident.shmem or {}).values()}
     for owner, groups in groups_of.items():
         if scanned.isdisjoint(group.id for group in groups):
             continue
@@ -37,23 +39,32 @@ def pages_used(tick: Tick, snapshot: Snapshot, passes: Passes | None) -> dict[Co
         used = known.of(processes.keys(), tick.machine.page_size, now)
         if used is not None:
             mapped = list(_mapped(tick.host, (pid for own in processes.values() for pid in own)))
-            found[owner] = limited(used, snapshot.residency.get(owner), mapped)
+            found[owner] = limited(used, snapshot.residency.get(owner), mapped, shmem_on)
     return found
 
 
-def limited(used: PagesUsed, resident: Resident | None, mapped: Sequence[process_status.Resident]) -> PagesUsed:
+def limited(
+    used: PagesUsed,
+    resident: Resident | None,
+    mapped: Sequence[process_status.Resident],
+    shmem_on: Mapping[int, int] = _NOT_KNOWN,
+) -> PagesUsed:
     """The same with what the processes map, and no more on a node than they can have there.
 
-    A page that faults twice in a pass would count twice: the bytes on its node are a limit. Memory of other containers
-    that is sampled is shared memory: the kernel samples no file that is only read. `mapped`: of each process that can
-    be read.
+    A page that faults twice in a pass would count twice, and memory may have moved since the pass: the bytes on its
+    node are a limit. Memory of other containers that is sampled is shared memory: the kernel samples no file that is
+    only read. `mapped`: of each process that can be read. `shmem_on`: shared memory on each node, of anybody.
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
     charged = {kind: sum((getattr(resident, kind) or {}).values()) for kind in _CHARGED}
     most = [max((one[place] for one in mapped), default=0) for place in range(3)]
     of_others = max(0, most[2] - charged["shmem"])
-    used = replace(used, remote=_within(used.remote, resident.sum_of(_CHARGED), of_others))
+    own_shmem, limits = resident.shmem or {}, resident.sum_of(_CHARGED)
+    for node in {node for _, node in used.remote}:
+        there = of_others if node not in shmem_on else max(0, shmem_on[node] - own_shmem.get(node, 0))
+        limits[node] = limits.get(node, 0) + min(of_others, there)
+    used = replace(used, remote=_within(used.remote, limits))
     if not mapped:
         return used
     # Children share their parent's memory, and processes share files: that counts once where the sums say so.
@@ -63,15 +74,12 @@ def limited(used: PagesUsed, resident: Resident | None, mapped: Sequence[process
     return replace(used, mapped=private + files + shmem + charged["hugetlb"])
 
 
-def _within(
-    remote: Mapping[tuple[int, int], int], on_node: Mapping[int, int], of_others: int
-) -> dict[tuple[int, int], int]:
-    """No more on each node than is there. `of_others`: bytes of other containers, on any node."""
+def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> dict[tuple[int, int], int]:
+    """No more on each node than its limit."""
     sums: dict[int, int] = {}
     for (_, node), size in remote.items():
         sums[node] = sums.get(node, 0) + size
-    limits = {node: min(total, on_node.get(node, 0) + of_others) for node, total in sums.items()}
-    return {pair: size * limits[pair[1]] // sums[pair[1]] for pair, size in remote.items() if size}
+    return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items() if size}
 
 
 def _processes(tick: Tick, group: Cgroup) -> tuple[int, ...]:

@@ -19,7 +19,9 @@ REMEDIES: Mapping[VerdictName, str | None] = {
     "of each of its processes (`migratepages PID all NODES`).",
     "cpu-remote": "Ask for whole CPUs, so that the CPU Manager pins it too, and use the Topology Manager policy "
     "single-numa-node or restricted. A Guaranteed pod with a fraction of a CPU runs on the shared pool of all nodes.",
-    "remote-access": "Look for memory it shares with other containers, and for threads that were moved.",
+    "remote-access": "Bring its memory and the threads that use it to one node: migrate its pages (`migratepages PID "
+    "FROM TO`), or bind its threads to the CPUs of that node (`taskset`). Memory that it shares with another container "
+    "moves with its owner.",
     "unknown": "Give numaudit the source that is named; `numaudit doctor` says how.",
     "split": "Ask for less, or for machines with larger nodes. Nothing else helps.",
     "aligned": None,

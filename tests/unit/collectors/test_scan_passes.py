@@ -196,6 +196,13 @@ def test_shared_memory_of_others_may_be_used_beside_its_own() -> None:
     assert (found.remote, found.mapped) == ({(0, 1): 400}, 1400)
 
 
+def test_shared_memory_of_others_is_used_only_on_nodes_that_have_any() -> None:
+    """Its owner has moved most of it from node 1 since the pass that saw it there."""
+    resident = Resident(anon={0: 1000}, shmem={1: 40}, file={}, hugetlb={})
+    found = limited(used_of(c0m1=400, c0m2=300), resident, [Maps(1000, 0, 740)], {0: 900, 1: 100})
+    assert found.remote == {(0, 1): 100, (0, 2): 300}, "of node 2 it is not known"
+
+
 def test_what_processes_share_counts_once_as_far_as_their_container_holds_it() -> None:
     resident = Resident(anon={0: 1000}, shmem={0: 600}, file={0: 100}, hugetlb={0: 50})
     assert limited(used_of(), resident, [Maps(600, 0, 700)] * 2).mapped == 1000 + 1300 + 50
