@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import test_remedies
+import test_remedies_of_commands
+import test_remedies_of_use
 from numaudit.evaluation.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.remedies import IN_FORCE, OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
+from remedies import NO_ADVICE, NOT_HERE
 
 PAGE = (Path(__file__).parents[3] / "docs/verdicts.md").read_text(encoding="utf-8")
+
+CARRIED_OUT = (*test_remedies.ROWS, *test_remedies_of_use.ROWS, *test_remedies_of_commands.ROWS)
+"""In a guest: tests/vm/inside."""
 
 
 def rows(heading: str) -> dict[str, list[str]]:
@@ -47,6 +55,39 @@ def test_remedies_under_a_policy_that_is_in_force_are_explained() -> None:
     assert {name: cells[-1] for name, cells in rows("### Remedies where a policy is in force").items()} == dict(
         IN_FORCE
     )
+
+
+def remedies() -> Iterator[tuple[str, str]]:
+    """Of each verdict, cause and finding, whatever the container is: the sentences, and what stands after `, or`."""
+    tables = ("## Verdicts", "### Remedies where a policy is in force", "## Causes", "## Findings")
+    cells = [(name, cells[-1]) for heading in tables for name, cells in rows(heading).items()]
+    cells += [(name, text) for texts in (OF_COMMANDS, OF_OTHERS) for name, text in texts.items()]
+    for name, text in cells:
+        parts = re.split(r"(?<=\.) (?=[A-Z`])|(?<=promise:) |, or ", text)
+        yield from ((name, one) for one in parts if one not in ("Nothing.", "For a promise:"))
+
+
+def test_every_remedy_is_carried_out_in_a_guest_or_it_is_said_why_it_cannot_be() -> None:
+    done = [(row.of, row.remedy) for row in CARRIED_OUT]
+    missing = [
+        (name, one)
+        for name, one in remedies()
+        if not any(of == name and (words in one or one.rstrip(".") in words) for of, words in done)
+        and not any(words in one for words in (*NOT_HERE, *NO_ADVICE))
+    ]
+    assert missing == []
+
+
+def test_what_no_guest_carries_out_is_still_on_the_page() -> None:
+    sentences = [one for _, one in remedies()]
+    assert [words for words in (*NOT_HERE, *NO_ADVICE) if not any(words in one for one in sentences)] == []
+
+
+def test_a_cause_that_goes_in_a_guest_went_by_what_the_page_says() -> None:
+    causes = {name: cells[-1] for name, cells in rows("## Causes").items()}
+    done = [row for row in CARRIED_OUT if row.of in causes and row.of not in REMEDIES]
+    assert {row.of for row in done} == set(causes) - set(REMEDIES)
+    assert [row.remedy for row in done if row.remedy not in causes[row.of]] == []
 
 
 def test_the_order_of_severity_is_that_of_the_program() -> None:

@@ -15,6 +15,8 @@ import yaml
 
 import numaudit.cli.run  # noqa: F401 -- imported once here, and not by each child
 from numaudit.cli.main import call
+from numaudit.intent import Promise, PromisedMemory
+from numaudit.topology.nodeset import CpuSet, NodeSet
 from workload import CGROUPS, MIB
 
 NODES = range(4)
@@ -32,12 +34,12 @@ class Lab:
     folder: Path
 
     @classmethod
-    def below(cls, folder: Path) -> Lab:
-        """With NODE bytes for commands on every node, whatever its size."""
+    def below(cls, folder: Path, **settings: object) -> Lab:
+        """With NODE bytes for commands on every node, whatever its size, and more settings of the configuration."""
         reserved = [
             {"numaNode": node, "limits": {"memory": _total(node) - NODE}} for node in NODES if _total(node) > NODE
         ]
-        (folder / CONFIGURATION).write_text(yaml.safe_dump({"reservedMemory": reserved}))
+        (folder / CONFIGURATION).write_text(yaml.safe_dump({"reservedMemory": reserved, **settings}))
         return cls(folder)
 
     @property
@@ -61,15 +63,26 @@ class Lab:
 
     def entries(self) -> dict[str, dict[str, object]]:
         """By holder, as the memory file itself has them; none where there is no file."""
-        file = self.state / "memory_manager_state"
-        held = json.loads(file.read_text()).get("entries", {}) if file.exists() else {}
+        held = json.loads(self._memory.read_text()).get("entries", {}) if self._memory.exists() else {}
         assert isinstance(held, dict)
         return held
 
     def free(self) -> dict[int, int]:
         """Free bytes by node, as the file has them."""
-        machine = json.loads((self.state / "memory_manager_state").read_text())["machineState"]
+        machine = json.loads(self._memory.read_text())["machineState"]
         return {int(node): of["memoryMap"]["memory"]["free"] for node, of in machine.items()}
+
+    def promise(self) -> Promise:
+        """What the only command has, by both files."""
+        ((blocks,),) = [of.values() for of in json.loads(self._memory.read_text())["entries"].values()]
+        memory = [PromisedMemory(one["type"], one["size"], NodeSet.from_ids(one["numaAffinity"])) for one in blocks]
+        held = json.loads((self.state / "cpu_manager_state").read_text()).get("entries", {})
+        cpus = [CpuSet.parse(one) for of in held.values() for one in of.values()]
+        return Promise(tuple(memory), cpus[0] if cpus else CpuSet())
+
+    @property
+    def _memory(self) -> Path:
+        return self.state / "memory_manager_state"
 
     def shared_cpus(self) -> str:
         return str(json.loads((self.state / "cpu_manager_state").read_text())["defaultCpuSet"])

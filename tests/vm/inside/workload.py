@@ -14,6 +14,8 @@ from typing import IO, TypeVar
 
 CGROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpuset", "cpu", "memory", "hugetlb")
+TOUCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("touch.py")))
+"""The command of a worker; its arguments follow."""
 PAGE = 4096
 MIB = 1 << 20
 PATIENCE = 600.0
@@ -168,8 +170,7 @@ def worker(
         arguments += ["--file", str(file)]
     # The shell joins the cgroup while it is small, then becomes the worker: every page of it is allocated there.
     joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group.path / "cgroup.procs")]
-    program = [sys.executable, "-I", "-S", str(Path(__file__).with_name("touch.py")), *arguments]
-    process = subprocess.Popen([*joining, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*joining, *TOUCH, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     started = Worker(process, 0, size)
     try:
         words = _pipe(process.stdout).readline().split()
