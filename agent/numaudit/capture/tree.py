@@ -20,6 +20,7 @@ from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_i
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import recording
+from numaudit.kubelet.process import Settings
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
@@ -118,16 +119,16 @@ def _refuse(target: Path) -> None:
 
 def _into(host: Host, target: Path) -> Summary:
     summary = Summary()
-    host = _with_kubelet_folder(host, summary)
+    host, settings = _with_kubelet_folder(host, summary)
     try:
         with filled(target) as tree:
-            _fill(host, tree, summary)
+            _fill(host, settings, tree, summary)
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename or target}: {error.strerror}") from error
     return summary
 
 
-def _fill(host: Host, tree: NewFolder, summary: Summary) -> None:
+def _fill(host: Host, settings: Settings | None, tree: NewFolder, summary: Summary) -> None:
     for file in _files(host):
         _copy(host, file, tree, summary)
     _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
@@ -135,17 +136,17 @@ def _fill(host: Host, tree: NewFolder, summary: Summary) -> None:
     for folder in _pod_log_folders(host, summary):
         tree.make(_inside(host, folder))
     _copy_runtime_names(host, tree, summary)
-    _record(host, tree, summary)
+    _record(host, settings, tree, summary)
     lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
     tree.write(PurePath(NOT_READ), "".join(lines).encode())
 
 
-def _with_kubelet_folder(host: Host, summary: Summary) -> Host:
+def _with_kubelet_folder(host: Host, summary: Summary) -> tuple[Host, Settings | None]:
     try:
-        return kubelet_process.with_its_folder(host)
+        return kubelet_process.locate(host)
     except OSError as error:
         _note(host, host.kubelet, error, summary)
-        return host
+        return host, None
 
 
 def _files(host: Host) -> Iterator[Path]:
@@ -207,7 +208,7 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
-def _record(host: Host, tree: NewFolder, summary: Summary) -> None:
+def _record(host: Host, settings: Settings | None, tree: NewFolder, summary: Summary) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
     pid = kubelet_process.find(host)
     files: tuple[Path, ...] = ()
@@ -219,20 +220,24 @@ def _record(host: Host, tree: NewFolder, summary: Summary) -> None:
         summary.unread.append(Unread("the kubelet's configuration", str(error)))
     except OSError as error:
         _note(host, host.proc / f"{pid}/cmdline", error, summary)
+    read_before = {} if settings is None else settings.files
     for file in files:
-        _copy(host, file, tree, summary)
+        if file in read_before:
+            _write(_inside(host, file), read_before[file], tree, summary)
+        else:
+            _copy(host, file, tree, summary)
     if flags is not None:
         _write(PurePath(f"proc/{pid}/cmdline"), flags, tree, summary)
-    for name, content in _answers(host, summary):
+    for name, content in _answers(host, settings, summary):
         if content is None:
             summary.unread.append(Unread(f"numaudit/{name}", "the kubelet did not answer"))
         else:
             _write(PurePath("numaudit", name), content, tree, summary)
 
 
-def _answers(host: Host, summary: Summary) -> Iterator[recording.Answer]:
+def _answers(host: Host, settings: Settings | None, summary: Summary) -> Iterator[recording.Answer]:
     try:
-        yield from recording.record(host)
+        yield from recording.record(host, settings)
     except OSError as error:
         _note(host, Path(error.filename or host.answers), error, summary)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from numaudit.errors import ParseError, Unavailable
@@ -24,6 +25,8 @@ class Settings:
     root_dir: str | None = None
     """`--root-dir`; None = not given."""
     reason: str | None = None
+    files: Mapping[Path, bytes] = field(default_factory=dict)
+    """What its configuration files said."""
 
 
 def find(host: Host) -> int | None:
@@ -52,17 +55,21 @@ def read_settings(host: Host, pid: int | None) -> Settings:
         if not paths:
             raise Unavailable(f"{unseen}, and there is no configuration file in a usual place")
         unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
-    merged = kubelet_config.merge([_read(host, path) for path in paths], flags.fields)
-    return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen)
+    files = {path: _read(host, path) for path in paths}
+    merged = kubelet_config.merge([_parse(host, path, body) for path, body in files.items()], flags.fields)
+    return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, files)
 
 
-def with_its_folder(host: Host) -> Host:
-    """The host with the root folder (`--root-dir`) that its kubelet was started with, where that can be seen."""
+def locate(host: Host) -> tuple[Host, Settings | None]:
+    """The host with the root folder (`--root-dir`) that its kubelet was started with, and that kubelet's settings.
+
+    Where they cannot be seen, the host is as it was.
+    """
     try:
         settings = read_settings(host, find(host))
     except Unavailable:
-        return host
-    return host if settings.root_dir is None else replace(host, kubelet_root=settings.root_dir)
+        return host, None
+    return host if settings.root_dir is None else replace(host, kubelet_root=settings.root_dir), settings
 
 
 def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
@@ -117,10 +124,15 @@ def _drop_ins(host: Host, folder: str) -> list[Path]:
     return sorted(path for path in found if may_be_there(path))
 
 
-def _read(host: Host, path: Path) -> Document:
+def _read(host: Host, path: Path) -> bytes:
     try:
-        return kubelet_config.parse_file(read_bytes(path, kubelet_config.LIMITS.size), host.name_of(path))
+        return read_bytes(path, kubelet_config.LIMITS.size)
     except OSError as error:
         raise Unavailable(explain(error, host.name_of(path))) from None
+
+
+def _parse(host: Host, path: Path, body: bytes) -> Document:
+    try:
+        return kubelet_config.parse_file(body, host.name_of(path))
     except ParseError as error:
         raise Unavailable(str(error)) from None

@@ -15,6 +15,7 @@ from numaudit.kubelet import podresources, pods
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.log_follow import LogSource, live_log
+from numaudit.kubelet.process import Settings
 
 _SECRET = frozenset({"staticPodURLHeader"})
 """Fields of a KubeletConfiguration that may hold credentials."""
@@ -23,16 +24,18 @@ Answer = tuple[str, bytes | None]
 """File name, content; None = this one could not be had."""
 
 
-def record(host: Host) -> Iterator[Answer]:
-    """The files of the folder `numaudit/`. None at all where there is no kubelet; a captured tree gives what it has."""
+def record(host: Host, settings: Settings | None) -> Iterator[Answer]:
+    """The files of the folder `numaudit/`. None at all where there is no kubelet; a captured tree gives what it has.
+
+    `settings`: of the running kubelet, which say where it listens; None = not known.
+    """
     if not host.is_live:
         files = sorted(host.answers.iterdir()) if host.answers.is_dir() else []
         yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
         return
-    pid = kubelet_process.find(host)
-    if pid is None and host.connection.url is None and not may_be_there(host.kubelet):
+    if kubelet_process.find(host) is None and host.connection.url is None and not may_be_there(host.kubelet):
         return
-    live = LiveKubelet.of(host, _settings(host, pid))
+    live = LiveKubelet.of(host, None if settings is None else settings.config.document)
     try:
         yield from ask(live, live_log(host))
     finally:
@@ -46,13 +49,6 @@ def ask(live: LiveKubelet, log: LogSource) -> Iterator[Answer]:
             yield name, question()
         except (Unavailable, ParseError):
             yield name, None
-
-
-def _settings(host: Host, pid: int | None) -> Mapping[str, object] | None:
-    try:
-        return kubelet_process.read_settings(host, pid).config.document
-    except Unavailable:
-        return None
 
 
 def _questions(live: LiveKubelet, log: LogSource) -> Mapping[str, Callable[[], bytes | None]]:

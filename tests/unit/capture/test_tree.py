@@ -190,7 +190,7 @@ def test_a_folder_that_was_begun_is_removed_when_the_capture_fails(
     assert list(tmp_path.rglob("*")) == [tmp_path / "empty"]
 
 
-def _interrupted(host: Host) -> NoReturn:
+def _interrupted(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 

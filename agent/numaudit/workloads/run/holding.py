@@ -91,7 +91,7 @@ def refuse_beside_a_kubelet(host: Host) -> None:
 
 def refuse_a_kubelets_folder(host: Host, folder: Path) -> None:
     """Raises InputError: the kubelet's files are its own."""
-    kubelets = kubelet_process.with_its_folder(host).kubelet.resolve()
+    kubelets = kubelet_process.locate(host)[0].kubelet.resolve()
     if folder.resolve().is_relative_to(kubelets):
         raise InputError(f"--state-dir {folder} is the kubelet's own folder; give another one")
 
