@@ -1,7 +1,7 @@
 """A node's life with its kubelet: pods are admitted, started and removed, the kubelet restarts.
 
-All functions are pure: they take a node's state and return a new one. `admit`, `remove` and
-`reconcile` are defined in `admission`.
+All functions are pure: they take a node's state and return a new one. `admission` has those of
+a kubelet that runs.
 
 Source: pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_container_lifecycle_linux.go.
 """
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from numaudit.errors import InputError, NumauditError
-from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
+from numaudit.memorymanager.admission import Admission, NodeState, admit
 from numaudit.memorymanager.cpu import allocation as cpu_allocation
 from numaudit.memorymanager.cpu import start as cpu_start
 from numaudit.memorymanager.cpu.state import CPUState
@@ -24,19 +24,6 @@ from numaudit.memorymanager.memory.replay import Refusal, check_start
 from numaudit.memorymanager.memory.state import MachineState, MemoryState
 from numaudit.memorymanager.memory.static_policy import MemoryPolicy
 from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init
-
-__all__ = [
-    "Admission",
-    "NodeState",
-    "Pins",
-    "StartRefused",
-    "admit",
-    "fresh_state",
-    "reconcile",
-    "remove",
-    "restart",
-    "start",
-]
 
 
 class StartRefused(NumauditError):

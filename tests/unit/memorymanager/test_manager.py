@@ -9,19 +9,10 @@ import pytest
 
 from memory_pods import bare, container, pod
 from numaudit.errors import InputError
-from numaudit.memorymanager.admission import Admission
+from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
 from numaudit.memorymanager.device.hints import Device, DeviceState
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
-from numaudit.memorymanager.manager import (
-    NodeState,
-    StartRefused,
-    admit,
-    fresh_state,
-    reconcile,
-    remove,
-    restart,
-    start,
-)
+from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
 from numaudit.memorymanager.memory.group_rules import Verdict
 from numaudit.memorymanager.memory.static_policy import (
     GROUP_VIOLATION,

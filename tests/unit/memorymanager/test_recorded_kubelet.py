@@ -7,21 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
 from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
 from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
-from numaudit.memorymanager.manager import (
-    NodeState,
-    StartRefused,
-    admit,
-    fresh_state,
-    reconcile,
-    remove,
-    restart,
-    start,
-)
+from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
 from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import Pod, qos

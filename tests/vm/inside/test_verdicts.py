@@ -19,10 +19,11 @@ from numaudit.cli.main import call
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet import state_files
+from numaudit.memorymanager.admission import NodeState, admit
 from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.kubelet import read_kubelet
-from numaudit.memorymanager.manager import NodeState, admit, fresh_state, start
+from numaudit.memorymanager.manager import fresh_state, start
 from numaudit.memorymanager.pod.manifest import read_pod
 from workload import MIB, eventually
 
