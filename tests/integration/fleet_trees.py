@@ -24,7 +24,7 @@ from numaudit.topology.quantity import Quantity
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What a tree's kubelet does with a pod, as far as memory decides."""
+    """What a tree's kubelet does with a pod, by NUMA rules only."""
 
     fits: int
     outcome: str

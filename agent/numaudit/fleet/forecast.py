@@ -1,7 +1,7 @@
 """On which nodes a pod would be admitted now: the library's own admission on each node's rebuilt memory map.
 
-CPUs, devices and the scheduler's own rules are not in what agents export. So a refusal holds whatever they are, and an
-admission is one as far as memory decides.
+CPUs, devices, what all pods of a node ask for together and the scheduler's own rules are not in what agents export. So
+a refusal holds whatever they are, and an admission is one by NUMA rules only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numaudit.views.fleet_document import FitState, FleetFit, FleetForecast
 MOST_PODS = 110
 """On one node: the kubelet's own default (maxPods)."""
 _MOST_REASONS = 3
-_AS_FAR = "as far as memory decides"
+_BY_RULES = "by NUMA rules only"
 _STATES: tuple[FitState, ...] = ("fits", "near", "refused", "unmanaged", "unknown")
 
 
@@ -196,10 +196,10 @@ def _sentence(pod: Pod, fits: Sequence[FleetFit], count: int | None) -> str:
     elif not states["fits"]:
         begin = f"{_name(pod)} is refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}"
     elif count is None:
-        begin = f"{_name(pod)} would be admitted {more}{_times(total)}, on {_nodes(states['fits'])}, {_AS_FAR}"
+        begin = f"{_name(pod)} would be admitted {more}{_times(total)}, on {_nodes(states['fits'])}, {_BY_RULES}"
     else:
         all_of = f"all {count}" if total >= count else f"{total} of {count}"
-        begin = f"{all_of} {_name(pod)} would be admitted, on {_nodes(states['fits'])}, {_AS_FAR}"
+        begin = f"{all_of} {_name(pod)} would be admitted, on {_nodes(states['fits'])}, {_BY_RULES}"
     rest = [
         f"refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}" if refusing and states["fits"] else "",
         f"promised nothing on {_nodes(states['unmanaged'])}" if states["unmanaged"] and states["fits"] else "",
@@ -217,7 +217,11 @@ def _nodes(count: int) -> str:
 
 
 def _not_considered(pod: Pod) -> list[str]:
-    found = ["taints, selectors, affinity, quotas and the scheduler's own sums"]
+    found = [
+        "the node as a whole: agents do not export what its pods ask for, so its kubelet may answer OutOfcpu, "
+        "OutOfmemory or OutOfpods",
+        "taints, selectors, affinity, quotas and the scheduler's own sums",
+    ]
     if any(CPU in one.resources.requests for one in pod.all_containers):
         found.append("CPUs: agents do not export which of them are taken")
     devices = unknown_devices(pod, {})

@@ -143,7 +143,7 @@ class FleetFit(Struct, frozen=True):
 
 
 class FleetForecast(Struct, frozen=True):
-    """On which nodes a pod would be admitted now, as far as memory decides."""
+    """On which nodes a pod would be admitted now, by NUMA rules only."""
 
     prometheus: str
     taken_at: float

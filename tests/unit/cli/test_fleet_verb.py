@@ -143,6 +143,6 @@ def test_a_forecast_is_a_document_and_a_table_that_no_name_can_harm(capsys: Capt
     assert [(one["state"], one["fits"]) for one in found["nodes"]] == [("fits", 4), ("near", 0)]
     assert found["notices"] == ["the server warns: store s3\x1b is not available"]
     lines = text.splitlines()
-    assert lines[0].startswith("default/db would be admitted 4 times, on 1 node, as far as memory decides; refused on")
+    assert lines[0].startswith("default/db would be admitted 4 times, on 1 node, by NUMA rules only; refused on")
     assert "full\\x1b[2J would admit it: container app asks for 1Gi of memory instead of 3Gi" in lines
     assert all(line.isprintable() for line in lines)

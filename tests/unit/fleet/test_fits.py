@@ -141,7 +141,7 @@ def test_nodes_come_by_how_many_fit_and_near_ones_say_what_would_let_the_pod_in(
     ]
     assert found.fits == 7
     assert found.sentence == (
-        "default/new would be admitted 7 times, on 2 nodes, as far as memory decides; refused on 1 node (1 near)"
+        "default/new would be admitted 7 times, on 2 nodes, by NUMA rules only; refused on 1 node (1 near)"
     )
     assert found.nodes[2].ways_in[0] == "container app asks for 1Gi of memory instead of 3Gi"
 
@@ -150,7 +150,7 @@ def test_as_many_are_tried_as_are_wanted() -> None:
     scraped = _scraped(play(scenario(_machine(8, 8), [])))
     found = _ask(answering(scraped), pod("new", "3Gi"), count=2)
     assert (found.nodes[0].fits, found.nodes[0].may_fit_more, found.is_enough) == (2, True, True)
-    assert found.sentence == "all 2 default/new would be admitted, on 1 node, as far as memory decides"
+    assert found.sentence == "all 2 default/new would be admitted, on 1 node, by NUMA rules only"
     short = _ask(answering(scraped), pod("new", "3Gi"), count=6)
     assert (short.nodes[0].fits, short.nodes[0].may_fit_more, short.is_enough) == (4, False, False)
     assert short.sentence.startswith("4 of 6 default/new would be admitted, on 1 node")
@@ -277,5 +277,6 @@ def test_memory_that_comes_free_at_the_next_admission_is_noticed() -> None:
 def test_what_is_not_considered_is_said() -> None:
     manifest: dict[str, Any] = pod("new", "1Gi", **{"vendor.com/nic": "1"})
     found = _ask(answering(_scraped(play(scenario(_machine(8, 8), [])))), manifest)
+    assert any("OutOfcpu" in one for one in found.not_considered)
     assert any("CPUs" in one for one in found.not_considered)
     assert any("vendor.com/nic" in one for one in found.not_considered)
