@@ -163,3 +163,36 @@ def test_a_pod_of_too_many_containers_is_refused(capsys: pytest.CaptureFixture[s
     )
     assert call(["explain", "-f", str(pod), "--machine", str(machine), "--config", str(kubelet)]) == 2
     assert "pod.yaml:3: spec.containers: at most 1000 containers can be tried, not 1001" in capsys.readouterr().err
+
+
+def _calls(folder: Path, kind: str, count: int) -> int:
+    """How often a function is called to explain a Guaranteed pod of `count` containers."""
+    machine, kubelet, pod = folder / "m.yaml", folder / "k.yaml", folder / "pod.yaml"
+    machine.write_text("nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]\n")
+    kubelet.write_text(
+        "{memoryManagerPolicy: Static, cpuManagerPolicy: static, kubeReserved: {memory: 924Mi, cpu: 1}, "
+        "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]}\n"
+    )
+    resources = "resources: {limits: {cpu: 10m, memory: 1Mi}}"
+    last = "" if kind == "containers" else f"  containers: [{{name: c, {resources}}}]\n"
+    containers = "".join(f"  - {{name: c{n}, {resources}}}\n" for n in range(count))
+    pod.write_text(f"metadata: {{name: p}}\nspec:\n{last}  {kind}:\n{containers}")
+    calls = 0
+
+    def called(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        assert call(["explain", "-f", str(pod), "--machine", str(machine), "--config", str(kubelet), "-o", "json"]) == 0
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_the_work_to_explain_a_pod_grows_with_its_containers(kind: str, tmp_path: Path) -> None:
+    _calls(tmp_path, kind, 1)  # imports what is needed
+    few, many = (_calls(tmp_path, kind, count) for count in (50, 500))
+    assert many < 15 * few

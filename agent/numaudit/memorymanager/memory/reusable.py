@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from numaudit.memorymanager.memory.candidates import Reusable
 from numaudit.memorymanager.memory.state import Block
-from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init, is_sidecar
+from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init
 from numaudit.memorymanager.versions import KubeletFeatures
 from numaudit.topology.nodeset import NodeSet
 
@@ -47,18 +47,18 @@ def shrink_init_blocks(
     So the blocks of a pod sum up to what was charged for it.
     """
     shrunk = dict(containers)
+    sidecars = pod.known.sidecars if features.knows_sidecars else frozenset()
     for block in blocks:
-        left = block.size
+        left, nodes = block.size, set(block.numa_affinity or ())
         for init in pod.init_containers:
             if left == 0 or init.name == container:
                 break
-            if is_sidecar(pod, init.name, features) or init.name not in shrunk:
+            if init.name in sidecars or init.name not in shrunk:
                 continue
-            kept: list[Block] = []
             for one in shrunk[init.name]:
-                same = one.type == block.type and set(one.numa_affinity or ()) == set(block.numa_affinity or ())
-                taken = min(left, one.size) if same else 0
-                left -= taken
-                kept.append(replace(one, size=one.size - taken) if taken else one)
-            shrunk[init.name] = tuple(kept)
+                if one.size and one.type == block.type and set(one.numa_affinity or ()) == nodes:
+                    taken = min(left, one.size)
+                    left -= taken
+                    rest = replace(one, size=one.size - taken)
+                    shrunk[init.name] = tuple([rest if other is one else other for other in shrunk[init.name]])
     return shrunk

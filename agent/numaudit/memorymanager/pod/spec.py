@@ -6,9 +6,9 @@ k8s.io/component-helpers/resource/helpers.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
@@ -59,6 +59,15 @@ class Pod:
     """`spec.overhead`, what its runtime class takes beside its containers."""
     is_critical: bool = False
     """A kubelet that lacks room for it evicts other pods."""
+    _known: _Known | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def known(self) -> _Known:
+        """What each step of an admission asks, found once: a pod may have a thousand containers, and each asks."""
+        if self._known is None:
+            object.__setattr__(self, "_known", _Known.of(self))
+        assert self._known is not None
+        return self._known
 
     @property
     def all_containers(self) -> tuple[Container, ...]:
@@ -75,11 +84,32 @@ class Pod:
 
     def container(self, name: str) -> Container:
         """The init or app container of this name. Raises InputError."""
-        for one in self.all_containers:
-            if one.name == name:
-                return one
+        found = self.known.containers.get(name)
+        if found is not None:
+            return found
         known = ", ".join(one.name for one in self.all_containers)
         raise InputError(f"pod {self.namespace}/{self.name} has no container {name!r}; it has {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Of one pod."""
+
+    containers: Mapping[str, Container]
+    """By name."""
+    init: frozenset[str]
+    """Names of the init containers."""
+    sidecars: frozenset[str]
+    qos: dict[bool, QosClass] = field(default_factory=dict)
+    """The computed class, by whether pod-level resources count."""
+
+    @classmethod
+    def of(cls, pod: Pod) -> Self:
+        return cls(
+            {one.name: one for one in reversed(pod.all_containers)},
+            frozenset(one.name for one in pod.init_containers),
+            frozenset(one.name for one in pod.init_containers if one.restarts_always),
+        )
 
 
 def is_memory(resource: str) -> bool:
@@ -89,12 +119,12 @@ def is_memory(resource: str) -> bool:
 
 def is_sidecar(pod: Pod, name: str, features: KubeletFeatures) -> bool:
     """Is this init container restartable, for a kubelet that treats it apart from an ordinary one?"""
-    return features.knows_sidecars and any(one.name == name and one.restarts_always for one in pod.init_containers)
+    return features.knows_sidecars and name in pod.known.sidecars
 
 
 def is_ordinary_init(pod: Pod, name: str, features: KubeletFeatures) -> bool:
     """Does this container end before the app containers start?"""
-    return any(one.name == name for one in pod.init_containers) and not is_sidecar(pod, name, features)
+    return name in pod.known.init and not is_sidecar(pod, name, features)
 
 
 def qos(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> QosClass:
@@ -104,7 +134,14 @@ def qos(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> QosClass:
     """
     if pod.status_qos is not None and features.version >= (1, 32):
         return pod.status_qos
-    if features.counts_pod_level and pod.resources is not None:
+    computed = pod.known.qos
+    if features.counts_pod_level not in computed:
+        computed[features.counts_pod_level] = _compute_qos(pod, features.counts_pod_level)
+    return computed[features.counts_pod_level]
+
+
+def _compute_qos(pod: Pod, counts_pod_level: bool) -> QosClass:
+    if counts_pod_level and pod.resources is not None:
         parts = [pod.resources]
     else:
         parts = [one.resources for one in pod.all_containers]
