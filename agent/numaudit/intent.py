@@ -15,7 +15,7 @@ from numaudit.memorymanager.memory.headroom import Headroom, Holder
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.pod.spec import Pod, QosClass
 from numaudit.memorymanager.restart.findings import StateFinding
-from numaudit.memorymanager.restart.outlook import Answer
+from numaudit.memorymanager.restart.outlook import Answer, Outlook
 from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -64,6 +64,8 @@ class StartOutlook:
     findings: tuple[StateFinding, ...] = ()
     refusal: str | None = None
     """The kubelet's words when it does not start with it now; None = it does, or they are not known."""
+    compared: Outlook | None = None
+    """The whole comparison; None = there was nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import click
 from numaudit.cli import headroom, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.errors import InputError
+from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.examination import expected_on
-from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.examination import ExaminedFile, expected_on
 from numaudit.kubelet.host_files import belongs_to, decode_given, examine_files, forecast_on, poll_once
 from numaudit.kubelet.pod_names import pod_names
 from numaudit.kubelet.poller import KubeletPoller
@@ -173,8 +173,8 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
         host = kubelet.locate()
         is_of_host = b is None or belongs_to(host, a) or belongs_to(host, b)
         readings = poll_once(kubelet) if is_of_host else None
-    left = _parse(a, readings)
-    right = expected_on(left, read_machine(host)) if b is None else _parse(b, readings)
+    left = _parse(a, host, readings)
+    right = expected_on(left, read_machine(host)) if b is None else _parse(b, host, readings)
     if checkpoints.kind(left) != checkpoints.kind(right):
         raise InputError(f"{a} is a {checkpoints.kind(left)}, {b} a {checkpoints.kind(right)}: give two of a kind")
     pods = {} if readings is None else pod_names((left, right), readings)
@@ -251,11 +251,11 @@ def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> A
     return asked
 
 
-def _parse(path: Path, readings: Readings | None) -> Checkpoint:
-    decoded = decode_given(path, readings)
-    if decoded.content is None:
-        _refuse(path, decoded.error or "not a checkpoint")
-    checkpoint, verification = decoded.content
+def _parse(path: Path, host: Host, readings: Readings | None) -> Checkpoint:
+    file = decode_given(path, host, readings)
+    if file.content is None:
+        _refuse(path, "not a checkpoint" if file.finding is None else file.finding.message)
+    checkpoint, verification = file.content
     if not verification.is_valid:
         print(f"numaudit: {path}: the checksum is wrong; compared all the same", file=sys.stderr)
     return checkpoint

@@ -17,10 +17,10 @@ def checkpoint_checks(host: Host, readings: Readings) -> Iterator[Check]:
     """Judged by what was read of this host's kubelet. A missing file has a check only where one should be."""
     kubelet, folder = kubelet_here(readings).starting.kubelet, readings.folder
     for kind, file in readings.checkpoints.items():
-        if file.health.problem == "unreadable":
-            yield Check(kind, "missing", file.health.detail or "cannot be read", reason="not-readable")
-        elif file.newest is not None:
-            yield _check(kind, examine(file.newest, readings.machine, kubelet, folder).start)
+        if file.problem == "unreadable":
+            yield Check(kind, "missing", file.detail or "cannot be read", reason="not-readable")
+        elif not file.is_absent:
+            yield _check(kind, examine(file, readings.machine, kubelet, folder))
         elif may_be_there(host.at(folder)):
             found = examine_absent(kind, file.shown, kubelet)
             if any(one.name == CHECKPOINT_ABSENT for one in found.findings):

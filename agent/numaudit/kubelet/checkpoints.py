@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
 from numaudit.kernel.host import Host
 from numaudit.kubelet import settled_file
-from numaudit.kubelet.examination import Decoded, decode
-from numaudit.kubelet.readings import CheckpointReading
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
-from numaudit.memorymanager.checkpoint.file import Checkpoint, Kind
-from numaudit.memorymanager.restart.outlook import UNKNOWN_FORMAT
-
-Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer format"]
+from numaudit.kubelet.checkpoint_file import CheckpointFile, Problem, decode
+from numaudit.memorymanager.checkpoint.file import Kind
 
 
 @dataclass(slots=True)
 class WatchedCheckpoint:
-    """One file. `good` is the newest content whose checksum fitted."""
+    """Follows one file."""
 
     kind: Kind
     path: Path
     host: Host
-    good: Checkpoint | None = None
-    newest: Decoded | None = None
-    """The file as it is now, whatever is wrong with it; None = it is absent or cannot be read."""
-    health: CheckpointHealth = field(init=False)
+    newest: CheckpointFile = field(init=False)
+    last_good_at: float | None = None
+    """When it was last good, seconds since the epoch."""
     _stamp: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
-        self.health = CheckpointHealth(self.kind)
+        self.newest = CheckpointFile(self.kind, self.shown)
 
     @property
     def shown(self) -> str:
@@ -42,16 +34,17 @@ class WatchedCheckpoint:
         return self.host.name_of(self.path)
 
     @property
-    def is_current(self) -> bool:
-        """Is `good` what the file says now?"""
-        return self.good is not None and self.health.problem is None
+    def health(self) -> CheckpointHealth:
+        return self.newest.health(self.last_good_at)
 
-    def poll(self, now: float) -> CheckpointReading:
+    def poll(self, now: float) -> CheckpointFile:
         """Read the file again if it changed. `now`: seconds since the epoch."""
-        self._follow(now)
-        return CheckpointReading(self.health, self.path, self.shown, self.good, self.newest)
+        self._follow()
+        if self.newest.is_current:
+            self.last_good_at = now
+        return self.newest
 
-    def _follow(self, now: float) -> None:
+    def _follow(self) -> None:
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -61,11 +54,9 @@ class WatchedCheckpoint:
             self._read(None)
             return
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
-        if stamp != self._stamp or self.health.problem == "unreadable":
+        if stamp != self._stamp or self.newest.problem == "unreadable":
             self._read(status.st_mtime)
             self._stamp = stamp
-        if self.is_current:
-            self._set(last_good_at=now)
 
     def _read(self, written_at: float | None) -> None:
         try:
@@ -76,43 +67,12 @@ class WatchedCheckpoint:
         if data is None:
             self._fail("absent", f"no file {self.shown}")
             return
-        decoded = decode(self.kind, data, shown=self.shown)
-        if decoded.content is None:
-            problem: Problem = "newer format" if decoded.is_newer else "not understood"
-            self._fail(problem, f"{self.shown}: {decoded.error}", written_at, newest=decoded)
-            return
-        self.newest = decoded
-        found, verification = decoded.content
-        policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
-        newer = checkpoints.newer_format(found, verification)
-        if newer is not None:
-            self._fail("newer format", f"{self.shown}: {UNKNOWN_FORMAT}: {newer}", written_at, policy, decoded)
-            return
-        if not verification.is_valid:
-            keys = f"; it has keys unknown here: {', '.join(found.unknown[:3])}" if found.unknown else ""
-            self._fail(
-                "checksum",
-                f"{self.shown}: the checksum is {verification.stored}, its content gives {verification.computed}{keys}",
-                written_at,
-                policy,
-                newest=decoded,
-            )
-            return
-        self.good = found
-        self.health = CheckpointHealth(self.kind, policy, verification.form, written_at)
+        found = decode(self.kind, data, shown=self.shown)
+        good = self.newest.good if found.good is None else found.good
+        self.newest = replace(found, good=good, written_at=written_at)
 
-    def _fail(
-        self,
-        problem: Problem,
-        detail: str | None,
-        written_at: float | None = None,
-        policy: str | None = None,
-        newest: Decoded | None = None,
-    ) -> None:
+    def _fail(self, problem: Problem, detail: str, written_at: float | None = None) -> None:
         self._stamp = None
-        self.newest = newest
-        self.health = CheckpointHealth(self.kind, policy, None, written_at, self.health.last_good_at, problem, detail)
-
-    def _set(self, last_good_at: float) -> None:
-        health = self.health
-        self.health = CheckpointHealth(health.file, health.policy, health.form, health.written_at, last_good_at)
+        self.newest = CheckpointFile(
+            self.kind, self.shown, problem=problem, detail=detail, good=self.newest.good, written_at=written_at
+        )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from numaudit.errors import InputError, ParseError
+from numaudit.errors import InputError
 from numaudit.intent import StartOutlook
+from numaudit.kubelet.checkpoint_file import CheckpointFile
+from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.file import MEMORY, Checkpoint, Kind
 from numaudit.memorymanager.checkpoint.memory import WITH_PODS, MemoryCheckpoint
-from numaudit.memorymanager.go.spew import Verification
 from numaudit.memorymanager.memory.replay import replay
 from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState
+from numaudit.memorymanager.pod.names import PodName
 from numaudit.memorymanager.restart import kubelet_words
 from numaudit.memorymanager.restart import outlook as restart
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, CONFIGURATION_REFUSED, StateFinding
@@ -22,66 +24,50 @@ from numaudit.topology.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """What one file says. `content` None = it is no checkpoint, no longer one, or of a format not known here."""
+class ExaminedFile:
+    """One file of a host, or one that somebody named."""
 
-    kind: Kind | None
-    """None = neither its name nor its keys say which checkpoint it is."""
-    content: tuple[Checkpoint, Verification] | None = None
-    problem: StateFinding | None = None
-    """Why there is no content."""
-    data: bytes = b""
-    """The file's bytes."""
-    shown: str = ""
-    """What a finding about a file without content begins with: the file's path as messages call it."""
-
-    @property
-    def error(self) -> str | None:
-        return None if self.problem is None else self.problem.message
-
-    @property
-    def is_newer(self) -> bool:
-        """It is of a format that no kubelet known here writes."""
-        return self.problem is not None and self.problem.name == "format-unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """What a file says, and whether the kubelet starts with it."""
-
-    decoded: Decoded
+    path: str
+    file: CheckpointFile
     start: StartOutlook
-    replay: Outlook | None = None
-    """The whole result of the comparison; None = there was nothing to compare."""
+    starting: Starting
+    """The kubelet that it was examined for."""
+    with_machine: bool
+    """Was it compared with the machine that it belongs to?"""
+    machine_problem: str | None = None
+    """Why it was not although it belongs to one."""
+    pods: Mapping[str, PodName] = field(default_factory=dict)
+    """UID -> who the pods of its entries are, as far as known."""
+    topology_policy: str | None = None
+    """The Topology Manager's, of the host's kubelet; None = not known, or the file stands alone."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        return None if self.file.content is None else self.file.content[0]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Is it there, but no checkpoint or no longer one?"""
+        return self.file.finding is not None
 
 
-def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> Decoded:
-    """Read a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown`: as in Decoded."""
-    try:
-        kind = kind or checkpoints.kind_of(name, data)
-        checkpoint = checkpoints.parse(kind, data)
-    except ParseError as error:
-        return Decoded(kind, problem=restart.unreadable(kind, error), data=data, shown=shown)
-    return Decoded(kind, (checkpoint, checkpoints.verify(checkpoint)), data=data, shown=shown)
-
-
-def examine(decoded: Decoded, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> Examined:
-    """What `memorymanager.restart` says of a file. `machine` None = the file stands alone.
+def examine(file: CheckpointFile, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> StartOutlook:
+    """What `memorymanager.restart` says of a file that is there. `machine` None = the file stands alone.
 
     `folder`: the kubelet's root folder, as the host calls it and the kubelet's words name it.
     """
-    if decoded.content is None:
-        found, start = None, _start(() if decoded.problem is None else (_named(decoded, decoded.problem),), kubelet)
+    if file.content is None:
+        found, start = None, _start(() if file.finding is None else (_named(file, file.finding),), kubelet)
     else:
-        found = restart.examine(*decoded.content, machine, kubelet)
+        found = restart.examine(*file.content, machine, kubelet)
         start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
         if kubelet.configuration_problem is not None:
             start = _start(found.findings, kubelet)
-    return Examined(decoded, replace(start, refusal=_kubelet_says(decoded, found, kubelet, folder)), found)
+    return replace(start, refusal=_kubelet_says(file, found, kubelet, folder), compared=found)
 
 
-def _named(decoded: Decoded, problem: StateFinding) -> StateFinding:
-    return replace(problem, message=f"{decoded.shown}: {problem.message}") if decoded.shown else problem
+def _named(file: CheckpointFile, finding: StateFinding) -> StateFinding:
+    return replace(finding, message=f"{file.shown}: {finding.message}") if file.shown else finding
 
 
 def examine_absent(kind: Kind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
@@ -101,13 +87,13 @@ def _start(findings: Sequence[StateFinding], kubelet: StartingKubelet) -> StartO
     return StartOutlook(is_valid, *answers, tuple(findings), kubelet.configuration_problem)
 
 
-def _kubelet_says(decoded: Decoded, found: Outlook | None, kubelet: StartingKubelet, folder: str) -> str | None:
+def _kubelet_says(file: CheckpointFile, found: Outlook | None, kubelet: StartingKubelet, folder: str) -> str | None:
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     if kubelet.configuration_problem is not None:
         return kubelet.configuration_problem
-    if decoded.kind is None or decoded.is_newer:
+    if file.kind is None or (file.finding is not None and file.finding.name == "format-unknown"):
         return None
-    return kubelet_words.kubelet_says(decoded.kind, decoded.data, found, kubelet, folder)
+    return kubelet_words.kubelet_says(file.kind, file.data or b"", found, kubelet, folder)
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:

@@ -7,20 +7,19 @@ report and its metrics all give that answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import PurePosixPath
-from typing import Self
 
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import PodFacts, StartOutlook
-from numaudit.kubelet.examination import Examined, examine, examine_absent
+from numaudit.kubelet.checkpoint_file import CheckpointFile
+from numaudit.kubelet.examination import examine, examine_absent
 from numaudit.kubelet.kubelet_here import KubeletHere
-from numaudit.kubelet.readings import CheckpointReading, Readings
+from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked, changed_document
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.file import CPU, MEMORY, Checkpoint, Kind
+from numaudit.memorymanager.checkpoint.file import CPU, MEMORY, Kind
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.forecast import Forecast, Obstacle, Start, forecast
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
@@ -34,41 +33,22 @@ from numaudit.topology.machine import Machine
 _AS_THE_KUBELET_STARTS = (CPU, MEMORY)
 """The first manager that refuses its file stops the kubelet. It starts without the file of its devices."""
 
-Examine = Callable[..., Examined]
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What is known of the content of one file."""
-
-    content: Checkpoint | None
-    """The newest one whose checksum fitted."""
-    problem: str | None
-    """Why that is not what the file says now; None = it is."""
-    detail: str | None
-
-    @classmethod
-    def of(cls, file: CheckpointReading) -> Self:
-        return cls(file.good, file.health.problem, file.health.detail)
-
-    @property
-    def is_absent(self) -> bool:
-        return self.problem == "absent"
+Examine = Callable[..., StartOutlook]
 
 
 def outlook_of(
     kind: Kind,
-    file: CheckpointReading,
+    file: CheckpointFile,
     machine: Machine | None,
     kubelet: StartingKubelet,
     examined: Examine = examine,
 ) -> StartOutlook:
     """Would the kubelet start with this file? `examined` is `examine`, or remembers its result."""
-    if file.health.problem == "absent":
+    if file.is_absent:
         return examine_absent(kind, file.shown, kubelet)
-    if file.newest is None:
+    if file.data is None:
         return StartOutlook()
-    return examined(file.newest, machine, kubelet, str(PurePosixPath(file.shown).parent)).start
+    return examined(file, machine, kubelet, str(PurePosixPath(file.shown).parent))
 
 
 def start_of(outlooks: Mapping[Kind, StartOutlook], *, reboot: bool) -> Start:
@@ -104,15 +84,15 @@ def forecast_here(readings: Readings, here: KubeletHere, asked: Asked, *, reboot
     )
 
 
-def stored(readings: Readings) -> Mapping[Kind, Stored]:
+def stored(readings: Readings) -> Mapping[Kind, CheckpointFile]:
     """Of the managers whose files a forecast needs."""
-    return {kind: Stored.of(readings.checkpoints[kind]) for kind in _AS_THE_KUBELET_STARTS}
+    return {kind: readings.checkpoints[kind] for kind in _AS_THE_KUBELET_STARTS}
 
 
 def forecast_of(
     document: Mapping[str, object] | None,
     machine: Machine | None,
-    files: Mapping[Kind, Stored],
+    files: Mapping[Kind, CheckpointFile],
     pods: Sequence[Pod] | None,
     kubelet: StartingKubelet,
     start: Start,
@@ -138,7 +118,7 @@ def forecast_of(
         return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(problem))
 
 
-def _refuse_unread(files: Mapping[Kind, Stored]) -> None:
+def _refuse_unread(files: Mapping[Kind, CheckpointFile]) -> None:
     """A file that is there, but not read, may hold anything: it is not as if there were none."""
     for one in files.values():
         if one.problem is not None and not one.is_absent:
@@ -148,14 +128,14 @@ def _refuse_unread(files: Mapping[Kind, Stored]) -> None:
 def _forecast(
     document: Mapping[str, object],
     machine: Machine,
-    files: Mapping[Kind, Stored],
+    files: Mapping[Kind, CheckpointFile],
     pods: Sequence[Pod],
     starting: StartingKubelet,
     start: Start,
     *,
     reboot: bool,
 ) -> Forecast:
-    memory, cpu = (None if files[kind].is_absent else files[kind].content for kind in (MEMORY, CPU))
+    memory, cpu = (None if files[kind].is_absent else files[kind].good for kind in (MEMORY, CPU))
     for one in (memory, cpu):
         starting = starting if one is None else starting.assumed_for(one)
     version = starting.version

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
+from numaudit.intent import StartOutlook
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, Host, is_named_pipe, is_pipe
 from numaudit.kubelet import state_files
-from numaudit.kubelet.examination import Decoded, Examined, decode, examine, examine_absent
-from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.checkpoint_file import CheckpointFile, decode
+from numaudit.kubelet.examination import ExaminedFile, examine, examine_absent
 from numaudit.kubelet.forecasting import forecast_here
-from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here, no_kubelet
+from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.machine_watch import MachineWatch
 from numaudit.kubelet.node_here import NodeHere, node_here
 from numaudit.kubelet.pod_names import pod_names
@@ -23,26 +24,11 @@ from numaudit.kubelet.poller import KubeletPoller
 from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.checkpoint import file as checkpoint_files
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
-from numaudit.topology.machine import Machine
 
 STANDARD_INPUT = Path("-")
-
-
-@dataclass(frozen=True, slots=True)
-class _Against:
-    """What a file is compared with: the kubelet that is to start, and the machine that the file belongs to, if any."""
-
-    here: KubeletHere
-    folder: str
-    """The kubelet's root folder, as the host calls it."""
-    machine: Machine | None = None
-    machine_problem: str | None = None
-    """Why the machine cannot be compared although the file belongs to it."""
-    readings: Readings | None = None
-    """What the kubelet says of its pods; None = the file stands alone, or there is no kubelet."""
 
 
 def poll_once(poller: KubeletPoller) -> Readings | None:
@@ -136,23 +122,22 @@ def refuse_other_files(file: Path, data: bytes) -> None:
     raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU} or {DEVICES}")
 
 
-def decode_given(file: Path, readings: Readings | None, *, may_be_empty: bool = False) -> Decoded:
+def decode_given(file: Path, host: Host, readings: Readings | None, *, may_be_empty: bool = False) -> CheckpointFile:
     """A file that was named. One of the kubelet's that was read already is not read again.
 
     Raises as `read_given` and `refuse_other_files`.
     """
-    own = _read_already(file, readings)
-    data = read_given(file) if own is None else own.data
+    own = None if readings is None or is_pipe(file) else _read_already(file, host, readings)
+    found = own or decode(None, read_given(file), name=file.name)
+    data = found.data or b""
     if data.strip() or not may_be_empty:
         refuse_other_files(file, data)
-    return decode(None, data, name=file.name) if own is None else replace(own, shown="")
+    return replace(found, shown="")
 
 
-def _read_already(file: Path, readings: Readings | None) -> Decoded | None:
-    if readings is None or is_pipe(file):
-        return None
-    path = file.resolve()
-    return next((one.newest for one in readings.checkpoints.values() if one.path.resolve() == path), None)
+def _read_already(file: Path, host: Host, readings: Readings) -> CheckpointFile | None:
+    path, known = file.resolve(), [one for one in readings.checkpoints.values() if one.data is not None]
+    return next((one for one in known if host.at(one.shown).resolve() == path), None)
 
 
 def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine: bool) -> tuple[ExaminedFile, ...]:
@@ -164,59 +149,54 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
     poller = KubeletPoller.of(host)
     if file is not None and not belongs_to(poller.locate(), file):
         poller.close()
-        alone = _Against(no_kubelet(asked), poller.host.kubelet_root)
-        return (_examined(str(file), decode_given(file, None), alone),)
+        alone = Readings(folder=poller.host.kubelet_root)
+        return (_examined(str(file), decode_given(file, host, None), alone, kubelet_here(alone, asked)),)
     readings = poll_once(poller)
+    host = poller.host
     if file is not None:
         # The kubelet's own file may be empty, and then the kubelet does not start.
-        decoded = decode_given(file, readings, may_be_empty=True)
-        return (_examined(str(file), decoded, _against(readings, poller.host, asked, needs_machine)),)
-    files = {} if readings is None else readings.checkpoints
-    unread = (one.health.detail for one in files.values() if one.health.problem == "unreadable")
-    for problem in unread:
-        raise Unavailable(problem or "a checkpoint cannot be read")
-    if all(one.newest is None for one in files.values()):
-        raise Unavailable(
-            f"no checkpoint under {poller.host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
-            "give the file as an argument"
-        )
-    against = _against(readings, poller.host, asked, needs_machine)
-    found = [
-        _absent(kind, one.shown, against)
-        if one.newest is None
-        else _examined(one.shown, replace(one.newest, shown=""), against)
-        for kind, one in files.items()
-    ]
-    return tuple([one for one in found if one is not None])
-
-
-def _against(readings: Readings | None, host: Host, asked: Asked, needs_machine: bool) -> _Against:
-    if readings is None:
-        watch = MachineWatch(host)
-        here, machine, problem = no_kubelet(asked), watch.machine(), watch.problem
+        files = {str(file): decode_given(file, host, readings, may_be_empty=True)}
     else:
-        here, machine, problem = kubelet_here(readings, asked), readings.machine, readings.machine_problem
-    if machine is None and needs_machine:
-        raise Unavailable(problem or "this machine cannot be read whole")
-    return _Against(here, host.kubelet_root, machine, problem, readings)
+        found = {} if readings is None else readings.checkpoints
+        unread = [one.detail for one in found.values() if one.problem == "unreadable"]
+        if unread:
+            raise Unavailable(str(unread[0]))
+        if all(one.is_absent for one in found.values()):
+            raise Unavailable(
+                f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
+                "give the file as an argument"
+            )
+        files = {one.shown: replace(one, shown="") for one in found.values()}
+    readings = readings or _without_kubelet(host)
+    if needs_machine and readings.machine is None:
+        raise Unavailable(readings.machine_problem or "this machine cannot be read whole")
+    here = kubelet_here(readings, asked)
+    examined = [_examined(shown, one, readings, here) for shown, one in files.items()]
+    return tuple([one for one in examined if not one.file.is_absent or _is_missed(one.start)])
 
 
-def _absent(kind: Kind, shown: str, against: _Against) -> ExaminedFile | None:
+def _is_missed(start: StartOutlook) -> bool:
     """A file that is not there is of interest only where it should be."""
-    start = examine_absent(kind, shown, against.here.starting.kubelet)
-    missing = any(one.name == CHECKPOINT_ABSENT for one in start.findings)
-    return ExaminedFile(shown, Examined(Decoded(kind), start), against.here.starting, False) if missing else None
+    return any(one.name == CHECKPOINT_ABSENT for one in start.findings)
 
 
-def _examined(shown: str, decoded: Decoded, against: _Against) -> ExaminedFile:
-    here, content = against.here, decoded.content
-    names = {} if content is None or against.readings is None else pod_names(content[:1], against.readings)
+def _without_kubelet(host: Host) -> Readings:
+    watch = MachineWatch(host)
+    machine = watch.machine()
+    return Readings(machine=machine, machine_problem=watch.problem, folder=host.kubelet_root)
+
+
+def _examined(shown: str, file: CheckpointFile, readings: Readings, here: KubeletHere) -> ExaminedFile:
+    kubelet, machine = here.starting.kubelet, readings.machine
+    if file.kind is not None and file.is_absent:
+        return ExaminedFile(shown, file, examine_absent(file.kind, shown, kubelet), here.starting, with_machine=False)
     return ExaminedFile(
         shown,
-        examine(decoded, against.machine, here.starting.kubelet, against.folder),
+        file,
+        examine(file, machine, kubelet, readings.folder),
         here.starting,
-        with_machine=against.machine is not None,
-        machine_problem=against.machine_problem,
-        pods=names,
+        with_machine=machine is not None,
+        machine_problem=readings.machine_problem,
+        pods={} if file.content is None else pod_names(file.content[:1], readings),
         topology_policy=here.config.topology_manager_policy,
     )

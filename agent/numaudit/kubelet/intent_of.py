@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent import HintRecord, Intent, StartOutlook
 from numaudit.kubelet import join
-from numaudit.kubelet.examination import Examined, examine
-from numaudit.kubelet.forecasting import Stored, active_pods, forecast_of, outlook_of, start_of, stored
+from numaudit.kubelet.checkpoint_file import CheckpointFile
+from numaudit.kubelet.examination import examine
+from numaudit.kubelet.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
 from numaudit.kubelet.join import Joined, Pods
 from numaudit.kubelet.kubelet_here import kubelet_here
 from numaudit.kubelet.memo import Memo
@@ -48,7 +49,7 @@ class Steps:
     forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
     """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
-    examined: Mapping[Kind, Memo[..., Examined]] = field(
+    examined: Mapping[Kind, Memo[..., StartOutlook]] = field(
         default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
     )
 
@@ -86,7 +87,10 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
         rejections=(*rejections, *refused_at_restart(readings.pods, rejections, readings.metrics)),
         config=config,
         checkpoints=tuple(
-            [replace(file.health, outlook=outlooks[kind]) for kind, file in readings.checkpoints.items()]
+            [
+                file.health(readings.last_good_at.get(kind), outlooks[kind])
+                for kind, file in readings.checkpoints.items()
+            ]
         ),
         counters=None if readings.metrics is None else readings.metrics.counters,
         denials=_denials(readings),
@@ -143,7 +147,7 @@ def _holders(memory: MemoryCheckpoint | None) -> tuple[Holder, ...]:
 def _forecasts(
     document: Mapping[str, object] | None,
     machine: Machine | None,
-    files: Mapping[Kind, Stored],
+    files: Mapping[Kind, CheckpointFile],
     pods: tuple[Pod, ...] | None,
     kubelet: StartingKubelet,
     outlooks: Mapping[Kind, StartOutlook],

@@ -42,11 +42,6 @@ def kubelet_here(readings: Readings, asked: Asked = Asked(), start: Start = star
     return KubeletHere(running, start(written, readings.machine, asked), conflicts)
 
 
-def no_kubelet(asked: Asked = Asked()) -> KubeletHere:  # noqa: B008 -- an immutable value
-    """Nothing is known of one."""
-    return KubeletHere(KubeletConfig(), starting(KubeletConfig(), None, asked))
-
-
 def _with_other_sources(readings: Readings) -> KubeletConfig:
     """The settings; what they do not say comes from the log, the metrics and the checkpoints."""
     config, log, metrics = readings.config, readings.log, readings.metrics

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from numaudit.errors import Unavailable
-from numaudit.kubelet.examination import Decoded
+from numaudit.kubelet.checkpoint_file import CheckpointFile
 from numaudit.kubelet.kubelet_here import kubelet_here
 from numaudit.kubelet.pods_here import PodsHere, pods_of
 from numaudit.kubelet.readings import Readings
@@ -56,14 +56,14 @@ def node_here(
     here = None if readings is None else kubelet_here(readings, asked)
     if readings is None or readings.machine is None or here is None or here.config.document is None:
         raise Unavailable(f"no kubelet's configuration is known on this host (its files are looked for in {folder})")
-    decoded = {kind: file.newest for kind, file in readings.checkpoints.items() if file.newest is not None}
-    unread = (one.health for one in readings.checkpoints.values() if one.health.problem == "unreadable")
-    for health in unread:
-        raise Unavailable(health.detail or f"cannot read {health.file}")
-    files = Files(**{name: decoded[kind].data for name, kind in _FILES.items() if kind in decoded})
+    unread = [one.detail for one in readings.checkpoints.values() if one.problem == "unreadable"]
+    if unread:
+        raise Unavailable(str(unread[0]))
+    decoded = readings.checkpoints
+    files = Files(**{name: decoded[kind].data for name, kind in _FILES.items()})
     content = {kind: one.content[0] for kind, one in decoded.items() if one.content is not None}
     notices = []
-    if DEVICES in decoded and not _is_sound(decoded[DEVICES]):
+    if files.devices is not None and not _is_sound(decoded[DEVICES]):
         files = replace(files, devices=None)
         notices.append(DEVICES_LOST)
     devices = devices_of(content.get(DEVICES) if files.devices is not None else None)
@@ -105,8 +105,8 @@ def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = N
     return replace(state, pods={**in_files, **active}, capacity=capacity)
 
 
-def _is_sound(decoded: Decoded) -> bool:
-    return decoded.content is not None and decoded.content[1].is_valid
+def _is_sound(file: CheckpointFile) -> bool:
+    return file.content is not None and file.content[1].is_valid
 
 
 def devices_of(checkpoint: Checkpoint | None) -> Devices:

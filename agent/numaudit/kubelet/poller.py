@@ -19,6 +19,7 @@ from numaudit.kubelet import log as kubelet_log
 from numaudit.kubelet import metrics as kubelet_metrics
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet.admissions import Admissions
+from numaudit.kubelet.checkpoint_file import CheckpointFile
 from numaudit.kubelet.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.client import Answers, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.log_follow import FileLog, LogSource, live_log
@@ -29,7 +30,7 @@ from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.pods import PodList, PodReader
 from numaudit.kubelet.polled import Polled
 from numaudit.kubelet.process import Settings
-from numaudit.kubelet.readings import CheckpointReading, Question, Readings
+from numaudit.kubelet.readings import Question, Readings
 from numaudit.memorymanager.checkpoint.file import Kind
 from numaudit.snapshot import Container
 
@@ -132,7 +133,7 @@ class KubeletPoller:
         self._pods.ask(self._read_pods)
         return self._end(files)
 
-    def _begin(self) -> dict[Kind, CheckpointReading]:
+    def _begin(self) -> dict[Kind, CheckpointFile]:
         """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         if isinstance(self.answers, LiveKubelet):
             self.answers.until = monotonic() + self.patience
@@ -151,11 +152,12 @@ class KubeletPoller:
         given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
         return given or self._pid is not None or any(map(may_be_there, (self.host.kubelet, self.host.answers)))
 
-    def _end(self, files: dict[Kind, CheckpointReading]) -> Readings:
+    def _end(self, files: dict[Kind, CheckpointFile]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
         self._lines.ask(self._read_log)
         self.newest = Readings(
             checkpoints=files,
+            last_good_at={kind: one.last_good_at for kind, one in self._files.items()},
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
             pods=None if self._pods.value is None else self._pods.value.pods,
             pods_are_current=self._pods.is_current,
@@ -174,15 +176,15 @@ class KubeletPoller:
         )
         return self.newest
 
-    def _has_news(self, containers: Sequence[Container], files: Iterable[CheckpointReading]) -> bool:
+    def _has_news(self, containers: Sequence[Container], files: Iterable[CheckpointFile]) -> bool:
         """Did a container come or go, or a checkpoint change? Or does a container still wait for its name?"""
         nameless = any(one.kind == "container" and one.pod_uid is not None and one.name is None for one in containers)
         changed = self._news.changed([(one.good, one.is_current) for one in files], {one.id for one in containers})
         return nameless or changed
 
-    def _cgroups_are_settled(self, files: Iterable[CheckpointReading]) -> bool:
+    def _cgroups_are_settled(self, files: Iterable[CheckpointFile]) -> bool:
         """A capture takes its time; on a running node a pod's cgroup follows its entry within seconds."""
-        written = [file.health.written_at for file in files if file.health.written_at is not None]
+        written = [file.written_at for file in files if file.written_at is not None]
         return not self.host.is_live or (bool(written) and time() - max(written) > SETTLED_AFTER)
 
     def _states(self) -> tuple[SourceState, ...]:

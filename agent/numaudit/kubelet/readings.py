@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from numaudit.intent import CheckpointHealth, KubeletConfig, SourceName, SourceState
+from numaudit.intent import KubeletConfig, SourceName, SourceState
 from numaudit.kubelet.admissions import LogFacts
-from numaudit.kubelet.examination import Decoded
+from numaudit.kubelet.checkpoint_file import CheckpointFile
 from numaudit.kubelet.join import Pods
 from numaudit.kubelet.metrics import KubeletMetrics
 from numaudit.kubelet.podresources import PodResources
@@ -26,29 +25,12 @@ _NAMES: Mapping[Kind, SourceName] = {MEMORY: "memory checkpoint", CPU: "cpu chec
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointReading:
-    """One checkpoint file as it is now, and its last good content."""
-
-    health: CheckpointHealth
-    path: Path
-    shown: str
-    """The path as messages call it."""
-    good: Checkpoint | None = None
-    """The newest content whose checksum fitted."""
-    newest: Decoded | None = None
-    """The file as it is now, whatever is wrong with it; None = it is absent or cannot be read."""
-
-    @property
-    def is_current(self) -> bool:
-        """Is `good` what the file says now?"""
-        return self.good is not None and self.health.problem is None
-
-
-@dataclass(frozen=True, slots=True)
 class Readings:
     """The values of every source in use, those of earlier ticks included where a source does not answer now."""
 
-    checkpoints: Mapping[Kind, CheckpointReading]
+    checkpoints: Mapping[Kind, CheckpointFile] = field(default_factory=dict)
+    last_good_at: Mapping[Kind, float | None] = field(default_factory=dict)
+    """When each of them was last good, seconds since the epoch."""
     config: KubeletConfig = KubeletConfig()
     """The kubelet's own settings, from /configz or from its files and flags."""
     pods: Pods | None = None
@@ -78,38 +60,44 @@ class Readings:
 
     @property
     def memory(self) -> MemoryCheckpoint | None:
-        found = self.checkpoints[MEMORY].good
+        found = self._good(MEMORY)
         return found if isinstance(found, MemoryCheckpoint) else None
 
     @property
     def cpu(self) -> CpuCheckpoint | None:
-        found = self.checkpoints[CPU].good
+        found = self._good(CPU)
         return found if isinstance(found, CpuCheckpoint) else None
 
     @property
     def devices(self) -> DeviceCheckpoint | None:
-        found = self.checkpoints[DEVICES].good
+        found = self._good(DEVICES)
         return found if isinstance(found, DeviceCheckpoint) else None
+
+    def _good(self, kind: Kind) -> Checkpoint | None:
+        return self.checkpoints[kind].good if kind in self.checkpoints else None
 
     @property
     def are_current(self) -> tuple[bool, bool, bool]:
         """Of the checkpoints of memory, CPUs and devices."""
-        memory, cpu, devices = (self.checkpoints[kind].is_current for kind in (MEMORY, CPU, DEVICES))
-        return memory, cpu, devices
+        current = {kind for kind, file in self.checkpoints.items() if file.is_current}
+        return MEMORY in current, CPU in current, DEVICES in current
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
         """The state of every source, the checkpoints first."""
         any_is_current = any(self.are_current)
-        files = [_state_of(kind, file, any_is_current) for kind, file in self.checkpoints.items()]
+        files = [
+            _state_of(kind, file, self.last_good_at.get(kind), any_is_current)
+            for kind, file in self.checkpoints.items()
+        ]
         return (*files, *self.polled)
 
 
-def _state_of(kind: Kind, file: CheckpointReading, any_is_current: bool) -> SourceState:
-    name, health = _NAMES[kind], file.health
+def _state_of(kind: Kind, file: CheckpointFile, last_good_at: float | None, any_is_current: bool) -> SourceState:
+    name = _NAMES[kind]
     if file.is_current:
-        return SourceState(name, "ok", None, health.last_good_at)
-    if kind == DEVICES and file.good is None and health.problem == "absent" and any_is_current:
+        return SourceState(name, "ok", None, last_good_at)
+    if kind == DEVICES and file.good is None and file.is_absent and any_is_current:
         # The kubelet writes this file with its first device plugin. Where its others are, nothing is missing.
-        return SourceState(name, "ok", f"{health.detail}: no device plugin has registered")
-    return SourceState(name, "missing" if file.good is None else "old", health.detail, health.last_good_at)
+        return SourceState(name, "ok", f"{file.detail}: no device plugin has registered")
+    return SourceState(name, "missing" if file.good is None else "old", file.detail, last_good_at)

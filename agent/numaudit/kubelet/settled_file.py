@@ -16,7 +16,7 @@ from time import sleep, time
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_cpus
 from numaudit.kubelet import state_files
-from numaudit.kubelet.examination import decode
+from numaudit.kubelet.checkpoint_file import decode
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.file import Kind
 from numaudit.memorymanager.restart import outlook as restart

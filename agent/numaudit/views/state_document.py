@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from numaudit.errors import InputError
-from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.examination import ExaminedFile
 from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint import file as checkpoints
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
@@ -115,13 +115,13 @@ class StateDifference:
 
 def verification(file: ExaminedFile) -> StateVerification:
     """One examined file; of one that is absent, no checkpoint, or no longer one, hardly anything is known."""
-    decoded, start, found = file.examined.decoded, file.examined.start, file.examined.replay
+    start, found = file.start, file.start.compared
     checkpoint = file.checkpoint
     replay = None if found is None else found.refusal
     return StateVerification(
         file=file.path,
-        checkpoint=decoded.kind,
-        kubelet=_kubelet(file.starting, decoded.kind),
+        checkpoint=file.file.kind,
+        kubelet=_kubelet(file.starting, file.file.kind),
         format=None if found is None else found.verification.form,
         policy_name=None if checkpoint is None or isinstance(checkpoint, DeviceCheckpoint) else checkpoint.policy_name,
         stored_checksum=None if found is None else found.verification.stored,

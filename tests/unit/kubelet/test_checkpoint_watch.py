@@ -47,8 +47,8 @@ def replace(path: Path, data: bytes, at: float = 100.0) -> None:
 
 
 def pods(file: WatchedCheckpoint) -> int:
-    assert isinstance(file.good, MemoryCheckpoint)
-    return len(file.good.state.entries)
+    assert isinstance(file.newest.good, MemoryCheckpoint)
+    return len(file.newest.good.state.entries)
 
 
 def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, mon
     for now in (1.0, 2.0, 3.0):
         file.poll(now)
     assert reads == 1
-    assert file.is_current
+    assert file.newest.is_current
     assert pods(file) == 1
     assert (file.health.form, file.health.policy, file.health.written_at) == ("V1", "Static", 100.0)
     assert file.health.last_good_at == 3.0
@@ -94,15 +94,15 @@ def test_a_bad_file_leaves_the_last_good_one_in_use(path: Path, data: bytes, pro
     file = watched(path)
     replace(path, data)
     file.poll(1.0)
-    assert file.good is None
+    assert file.newest.good is None
     assert (file.health.problem, file.health.last_good_at) == (problem, None)
     assert words in (file.health.detail or "")
     replace(path, ONE)
     file.poll(2.0)
-    assert file.is_current
+    assert file.newest.is_current
     replace(path, data, at=200.0)
     file.poll(3.0)
-    assert not file.is_current
+    assert not file.newest.is_current
     assert pods(file) == 1
     assert (file.health.problem, file.health.last_good_at, file.health.written_at) == (problem, 2.0, 200.0)
 
@@ -114,7 +114,7 @@ def test_a_missing_file_is_named_and_read_when_it_comes(path: Path) -> None:
     assert (file.health.problem, file.health.detail) == ("absent", "no file /var/lib/kubelet/memory_manager_state")
     replace(path, ONE)
     file.poll(2.0)
-    assert file.is_current
+    assert file.newest.is_current
     path.unlink()
     file.poll(3.0)
     assert (file.health.problem, pods(file)) == ("absent", 1)
@@ -136,14 +136,14 @@ def test_a_file_that_may_not_be_read_is_tried_again(path: Path, monkeypatch: pyt
     assert file.health.problem == "unreadable"
     assert "run as root" in (file.health.detail or "")
     file.poll(2.0)
-    assert file.is_current
+    assert file.newest.is_current
 
 
 def test_a_file_from_the_future_is_read_and_keeps_its_time(path: Path) -> None:
     file = watched(path)
     replace(path, ONE, at=4e9)
     file.poll(1000.0)
-    assert file.is_current
+    assert file.newest.is_current
     assert (file.health.written_at, file.health.last_good_at) == (4e9, 1000.0)
     # The clock was set back.
     file.poll(500.0)

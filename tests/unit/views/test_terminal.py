@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from numaudit.errors import printable
-from numaudit.kubelet.examination import decode, examine
-from numaudit.kubelet.examined_file import ExaminedFile
+from numaudit.kubelet.checkpoint_file import decode
+from numaudit.kubelet.examination import ExaminedFile, examine
 from numaudit.kubelet.starting import Starting
 from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.memorymanager.restart.outlook import StartingKubelet
@@ -249,14 +249,15 @@ def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
 
 def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> None:
     path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
-    examined = examine(decode(MEMORY, path.read_bytes()), None, StartingKubelet((1, 36), None), "")
+    file = decode(MEMORY, path.read_bytes())
+    outlook = examine(file, None, StartingKubelet((1, 36), None), "")
     console = Console(file=io.StringIO(), width=60)
-    print_verification(verification(ExaminedFile("file", examined, Starting(), with_machine=False)), console)
+    print_verification(verification(ExaminedFile("file", file, outlook, Starting(), with_machine=False)), console)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  error: groups-overlap: "))
     assert lines[start + 1].startswith("      ")
-    words = set(re.findall(r"\w+", " ".join(finding.message + finding.remedy for finding in examined.start.findings)))
+    words = set(re.findall(r"\w+", " ".join(finding.message + finding.remedy for finding in outlook.findings)))
     assert words <= set(re.findall(r"\w+", "\n".join(lines)))
 
 
