@@ -86,13 +86,22 @@ class Part:
 
     def nodes(self) -> dict[int, int]:
         """Pages by node. Linux 6.1 hides those that wait for a hint fault: they are where they were."""
+        now = self._where()
+        while not self._on and min(now) < 0:  # it is the first time, and the kernel has scanned some already
+            for use, address in self.pieces:
+                use(address)
+            now = self._where()
+        self._on = [one if one >= 0 else then for one, then in zip(now, self._on or now, strict=True)]
+        return {node: pages for node, pages in Counter(self._on).items() if node >= 0}
+
+    def _where(self) -> list[int]:
+        """Node of each page, or a negative number where the kernel does not say."""
         count = self.size // PAGE
         pages = (ctypes.c_void_p * count)(*range(self.address, self.address + self.size, PAGE))
         status = (ctypes.c_int * count)()
         if libc.syscall(_MOVE_PAGES[os.uname().machine], 0, ctypes.c_ulong(count), pages, None, status, 0):
             raise OSError(ctypes.get_errno(), "move_pages")
-        self._on = [now if now >= 0 else then for now, then in zip(status, self._on or status, strict=True)]
-        return {node: pages for node, pages in Counter(self._on).items() if node >= 0}
+        return list(status)
 
 
 class _Buffer(ctypes.Structure):
