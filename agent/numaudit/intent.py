@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.memory.headroom import Headroom, Holder
-from numaudit.memorymanager.memory.state import MachineState
+from numaudit.memorymanager.memory.state import Block, MachineState
 from numaudit.memorymanager.pod.spec import Pod, QosClass
 from numaudit.memorymanager.restart.findings import StateFinding
 from numaudit.memorymanager.restart.outlook import Answer, Outlook
@@ -88,16 +88,6 @@ class CheckpointHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class PromisedMemory:
-    """One block: memory, or huge pages of one size. The promise has no split over its nodes."""
-
-    type: str
-    """`memory`, `hugepages-2Mi`, ..."""
-    bytes: int
-    nodes: NodeSet
-
-
-@dataclass(frozen=True, slots=True)
 class PromisedDevices:
     """Devices of one resource that are on the same nodes."""
 
@@ -111,7 +101,8 @@ class PromisedDevices:
 class Promise:
     """What the kubelet's managers gave to one container, or to a pod as a whole."""
 
-    memory: tuple[PromisedMemory, ...] | None = None
+    memory: tuple[Block, ...] | None = None
+    """A block has no split over its nodes."""
     cpus: CpuSet | None = None
     """Exclusive CPUs; the empty set = it runs on the shared pool."""
     devices: tuple[PromisedDevices, ...] | None = None
@@ -121,7 +112,7 @@ class Promise:
         """The nodes of all blocks, as the kubelet writes them to cpuset.mems; empty = nothing was promised."""
         if self.memory is None:
             return None
-        return NodeSet.from_ids(node for block in self.memory for node in block.nodes)
+        return NodeSet.from_ids(node for block in self.memory for node in block.numa_affinity or ())
 
     @cached_property
     def device_nodes(self) -> NodeSet | None:

@@ -17,10 +17,10 @@ from msgspec import structs
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
-from numaudit.intent import HintRecord, Intent, KubeletConfig, PodContainer, PodFacts, PromisedMemory
+from numaudit.intent import HintRecord, Intent, KubeletConfig, PodContainer, PodFacts
 from numaudit.kubelet.join import complete, join
 from numaudit.kubelet.promises import Checkpoints
-from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.report.build import build
 from numaudit.report.values import Report
@@ -147,7 +147,7 @@ def node(
     chance = random.Random(2)
     containers: list[Container] = []
     pods: dict[str, PodFacts] = {}
-    memory: dict[tuple[str, str], tuple[PromisedMemory, ...]] = {}
+    memory: dict[tuple[str, str], tuple[Block, ...]] = {}
     cpus: dict[tuple[str, str], CpuSet] = {}
     records: list[HintRecord] = []
     for number in range(count // PER_POD):
@@ -166,8 +166,8 @@ def node(
                 nodes = NodeSet.of(first, (first + 1) % NODES) if chance.random() < 0.2 else NodeSet.of(first)
                 size = chance.randrange(64 * MIB, GIB, 4096)
                 memory[uid, f"c{one}"] = (
-                    PromisedMemory("memory", size, nodes),
-                    PromisedMemory("hugepages-2Mi", 2 * MIB, nodes),
+                    Block.of("memory", size, nodes),
+                    Block.of("hugepages-2Mi", 2 * MIB, nodes),
                 )
                 cpus[uid, f"c{one}"] = CpuSet.of(first * CPUS_PER_NODE)
                 hint = TopologyHint(nodes, len(nodes) == 1)

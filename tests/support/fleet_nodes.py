@@ -15,9 +15,9 @@ from numaudit.exporters.series import Ledger
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample, read_vector
 from numaudit.fleet.scope import Scope
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
 from numaudit.memorymanager.memory.headroom import headroom_of
-from numaudit.memorymanager.memory.state import MachineState
+from numaudit.memorymanager.memory.state import Block, MachineState
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, Container, NodeMemory, Resident, Snapshot
@@ -70,7 +70,7 @@ def _intent(setup: Setup, machine_state: MachineState, listed: Sequence[Containe
     promised = tuple(
         ContainerIntent(
             one.pod_uid or "", one.name or "", one.namespace, one.pod, "app", (one.id,),
-            Promise((PromisedMemory("memory", 1 << 30, first),)), is_stale=False, has_ended=False,
+            Promise((Block.of("memory", 1 << 30, first),)), is_stale=False, has_ended=False,
         )
         for one in listed
     )  # fmt: skip

@@ -221,7 +221,7 @@ def _why_not_known(snapshot: Snapshot) -> str:
 
 
 def _has_huge_pages(intent: ContainerIntent) -> bool:
-    return any(block.type != "memory" and block.bytes for block in intent.promise.memory or ())
+    return any(block.type != "memory" and block.size for block in intent.promise.memory or ())
 
 
 def _placed(

@@ -117,7 +117,7 @@ def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> AdmissionOut
 def _fewest_nodes(machine: MachineState, promise: Promise) -> int | None:
     """How many nodes at least could hold the promise when empty."""
     try:
-        return fewest_nodes(machine, {block.type: block.bytes for block in promise.memory or ()})
+        return fewest_nodes(machine, {block.type: block.size for block in promise.memory or ()})
     except InputError:
         return None
 

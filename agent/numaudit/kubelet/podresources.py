@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent import Promise, PromisedDevices, PromisedMemory
+from numaudit.intent import Promise, PromisedDevices
 from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet.patience import time_left
 from numaudit.kubelet.pods import MOST_PODS
 from numaudit.kubelet.promises import devices_by_nodes
+from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ def _pod(pod: pb.PodResources, version: Version) -> PodResources:
     return PodResources(pod.namespace, pod.name, containers, whole)
 
 
-def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[PromisedMemory, ...]:
+def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[Block, ...]:
     return tuple(
-        [PromisedMemory(one.memory_type, one.size, _nodes(one.topology, where)) for one in blocks if one.memory_type]
+        [Block.of(one.memory_type, one.size, _nodes(one.topology, where)) for one in blocks if one.memory_type]
     )
 
 

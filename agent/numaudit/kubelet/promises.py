@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from numaudit.intent import Promise, PromisedDevices, PromisedMemory
+from numaudit.intent import Promise, PromisedDevices
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
@@ -33,7 +33,7 @@ class Checkpoints:
     known to be nothing.
     """
 
-    memory: Mapping[Key, tuple[PromisedMemory, ...]] | None = None
+    memory: Mapping[Key, tuple[Block, ...]] | None = None
     memory_is_current: bool = False
     cpus: Mapping[Key, CpuSet] | None = None
     cpus_are_current: bool = False
@@ -114,9 +114,10 @@ def _path(who: tuple[str | None, ...]) -> str:
     return "/".join(map(str, who))
 
 
-def _differ(blocks: tuple[PromisedMemory, ...], others: tuple[PromisedMemory, ...]) -> bool:
+def _differ(blocks: tuple[Block, ...], others: tuple[Block, ...]) -> bool:
     """In whatever order."""
-    return blocks != others and set(blocks) != set(others)
+    ours, theirs = ({(one.type, one.size, one.nodes) for one in listed} for listed in (blocks, others))
+    return blocks != others and ours != theirs
 
 
 def _is_logged(checkpoints: Checkpoints, others: Others) -> bool:
@@ -143,13 +144,9 @@ def _known(
     return held if held or (held is not None and not elsewhere) else elsewhere
 
 
-def _memory(checkpoint: MemoryCheckpoint) -> dict[Key, tuple[PromisedMemory, ...]]:
+def _memory(checkpoint: MemoryCheckpoint) -> dict[Key, tuple[Block, ...]]:
     entries = checkpoint.state.entries
-    return {(uid, name): _blocks(blocks) for uid, held in entries.items() for name, blocks in held.items()}
-
-
-def _blocks(blocks: tuple[Block, ...]) -> tuple[PromisedMemory, ...]:
-    return tuple([PromisedMemory(one.type, one.size, NodeSet.from_ids(one.numa_affinity or ())) for one in blocks])
+    return {(uid, name): tuple(blocks) for uid, held in entries.items() for name, blocks in held.items()}
 
 
 def _cpus(checkpoint: CpuCheckpoint) -> dict[Key, CpuSet] | None:
@@ -162,7 +159,7 @@ def _cpus(checkpoint: CpuCheckpoint) -> dict[Key, CpuSet] | None:
 def _pods(memory: MemoryCheckpoint | None, cpu: CpuCheckpoint | None) -> dict[str, Promise]:
     pods: dict[str, Promise] = {}
     if memory is not None:
-        pods = {uid: Promise(memory=_blocks(blocks)) for uid, blocks in memory.state.pod_entries.items()}
+        pods = {uid: Promise(memory=tuple(blocks)) for uid, blocks in memory.state.pod_entries.items()}
     for uid, cpus in (cpu.state.pod_entries if cpu is not None else {}).items():
         pods[uid] = replace(pods.get(uid, Promise()), cpus=cpus)
     return pods
@@ -191,5 +188,5 @@ def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tupl
     return tuple([PromisedDevices(resource, tuple(found), on) for on, found in ids.items()])
 
 
-def _in_words(blocks: tuple[PromisedMemory, ...]) -> str:
-    return " + ".join(f"{exact(one.bytes)} of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"
+def _in_words(blocks: tuple[Block, ...]) -> str:
+    return " + ".join(f"{exact(one.size)} of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"

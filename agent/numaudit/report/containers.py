@@ -126,7 +126,7 @@ def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
     promise = intent.promise
     sizes: dict[str, int] = {}
     for block in promise.memory or ():
-        sizes[block.type] = sizes.get(block.type, 0) + block.bytes
+        sizes[block.type] = sizes.get(block.type, 0) + block.size
     return Intended(
         memory_nodes=promise.memory_nodes,
         bytes=None if promise.memory is None else sizes,

@@ -10,7 +10,8 @@ import pytest
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory, SourceState
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, SourceState
+from numaudit.memorymanager.memory.state import Block
 from numaudit.snapshot import (
     Allowed,
     CollectorOutcome,
@@ -41,14 +42,14 @@ def intent(nodes: str | None = "0", policy: str = "Static") -> Intent:
     """What was promised: 100 MiB on these nodes; `""` = nothing, None = not known."""
     memory = None
     if nodes is not None:
-        memory = (PromisedMemory("memory", 100 * MIB, NodeSet.parse(nodes)),) if nodes else ()
+        memory = (Block.of("memory", 100 * MIB, NodeSet.parse(nodes)),) if nodes else ()
     one = ContainerIntent("uid", "db", cgroups=(DB,), promise=Promise(memory=memory))
     return Intent(containers=(one,), config=KubeletConfig(memory_manager_policy=policy))
 
 
 def of_run(cpus: str = "") -> Intent:
     """The same promise, given by `numaudit run`."""
-    promise = Promise((PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),), CpuSet.parse(cpus))
+    promise = Promise((Block.of("memory", 100 * MIB, NodeSet.of(0)),), CpuSet.parse(cpus))
     return Intent((ContainerIntent("job", "job", cgroups=(DB,), promise=promise),), promised_by="numaudit run")
 
 
@@ -257,7 +258,7 @@ def test_an_idle_container_is_judged_by_its_allowed_cpus() -> None:
 
 def pinned(cpus: str | None, others: Mapping[str, str] | None = None, shared: str | None = None) -> Intent:
     """Memory of node 0 and these CPUs promised to prod/db/db; others hold CPUs too."""
-    memory = (PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),)
+    memory = (Block.of("memory", 100 * MIB, NodeSet.of(0)),)
     promise = Promise(memory, None if cpus is None else CpuSet.parse(cpus))
     own = ContainerIntent("uid", "db", "prod", "db", cgroups=(DB,), promise=promise)
     rest = [
@@ -384,7 +385,7 @@ def test_a_runtimes_monitor_in_a_pods_cgroup_is_not_judged() -> None:
 
 
 def with_huge_pages(hugetlb: Mapping[int, int] | None) -> Snapshot:
-    blocks = tuple(PromisedMemory(type_, 10 * MIB, NodeSet.of(0)) for type_ in ("memory", "hugepages-2Mi"))
+    blocks = tuple(Block.of(type_, 10 * MIB, NodeSet.of(0)) for type_ in ("memory", "hugepages-2Mi"))
     one = ContainerIntent("uid", "db", cgroups=(DB,), promise=Promise(memory=blocks))
     taken = snapshot(Intent(containers=(one,)))
     return replace(taken, residency={DB: msgspec.structs.replace(taken.residency[DB], hugetlb=hugetlb)})

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.causes import Cause
-from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.snapshot import (
     Allowed,
     Container,
@@ -66,7 +67,7 @@ def tick(
     )
 
 
-PROMISE = Promise(memory=(PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),))
+PROMISE = Promise(memory=(Block.of("memory", 100 * MIB, NodeSet.of(0)),))
 
 
 def causes(ticks: Iterable[Snapshot]) -> tuple[Cause, ...]:

@@ -16,9 +16,9 @@ from numaudit.intent import (
     KubeletSeries,
     Promise,
     PromisedDevices,
-    PromisedMemory,
     StartOutlook,
 )
+from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.restart.findings import StateFinding
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
@@ -32,7 +32,7 @@ MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 def container(
     name: str, cgroup: int, nodes: str, size: int, cpus: str = "", devices: tuple[PromisedDevices, ...] = ()
 ) -> ContainerIntent:
-    memory = (PromisedMemory("memory", size, NodeSet.parse(nodes)),)
+    memory = (Block.of("memory", size, NodeSet.parse(nodes)),)
     return ContainerIntent("uid", name, cgroups=(cgroup,), promise=Promise(memory, CpuSet.parse(cpus), devices))
 
 
@@ -66,14 +66,14 @@ def test_without_a_kubelet_there_is_nothing_to_find() -> None:
 
 
 def test_an_entry_whose_pod_is_gone_is_stale_and_tells_how_much_it_holds() -> None:
-    memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
+    memory = (Block.of("memory", GIB, NodeSet.of(1)),)
     (found,) = find(tick(ContainerIntent("gone", "db", promise=Promise(memory), is_stale=True)))
     assert (found.name, found.pod_uid, found.container) == ("stale", "gone", "db")
     assert "holds 1G of node 1" in found.message
 
 
 def test_a_finding_names_its_pod() -> None:
-    memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
+    memory = (Block.of("memory", GIB, NodeSet.of(1)),)
     (found,) = find(tick(ContainerIntent("gone", "db", "prod", "mysql-0", promise=Promise(memory), is_stale=True)))
     assert (found.namespace, found.pod, found.container) == ("prod", "mysql-0", "db")
 
@@ -86,13 +86,13 @@ def test_a_finding_about_a_checkpoint_names_the_pods_in_it() -> None:
 
 
 def test_an_ended_init_container_that_still_holds_memory_is_stale() -> None:
-    memory = (PromisedMemory("memory", GIB, NodeSet.of(1)),)
+    memory = (Block.of("memory", GIB, NodeSet.of(1)),)
     (found,) = find(tick(ContainerIntent("uid", "init", promise=Promise(memory), has_ended=True)))
     assert "the container has ended" in found.message
 
 
 def test_an_ended_init_container_whose_memory_was_handed_on_is_not() -> None:
-    memory = (PromisedMemory("memory", 0, NodeSet.of(1)),)
+    memory = (Block.of("memory", 0, NodeSet.of(1)),)
     assert find(tick(ContainerIntent("uid", "init", promise=Promise(memory), has_ended=True))) == ()
 
 

@@ -12,10 +12,9 @@ from numaudit.intent import (
     KubeletConfig,
     PodFacts,
     Promise,
-    PromisedMemory,
     Rejection,
 )
-from numaudit.memorymanager.memory.state import MachineState, MemoryTable, NUMANodeState
+from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.memorymanager.pod.spec import Container, Pod, Resources
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
@@ -31,7 +30,7 @@ def machine(nodes: int = 2, size: int = 10 * GIB) -> MachineState:
 
 
 def promised(nodes: str, size: int = GIB, hints: HintRecord | None = None) -> ContainerIntent:
-    memory = (PromisedMemory("memory", size, NodeSet.parse(nodes)),) if nodes else ()
+    memory = (Block.of("memory", size, NodeSet.parse(nodes)),) if nodes else ()
     return ContainerIntent("uid", "db", "shop", "db-0", promise=Promise(memory=memory), hints=hints)
 
 

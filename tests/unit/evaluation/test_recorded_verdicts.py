@@ -270,10 +270,10 @@ def test_pod_level_entries_are_not_counted_beside_their_containers(tmp_path: Pat
     assert found.machine is not None
     reserved = sum(node.memory_map["memory"].reserved for node in found.machine.values())
     whole = sum(
-        block.bytes for one in found.pod_promises.values() for block in one.memory or () if block.type == "memory"
+        block.size for one in found.pod_promises.values() for block in one.memory or () if block.type == "memory"
     )
     alone = sum(
-        block.bytes
+        block.size
         for one in found.containers
         if one.pod_uid not in found.pod_promises
         for block in one.promise.memory or ()

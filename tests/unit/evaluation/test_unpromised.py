@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from numaudit.evaluation.headroom import Unpromised, unpromised_by_node
-from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
-from numaudit.memorymanager.memory.state import MemoryTable, NUMANodeState
+from numaudit.intent import ContainerIntent, Intent, Promise
+from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState
 from numaudit.snapshot import Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import NodeSet
@@ -20,7 +20,7 @@ MACHINE_STATE = {
 
 def snapshot(burstable: Resident, unattributed: Resident | None = None, intent: Intent | None = None) -> Snapshot:
     """A container with 60 promised bytes on node 0, which holds 50 of them, and one without a promise."""
-    promise = Promise(memory=(PromisedMemory("memory", 60, NodeSet.of(0)),))
+    promise = Promise(memory=(Block.of("memory", 60, NodeSet.of(0)),))
     containers = (
         ContainerIntent("u", "a", cgroups=(int(PROMISED),), promise=promise),
         ContainerIntent("v", "b", cgroups=(int(BURSTABLE),), promise=Promise(memory=())),

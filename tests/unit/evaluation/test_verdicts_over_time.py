@@ -14,7 +14,8 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.snapshot import Allowed, Container, ContainerId, HintFault, PagesUsed, Resident, Sampled, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -41,7 +42,7 @@ def tick(
     """A container with 100 MiB of memory promised on node 0. `used`: MiB that the newest scan pass saw used from their
     own node, and from the other one.
     """
-    promise = Promise(memory=(PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),))
+    promise = Promise(memory=(Block.of("memory", 100 * MIB, NodeSet.of(0)),))
     pages = None
     if used is not None:
         pages = PagesUsed({(0, 1): used[1] * MIB}, {0: used[0] * MIB}, 0, age, is_whole=True, mapped=100 * MIB)
@@ -140,7 +141,7 @@ def test_threads_that_use_all_promised_nodes_alike_are_split_and_not_remote() ->
     def spanning(remote: int) -> Snapshot:
         seen = PagesUsed({(0, 1): remote * MIB}, {0: (100 - remote) * MIB}, 0, 0.0, is_whole=True, mapped=100 * MIB)
         now = tick(0, mems="0-1", cpus="0-7")
-        promise = Promise(memory=(PromisedMemory("memory", 100 * MIB, NodeSet.parse("0-1")),))
+        promise = Promise(memory=(Block.of("memory", 100 * MIB, NodeSet.parse("0-1")),))
         intent = Intent(containers=(ContainerIntent("uid", "db", cgroups=(DB,), promise=promise),))
         return replace(now, intent=intent, hint_faults={DB: Sampled({}, seen)})
 

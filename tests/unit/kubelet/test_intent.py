@@ -95,7 +95,7 @@ def test_podresources_alone_tells_the_same_as_the_checkpoints(step: str, tmp_pat
 def test_every_pod_of_a_node_is_listed_with_its_promise(tmp_path: Path) -> None:
     found = at(f"{SINGLE}/2-rejected", tmp_path)
     huge = found.of("gu-huge")
-    assert {one.type: one.bytes for one in huge.promise.memory or ()} == {
+    assert {one.type: one.size for one in huge.promise.memory or ()} == {
         "memory": 67108864,
         "hugepages-2Mi": 33554432,
     }
@@ -445,5 +445,5 @@ def test_the_memory_map_is_the_checkpoints(tmp_path: Path) -> None:
     assert found.intent.machine is not None
     assert [node.cells for node in found.intent.machine.values()] == [(0, 1), (0, 1), (2,), (3,)]
     assert Block((0, 1), "memory", 1468006400).size == sum(
-        block.bytes for block in found.of("gu-cross3").promise.memory or ()
+        block.size for block in found.of("gu-cross3").promise.memory or ()
     )

@@ -16,7 +16,6 @@ from numaudit.intent import (
     PodFacts,
     Promise,
     PromisedDevices,
-    PromisedMemory,
     Rejection,
 )
 from numaudit.kubelet.join import Joined, complete, join, rejections
@@ -30,7 +29,7 @@ from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 A, B = "a" * 64, "b" * 64
-ONE_GIB = PromisedMemory("memory", 1 << 30, NodeSet.of(0))
+ONE_GIB = Block.of("memory", 1 << 30, NodeSet.of(0))
 NOTHING = Checkpoints({}, True, {}, True, {}, True)
 
 
@@ -249,7 +248,7 @@ def test_without_pods_the_names_of_the_cgroups_are_those_of_the_pod() -> None:
 
 def test_sources_that_contradict_each_other_are_named() -> None:
     checkpoints = replace(NOTHING, memory={("u1", "db"): (ONE_GIB,)}, cpus={("u1", "db"): CpuSet.of(1)})
-    other = Promise((replace(ONE_GIB, nodes=NodeSet.of(1)),), CpuSet.of(2))
+    other = Promise((replace(ONE_GIB, numa_affinity=(1,)),), CpuSet.of(2))
     found = joined(checkpoints=checkpoints, pods=by_uid(pod()), resources=[PodResources("prod", "db-0", {"db": other})])
     assert found.conflicts == (
         "prod/db-0/db: memory is 1G of memory on nodes 0 by the checkpoint, 1G of memory on nodes 1 by PodResources",
@@ -293,6 +292,13 @@ def test_a_pod_is_rejected_once_whoever_tells() -> None:
     assert rejections(by_uid(replace(pod(phase="Failed"), rejection=newer)), {"u1": by_log}) == (newer,)
 
 
+def test_nodes_in_another_order_are_no_contradiction() -> None:
+    checkpoints = replace(NOTHING, memory={("u1", "db"): (Block((1, 0), "memory", 1 << 30),)})
+    other = Promise((Block((0, 1), "memory", 1 << 30),))
+    resources = [PodResources("prod", "db-0", {"db": other})]
+    assert joined(checkpoints=checkpoints, pods=by_uid(pod()), resources=resources).conflicts == ()
+
+
 def test_checkpoints_are_sorted_by_container() -> None:
     block = Block((0, 1), "hugepages-2Mi", 4 << 20)
     memory = MemoryCheckpoint.of("Static", MemoryState({}, {"u1": {"db": (block,)}}, {"u9": (block,)}), pod_level=True)
@@ -301,8 +307,7 @@ def test_checkpoints_are_sorted_by_container() -> None:
     fuse = PodDevices("u1", "db", "vendor.example/fuse", {-1: ("f",)}, None)
     devices = DeviceCheckpoint((nic, fuse), {}, 0)
     found = by_container(memory, cpu, devices, current=(True, True, True))
-    promised = PromisedMemory("hugepages-2Mi", 4 << 20, NodeSet.of(0, 1))
-    assert found.memory == {("u1", "db"): (promised,)}
+    assert found.memory == {("u1", "db"): (block,)}
     assert found.cpus == {("u1", "db"): CpuSet.of(1, 2)}
     assert found.devices == {
         ("u1", "db"): (
@@ -311,7 +316,7 @@ def test_checkpoints_are_sorted_by_container() -> None:
             PromisedDevices("vendor.example/fuse", ("f",), None),
         )
     }
-    assert found.pods == {"u9": Promise((promised,), CpuSet.of(3))}
+    assert found.pods == {"u9": Promise((block,), CpuSet.of(3))}
     assert found.keys == {("u1", "db")}
 
 
@@ -337,7 +342,7 @@ CGROUPS = st.lists(st.tuples(UIDS, st.sampled_from([A, B]), st.none() | NAMES), 
 @given(PODS, KEYS, CGROUPS, st.booleans())
 def test_whatever_the_sources_say_each_container_is_joined_once(
     listed: dict[str, tuple[str, list[PodContainer], bool]],
-    entries: dict[tuple[str, str], tuple[PromisedMemory]],
+    entries: dict[tuple[str, str], tuple[Block]],
     cgroups: list[tuple[str, str, str | None]],
     current: bool,
 ) -> None:

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from kubelet_steps import STEPS, Step
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent import Promise, PromisedDevices, PromisedMemory
+from numaudit.intent import Promise, PromisedDevices
 from numaudit.kubelet.podresources import Answer, Client, PodResources, decode
 from numaudit.kubelet.proto import podresources_pb2 as pb
+from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from podresources_server import serving
 
@@ -52,7 +53,7 @@ def test_a_recorded_answer_says_what_its_decoded_form_says(step: str) -> None:
             assert promise.cpus == CpuSet.from_ids(map(int, container.get("cpu_ids", [])))
             # protojson leaves out an ID of 0, and writes 64-bit numbers as texts.
             assert promise.memory == tuple(
-                PromisedMemory(
+                Block.of(
                     block["memory_type"],
                     int(block["size"]),
                     NodeSet.from_ids(int(node.get("ID", 0)) for node in block["topology"]["nodes"]),
@@ -72,7 +73,7 @@ def test_lists_of_the_whole_pod_are_kept_apart_from_its_containers() -> None:
     app = pb.ContainerResources(name="app", cpu_ids=[2], memory=[memory])
     pod = pb.PodResources(name="p", namespace="n", containers=[app], cpu_ids=[2, 3], memory=[memory])
     data = pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()
-    block = PromisedMemory("memory", 5, NodeSet.of(1))
+    block = Block.of("memory", 5, NodeSet.of(1))
     expected = PodResources(
         "n",
         "p",

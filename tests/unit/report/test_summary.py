@@ -13,7 +13,8 @@ from msgspec.structs import replace as replace_struct
 from numaudit.cli.main import call
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import Finding
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.report.build import build
 from numaudit.report.selection import narrow
 from numaudit.report.summary import summarize
@@ -34,7 +35,7 @@ def _host(
     "" = nothing is promised; None = what is promised is not known.
     """
     ids = {name: ContainerId(number) for number, name in enumerate(held, 1)}
-    promise = Promise(memory=(PromisedMemory("memory", 10 * MIB, NodeSet.parse(promised)),) if promised else ())
+    promise = Promise(memory=(Block.of("memory", 10 * MIB, NodeSet.parse(promised)),) if promised else ())
     intents = tuple(ContainerIntent(f"uid-{name}", "app", cgroups=(id_,), promise=promise) for name, id_ in ids.items())
     snapshot = Snapshot(
         taken_at=1000.0,

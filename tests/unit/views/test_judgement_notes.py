@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, Resident, SharedMemory, Snapshot
@@ -25,7 +26,7 @@ MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 def node(mems: Mapping[str, str | None], promised: bool = True) -> Snapshot:
     """Containers that were promised node 0 and run there: name -> nodes that its memory may be on."""
     ids = {name: ContainerId(number) for number, name in enumerate(mems, 1)}
-    memory = (PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),)
+    memory = (Block.of("memory", 100 * MIB, NodeSet.of(0)),)
     intents = tuple(
         ContainerIntent(f"uid-{name}", "app", cgroups=(id_,), promise=Promise(memory=memory))
         for name, id_ in ids.items()

@@ -8,7 +8,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from numaudit.evaluation.alignment import judge
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import (
@@ -37,7 +38,7 @@ def row(pid: int, sizes: dict[int, int], kind: str = "anon", file: str | None = 
 
 def spilled(*rows: ProcessMapping, processes: int = 1) -> Report:
     """Promised node 0; 32 MiB are on node 1 for the second tick."""
-    memory = (PromisedMemory("memory", 100 * MIB, NodeSet.of(0)),)
+    memory = (Block.of("memory", 100 * MIB, NodeSet.of(0)),)
     snapshot = Snapshot(
         taken_at=1000.0,
         machine=MACHINE,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from numaudit.intent import Promise, PromisedMemory
+from numaudit.intent import Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.observer import Observer
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
@@ -30,7 +31,7 @@ class Drifted:
 
 
 def test_a_command_is_started_again_where_a_pod_would_be_deleted() -> None:
-    promise = Promise((PromisedMemory("memory", 1 << 30, NodeSet.of(0)),), CpuSet())
+    promise = Promise((Block.of("memory", 1 << 30, NodeSet.of(0)),), CpuSet())
     watch = Watch(cast("Observer", Drifted()), None, JOB, "job", promise)
     watch.tick()
     report = watch.report()

@@ -15,7 +15,8 @@ import yaml
 
 import numaudit.cli.run  # noqa: F401 -- imported once here, and not by each child
 from numaudit.cli.main import call
-from numaudit.intent import Promise, PromisedMemory
+from numaudit.intent import Promise
+from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from workload import CGROUPS, MIB
 
@@ -75,7 +76,7 @@ class Lab:
     def promise(self) -> Promise:
         """What the only command has, by both files."""
         ((blocks,),) = [of.values() for of in json.loads(self._memory.read_text())["entries"].values()]
-        memory = [PromisedMemory(one["type"], one["size"], NodeSet.from_ids(one["numaAffinity"])) for one in blocks]
+        memory = [Block.of(one["type"], one["size"], NodeSet.from_ids(one["numaAffinity"])) for one in blocks]
         held = json.loads((self.state / "cpu_manager_state").read_text()).get("entries", {})
         cpus = [CpuSet.parse(one) for of in held.values() for one in of.values()]
         return Promise(tuple(memory), cpus[0] if cpus else CpuSet())

@@ -16,8 +16,9 @@ from commands import Lab, cgroups, ending
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
 from numaudit.kernel.host import Host
+from numaudit.memorymanager.memory.state import Block
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 from numaudit.probes.cpu_time import CPU_TIME
@@ -193,8 +194,8 @@ class Stage:
 
     def _intent(self, key: ContainerId) -> Intent:
         nodes = NodeSet.parse(self.mems)
-        memory = [PromisedMemory("memory", self.size, nodes)]
-        memory += [PromisedMemory("hugepages-2Mi", self.huge, nodes)] if self.huge else []
+        memory = [Block.of("memory", self.size, nodes)]
+        memory += [Block.of("hugepages-2Mi", self.huge, nodes)] if self.huge else []
         promise = Promise(tuple(memory), None if self.cpus is None else CpuSet.parse(self.cpus))
         own = ContainerIntent("uid", "app", cgroups=(key,), promise=promise)
         return Intent((own,), config=KubeletConfig(memory_manager_policy="Static"))

@@ -14,9 +14,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from numaudit.intent import ContainerIntent, Intent, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.kernel.numa_balancing import read_vmstat
+from numaudit.memorymanager.memory.state import Block
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, HintFault, Snapshot
@@ -110,7 +111,7 @@ def scans(running: Worker) -> int:
 
 def promised(snapshot: Snapshot, key: ContainerId, nodes: str) -> Snapshot:
     """As if this container had been promised memory of these nodes."""
-    promise = Promise(memory=(PromisedMemory("memory", SIZE, NodeSet.parse(nodes)),))
+    promise = Promise(memory=(Block.of("memory", SIZE, NodeSet.parse(nodes)),))
     intent = Intent(containers=(ContainerIntent("uid", "app", cgroups=(key,), promise=promise),))
     one = next(one for one in snapshot.containers if one.id == key)
     judged = replace(one, kind="container", qos="Guaranteed", pod_uid="uid", name="app")

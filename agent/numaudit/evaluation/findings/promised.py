@@ -22,10 +22,10 @@ _OF_A_COMMAND = (
 def _stale(evidence: Evidence) -> Iterator[Found]:
     for one in evidence.intent.containers:
         if one.is_stale and one.promise.memory:
-            size = sum(block.bytes for block in one.promise.memory)
+            size = sum(block.size for block in one.promise.memory)
             yield _of(one, f"holds {in_units(size)} of node {one.promise.memory_nodes}, but its pod is gone")
-        elif one.has_ended and one.promise.memory and any(block.bytes for block in one.promise.memory):
-            size = sum(block.bytes for block in one.promise.memory)
+        elif one.has_ended and one.promise.memory and any(block.size for block in one.promise.memory):
+            size = sum(block.size for block in one.promise.memory)
             yield _of(one, f"holds {in_units(size)} of node {one.promise.memory_nodes}, but the container has ended")
 
 
@@ -85,7 +85,7 @@ def _outstanding(evidence: Evidence) -> list[tuple[ContainerIntent, NodeSet, int
     found = []
     for one in _alive(evidence.intent):
         nodes = one.promise.memory_nodes
-        promised = sum(block.bytes for block in one.promise.memory or () if block.type == "memory")
+        promised = sum(block.size for block in one.promise.memory or () if block.type == "memory")
         resident = [evidence.snapshot.residency.get(ContainerId(cgroup)) for cgroup in one.cgroups]
         if not nodes or not resident or None in resident:
             continue

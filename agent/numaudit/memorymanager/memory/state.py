@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
+
+from numaudit.topology.nodeset import NodeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,16 @@ class Block:
 
     numa_affinity: tuple[int, ...] | None
     type: str
+    """`memory`, `hugepages-2Mi`, ..."""
     size: int
+
+    @classmethod
+    def of(cls, type_: str, size: int, nodes: NodeSet) -> Self:
+        return cls(tuple(nodes), type_, size)
+
+    @property
+    def nodes(self) -> NodeSet:
+        return NodeSet.from_ids(self.numa_affinity or ())
 
 
 MachineState = Mapping[int, NUMANodeState]

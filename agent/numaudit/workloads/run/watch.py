@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, PromisedMemory
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
 from numaudit.memorymanager.outcome import Placement
 from numaudit.observer import Observer
 from numaudit.probes.session import Readings, Session
@@ -15,7 +15,7 @@ from numaudit.report.build import build
 from numaudit.report.selection import only
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.nodeset import CpuSet
 
 _FIRST, _LONGEST = 0.25, 10.0
 """Seconds between ticks: short commands need an early one, long ones few."""
@@ -33,10 +33,7 @@ def due() -> Iterator[float]:
 
 def promise_of(placement: Placement) -> Promise:
     """What a command was given, in the words of the report."""
-    blocks = tuple(
-        PromisedMemory(one.type, one.size, NodeSet.from_ids(one.numa_affinity or ())) for one in placement.memory
-    )
-    return Promise(blocks, placement.cpus or CpuSet())
+    return Promise(tuple(placement.memory), placement.cpus or CpuSet())
 
 
 @dataclass(slots=True)
