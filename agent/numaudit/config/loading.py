@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -130,9 +131,13 @@ class _Sources:
         if not self.matters(path):
             return
         try:
-            self.values[path], self.origins[path] = KEYS[path].kind.parse(value), where
+            found = KEYS[path].kind.parse(value)
         except ValueError as error:
             self.refuse(path, value, where, str(error))
+            return
+        self.values[path], self.origins[path] = found, where
+        if isinstance(found, Path) and _is_irregular(found):
+            self.problems.append(f"{where}: {path} {found} is not a regular file, such as a pipe that may never end")
 
     def refuse(self, path: str, value: object, where: str, why: str = "") -> None:
         if not self.matters(path):
@@ -239,6 +244,14 @@ def _suggestion(path: str) -> str:
     if not close:
         return ""
     return f"; did you mean {next(one for one in known if one == close[0] or one.endswith(f'.{close[0]}'))}?"
+
+
+def _is_irregular(path: Path) -> bool:
+    """Is something else there than a file, as far as it may be seen?"""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _named(key: str) -> str:

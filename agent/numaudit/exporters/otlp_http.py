@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from numaudit import __version__
 from numaudit.errors import InputError
+from numaudit.net.files import trusting
 from numaudit.net.target import Target, check_headers, target_of
 
 METRICS_PATH = "/v1/metrics"
@@ -33,9 +34,7 @@ def target(endpoint: str, headers: Mapping[str, str], ca_file: Path | None, comp
 def _context(ca_file: Path | None) -> ssl.SSLContext:
     """Trusts these authorities alone; None = the system's."""
     try:
-        if ca_file is not None and ca_file.is_fifo():
-            raise ValueError("it is a pipe, which may never end")
-        return ssl.create_default_context(cafile=ca_file)
+        return trusting(ca_file)
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
         raise InputError(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from numaudit.config import yaml_document
-from numaudit.kernel.host import read_text
 from numaudit.memorymanager.plain import shown
 from numaudit.memorymanager.scenario.document import Document
+from numaudit.net.files import read_text
 from numaudit.net.target import basic_authorization, check_headers
 
 _KEYS = ("basic_auth", "authorization", "tls_config", "http_headers", "follow_redirects", "enable_http2")
@@ -27,7 +27,6 @@ _TLS = (
     "max_version",
 )  # fmt: skip
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_LARGEST_SECRET = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def _text_or_file(part: Document, name: str, path: Path) -> str | None:
 def _read(file: Path, place: Document) -> str:
     """Without the line end that editors leave."""
     try:
-        return read_text(file, _LARGEST_SECRET).strip()
+        return read_text(file).strip()
     except OSError as error:
         raise place.error(f"cannot read {file}: {error.strerror or error}") from None
 

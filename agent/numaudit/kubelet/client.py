@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
-from numaudit.kernel.host import Host, may_be_there, read_bytes, read_text
+from numaudit.kernel.host import Host, explain, may_be_there, read_bytes
 from numaudit.kubelet.config import LIMITS
 from numaudit.kubelet.patience import time_left
 from numaudit.kubelet.podresources import Answer, Client
 from numaudit.kubelet.podresources import socket as podresources_socket
+from numaudit.net import files
 from numaudit.net.connection import Connection
 from numaudit.net.target import target_of
 
@@ -206,7 +207,7 @@ class LiveKubelet:
             raise Unavailable(f"{where}: no complete answer within {seconds:.2g} s") from None
         except (OSError, http.client.HTTPException, InputError, ValueError) as error:
             self._disconnect()
-            raise Unavailable(f"{where}: {without_password(str(error)) or type(error).__name__}") from None
+            raise Unavailable(f"{where}: {_words(error)}") from None
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
         """For one request. Raises OSError, HTTPException, and ValueError for a URL that is none."""
@@ -229,17 +230,24 @@ def endpoint_of(kubelet: LiveKubelet) -> Endpoint:
     return kubelet.endpoint or find_endpoint(kubelet.host, kubelet.config)
 
 
+def _words(error: Exception) -> str:
+    """Of an error that names a file, such as the token's, in whose words; else those of the connection."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return explain(error)
+    return without_password(str(error)) or type(error).__name__
+
+
 def _headers(endpoint: Endpoint) -> dict[str, str]:
     if endpoint.token_file is None:
         return {}
-    return {"Authorization": f"Bearer {read_text(endpoint.token_file).strip()}"}
+    return {"Authorization": f"Bearer {files.read_text(endpoint.token_file).strip()}"}
 
 
 def _verification(endpoint: Endpoint) -> ssl.SSLContext | None:
     """None = plain HTTP."""
     if not endpoint.url.startswith("https:"):
         return None
-    context = ssl.create_default_context(cafile=endpoint.ca_file)
+    context = files.trusting(endpoint.ca_file)
     context.check_hostname = endpoint.check_name
     return context
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
-from numaudit.kernel.host import is_pipe
+from numaudit.net.files import check_regular
 
 CheckPassword = Callable[[bytes, bytes], bool]
 
@@ -169,15 +169,14 @@ def _beside(path: Path, name: str) -> Path:
 def _context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
     if not tls.get("cert_file") or not tls.get("key_file"):
         raise InputError(f"{path}: tls_server_config needs cert_file and key_file")
-    for name in ("cert_file", "key_file", "client_ca_file"):
-        if tls.get(name) and is_pipe(_beside(path, tls[name])):
-            raise InputError(f"{path}: {name} {tls[name]} is a pipe, which may never end; give a file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     context.minimum_version = _version(path, tls, "min_version", ssl.TLSVersion.TLSv1_2)
     context.maximum_version = _version(path, tls, "max_version", ssl.TLSVersion.MAXIMUM_SUPPORTED)
     certificate, key = _beside(path, tls["cert_file"]), _beside(path, tls["key_file"])
     try:
+        for file in (certificate, key):
+            check_regular(file)
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise InputError(f"{path}: cannot use {certificate} with {key}: {error.strerror or error}") from error
@@ -191,6 +190,7 @@ def _context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
         raise InputError(f"{path}: client_allowed_sans needs client_auth_type RequireAndVerifyClientCert")
     if authorities:
         try:
+            check_regular(_beside(path, authorities))
             context.load_verify_locations(_beside(path, authorities))
         except (OSError, ssl.SSLError) as error:
             raise InputError(f"{path}: cannot use client_ca_file {authorities}: {error.strerror or error}") from error

@@ -13,6 +13,7 @@ import pytest
 import command_tree
 from agent_process import PATIENCE
 from numaudit.cli.main import VERBS, call
+from numaudit.config.settings import KEYS
 
 VALUES = (
     "",
@@ -148,6 +149,20 @@ def test_a_named_pipe_is_refused_at_once(tmp_path: Path, words: tuple[str, ...])
     )  # fmt: skip
     assert done.returncode == 2
     assert "pipe" in done.stderr
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.endswith("_file")])
+def test_a_file_that_a_setting_names_is_a_regular_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        assert call(["config", "check", "--set", f"{key}={path}"]) == 2
+        assert f"{key} {path} is not a regular file" in capsys.readouterr().err
+    if key.startswith("kubelet."):
+        monkeypatch.setenv(KEYS[key].variable, str(tmp_path / "pipe"))
+        assert call(["report"]) == 2
+        assert f"{key} {tmp_path / 'pipe'} is not a regular file" in capsys.readouterr().err
 
 
 # Limits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,11 @@ def test_user_and_password_of_the_endpoint_are_sent_as_basic_auth() -> None:
 def test_a_header_that_is_set_wins_over_the_password_in_the_endpoint() -> None:
     sent = _target("http://user:secret@c", authorization="Bearer t").headers
     assert [value for name, value in sent.items() if name.lower() == "authorization"] == ["Bearer t"]
+
+
+def test_authorities_are_read_from_a_regular_file_alone() -> None:
+    with pytest.raises(InputError, match=r"otlp\.ca_file /dev/zero: it is not a regular file; give a readable file"):
+        target("https://c", {}, Path("/dev/zero"), "gzip")
 
 
 @pytest.mark.parametrize("headers", [{"x": "secret\r\nInjected: 1"}, {"x y": "secret"}, {"x": "secret\u20ac"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import socket
 import ssl
 import threading
@@ -275,6 +276,12 @@ def test_certificates_of_both_sides_are_shown_and_checked(tls: ssl.SSLContext, s
             ask(url, settings("ca_file: ca.pem", "server_name: other.example", *client))
         with pytest.raises(Unavailable, match=r"TLS failed|cannot be reached"):
             ask(url, settings("ca_file: ca.pem", "server_name: prometheus.example"))
+
+
+def test_a_file_that_is_a_pipe_is_not_an_empty_one(settings: Settings, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"ca_file: cannot read .*/pipe: it is not a regular file"):
+        settings("ca_file: pipe")
 
 
 def test_certificates_may_stand_in_the_file_itself(

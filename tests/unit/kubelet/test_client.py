@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -173,6 +174,15 @@ def test_a_token_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     kubelet = live(Endpoint("http://127.0.0.1:1", tmp_path / "token"))
     with pytest.raises(Unavailable, match="token"):
         kubelet.pods()
+
+
+def test_a_token_or_an_authority_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with serving(replies(PODS)) as url:
+        for endpoint in (Endpoint(url, token_file=pipe), Endpoint(url.replace("http:", "https:"), ca_file=pipe)):
+            with pytest.raises(Unavailable, match=r"cannot read .*/pipe: it is not a regular file"):
+                live(endpoint).pods()
 
 
 def test_the_secure_port_is_read_when_the_kubelets_own_certificate_is_known(fixtures: Path) -> None:

@@ -74,6 +74,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, body: str, message: str) -> None
         ("client_auth_type: RequireAndVerifyClientCert", "needs client_ca_file"),
         ("client_allowed_sans: [a]", "client_allowed_sans needs client_auth_type RequireAndVerifyClientCert"),
         ("client_ca_file: none.pem", "cannot use client_ca_file none.pem: No such file"),
+        ("client_ca_file: /dev/zero", "cannot use client_ca_file /dev/zero: it is not a regular file"),
     ],
 )
 def test_what_is_wrong_about_client_certificates_is_named(
