@@ -11,6 +11,12 @@ class NoTimeLeft(Unavailable):
     """The answers before this one took all the time that a tick has for the kubelet. The next tick asks again."""
 
 
+def check_time(until: float) -> None:
+    """Raises NoTimeLeft after `until` by the monotonic clock."""
+    if monotonic() >= until:
+        raise NoTimeLeft("read in part: there was no time left for it in this tick; the next one goes on")
+
+
 def time_left(deadline: float, until: float) -> float:
     """Seconds for one answer: `deadline`, but none after `until` by the monotonic clock. Raises NoTimeLeft."""
     seconds = min(deadline, until - monotonic())

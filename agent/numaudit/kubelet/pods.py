@@ -7,7 +7,7 @@ pkg/kubelet/kubelet.go (rejectPod).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
@@ -23,8 +23,16 @@ MOST_PODS = 5000
 """A kubelet runs some hundred; a list with more is not from one."""
 MOST_VALUES = 500_000
 """Objects and lists in the whole answer; a pod has some fifty. Two bytes of JSON become hundreds in memory."""
+MOST_CONTAINERS = 20_000
+"""In the whole answer; each takes about a kilobyte."""
+MOST_QUANTITIES = 100_000
+"""Requests and limits in the whole answer."""
 LARGEST_POD = 4 << 20
 """Bytes of one pod, and more than the API server takes of any object."""
+MOST_VALUES_OF_ONE = 100_000
+"""In one pod, which is decoded at once; one that was changed often has some thousand."""
+_BEGINNINGS = (b",", b"[", b"{")
+"""Each value in JSON, or its key, comes after one of these."""
 
 _SOURCE = "kubernetes.io/config.source"
 _SEEN = "kubernetes.io/config.seen"
@@ -51,9 +59,23 @@ class PodList:
     problems: tuple[str, ...] = ()
 
 
+class _Object(msgspec.Struct):
+    """Any object, without what is in it."""
+
+
+class _Objects(msgspec.Struct):
+    kind: str
+    items: list[_Object] | None = None
+
+
 class _List(msgspec.Struct):
     kind: str
+    api_version: str = msgspec.field(name="apiVersion", default="v1")
     items: list[msgspec.Raw] | None = None
+
+
+def _go_on() -> None:
+    """There is time."""
 
 
 @dataclass(slots=True)
@@ -63,38 +85,61 @@ class PodReader:
     _known: dict[bytes, PodFacts] = field(default_factory=dict)
     """By the digest of their JSON."""
 
-    def read(self, body: bytes) -> PodList:
+    def read(self, body: bytes, go_on: Callable[[], None] = _go_on) -> PodList:
         """The pods of a v1 PodList in JSON. A pod that is not understood is left out and named.
 
-        Raises ParseError when it is no such list.
+        `go_on` is called before each pod that is to be decoded. What it raises ends the reading, and the next one goes
+        on from there. Raises ParseError when it is no such list, or has more than a node can have.
         """
-        if body.count(b"{") + body.count(b"[") > MOST_VALUES:
-            raise ParseError(f"more than {MOST_VALUES} objects and lists: this is not the list of one node")
-        try:
-            document = msgspec.json.decode(body, type=_List)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ParseError(f"not a list of pods: {error}") from None
-        if document.kind not in ("PodList", "List"):
-            raise ParseError(f"not a list of pods: its kind is {document.kind[:60]!r}")
-        if len(document.items or ()) > MOST_PODS:
-            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
+        items = _list(body).items or []
+        digests = [blake2b(memoryview(one), digest_size=16).digest() for one in items]
+        self._known = {one: self._known[one] for one in digests if one in self._known}
         pods: dict[str, PodFacts] = {}
         problems: list[str] = []
-        known: dict[bytes, PodFacts] = {}
-        for index, raw in enumerate(document.items or ()):
-            text = memoryview(raw)
-            digest = blake2b(text, digest_size=16).digest()
-            try:
-                pod = self._known.get(digest) or _decode(text)
-            except ParseError as error:
-                problems.append(f"items[{index}]: {error}")
-                continue
+        containers = quantities = 0
+        for index, (digest, raw) in enumerate(zip(digests, items, strict=True)):
+            if digest not in self._known:
+                go_on()
+                try:
+                    self._known[digest] = parse_pod(_decode(raw))
+                except ParseError as error:
+                    problems.append(f"items[{index}]: {error}")
+                    continue
+            pod = self._known[digest]
+            containers += len(pod.containers)
+            quantities += _quantities(pod)
+            if containers > MOST_CONTAINERS or quantities > MOST_QUANTITIES:
+                raise ParseError(
+                    f"more than {MOST_CONTAINERS} containers, or {MOST_QUANTITIES} requests and limits: "
+                    "this is not the list of one node"
+                )
             if pod.spec is None:
                 problems.append(f"pod {pod.namespace}/{pod.name}: its resources are not understood")
-            known[digest] = pod
             pods[pod.uid] = _better(pods.get(pod.uid), pod)
-        self._known = known
         return PodList(pods, tuple(problems))
+
+
+def _quantities(pod: PodFacts) -> int:
+    containers = () if pod.spec is None else pod.spec.all_containers
+    return sum(len(one.resources.requests) + len(one.resources.limits) for one in containers)
+
+
+def _list(body: bytes) -> _List:
+    """The list, its pods not decoded. Raises ParseError.
+
+    Objects are counted first: a number of two bytes would take fifty as one of the items.
+    """
+    if body.count(b"{") + body.count(b"[") > MOST_VALUES:
+        raise ParseError(f"more than {MOST_VALUES} objects and lists: this is not the list of one node")
+    try:
+        objects = msgspec.json.decode(body, type=_Objects)
+        if objects.kind not in ("PodList", "List"):
+            raise ParseError(f"not a list of pods: its kind is {objects.kind[:60]!r}")
+        if len(objects.items or ()) > MOST_PODS:
+            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
+        return msgspec.json.decode(body, type=_List)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not a list of pods: {error}") from None
 
 
 def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
@@ -104,11 +149,15 @@ def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
     return one
 
 
-def _decode(text: memoryview) -> PodFacts:
+def _decode(raw: msgspec.Raw) -> object:
+    """The values of one pod. Raises ParseError."""
+    text = bytes(raw)
     if len(text) > LARGEST_POD:
         raise ParseError(f"larger than {LARGEST_POD >> 20} MiB, as no pod can be")
+    if sum(map(text.count, _BEGINNINGS)) > MOST_VALUES_OF_ONE:
+        raise ParseError(f"more than {MOST_VALUES_OF_ONE} values, as no pod has")
     try:
-        return parse_pod(msgspec.json.decode(text))
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"not a pod: {error}") from None
 
@@ -240,11 +289,10 @@ def without_secrets(body: bytes) -> bytes:
 
     Raises ParseError when it is no list of pods.
     """
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ParseError(f"not a list of pods: {error}") from None
-    return msgspec.json.format(msgspec.json.encode(_kept(document, _READ)), indent=1)
+    found = _list(body)
+    head = msgspec.json.encode({"kind": found.kind, "apiVersion": found.api_version}).removesuffix(b"}")
+    items = b",".join([msgspec.json.encode(_kept(_decode(one), _READ)) for one in found.items or ()])
+    return msgspec.json.format(b'%b,"items":[%b]}' % (head, items), indent=1)
 
 
 def _kept(value: object, fields: object) -> object:
@@ -272,28 +320,24 @@ _STATUS = {
     "lastState": _STATE,
 }
 _READ: dict[str, object] = {
-    "kind": None,
-    "apiVersion": None,
-    "items": {
-        "metadata": {
-            "name": None,
-            "namespace": None,
-            "uid": None,
-            "creationTimestamp": None,
-            "deletionTimestamp": None,
-            "annotations": {_SOURCE: None, _SEEN: None, _MIRROR: None},
-            "labels": {_TEMPLATE_HASH: None},
-            "ownerReferences": {"kind": None, "name": None, "controller": None},
-        },
-        "spec": {
-            **dict.fromkeys(("overhead", "priority", "priorityClassName", "restartPolicy")),
-            "resources": _RESOURCES,
-            **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS},
-        },
-        "status": {
-            **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime")),
-            **{in_status: _STATUS for _, in_status, _ in _LISTS},
-        },
+    "metadata": {
+        "name": None,
+        "namespace": None,
+        "uid": None,
+        "creationTimestamp": None,
+        "deletionTimestamp": None,
+        "annotations": {_SOURCE: None, _SEEN: None, _MIRROR: None},
+        "labels": {_TEMPLATE_HASH: None},
+        "ownerReferences": {"kind": None, "name": None, "controller": None},
+    },
+    "spec": {
+        **dict.fromkeys(("overhead", "priority", "priorityClassName", "restartPolicy")),
+        "resources": _RESOURCES,
+        **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS},
+    },
+    "status": {
+        **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime")),
+        **{in_status: _STATUS for _, in_status, _ in _LISTS},
     },
 }
 

@@ -5,9 +5,11 @@ Every source is optional: one may know what another does not, and each reports i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic, time
 
 from numaudit.errors import Absent, ParseError, Unavailable
@@ -26,6 +28,7 @@ from numaudit.kubelet.log_follow import FileLog, LogSource, live_log
 from numaudit.kubelet.machine_watch import MachineWatch
 from numaudit.kubelet.memo import Inputs
 from numaudit.kubelet.metrics import KubeletMetrics
+from numaudit.kubelet.patience import check_time
 from numaudit.kubelet.podresources import PodResources
 from numaudit.kubelet.pods import PodList, PodReader
 from numaudit.kubelet.polled import Polled
@@ -258,7 +261,9 @@ class KubeletPoller:
         return podresources.decode(answer), None
 
     def _read_pods(self) -> tuple[PodList, str | None]:
-        found = self._pod_reader.read(self.answers.pods())
+        body = self.answers.pods()
+        until = self.answers.until if isinstance(self.answers, LiveKubelet) else math.inf
+        found = self._pod_reader.read(body, partial(check_time, until))
         return found, "; ".join(found.problems[:3]) or None
 
     def _read_log(self) -> tuple[Admissions, str | None]:

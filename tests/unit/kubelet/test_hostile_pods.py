@@ -1,17 +1,28 @@
-"""Whoever answers /pods: two bytes of JSON do not become hundreds in memory."""
+"""Whoever answers /pods: two bytes of JSON do not become hundreds in memory, and a tick does not wait for them."""
 
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
 
 import pytest
 
-from numaudit.errors import ParseError
-from numaudit.kubelet.pods import LARGEST_POD, MOST_PODS, MOST_VALUES, PodList, PodReader
+from input_cost import MIB, costs
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kubelet.pods import (
+    LARGEST_POD,
+    MOST_CONTAINERS,
+    MOST_PODS,
+    MOST_QUANTITIES,
+    MOST_VALUES,
+    MOST_VALUES_OF_ONE,
+    PodReader,
+    without_secrets,
+)
 
-SIZE = 8 << 20
+SIZE = 4 * MIB
+SMALL = 32 * MIB
+"""What a small answer may take that is as dense as can be."""
 _HEAD = '{"metadata": {"uid": "u", "name": "n", "namespace": "x"}'
 
 
@@ -19,42 +30,102 @@ def _list(*items: str) -> bytes:
     return f'{{"kind": "PodList", "items": [{",".join(items)}]}}'.encode()
 
 
-WHOLE: dict[str, Callable[[], bytes]] = {
+def _pod(number: int, containers: str = "", more: str = "") -> str:
+    head = _HEAD.replace('"u"', f'"{number}"')
+    return f'{head}, "spec": {{"containers": [{containers}]}}{more}}}'
+
+
+def _containers(pods: int, each: int) -> bytes:
+    return _list(*[_pod(pod, ",".join([f'{{"name":"{i}"}}' for i in range(each)])) for pod in range(pods)])
+
+
+def _quantities(pods: int, each: int) -> bytes:
+    def limits(pod: int) -> str:
+        return ",".join([f'"r{i}":"{pod * each + i}Mi"' for i in range(each)])
+
+    return _list(*[_pod(pod, f'{{"name":"c","resources":{{"limits":{{{limits(pod)}}}}}}}') for pod in range(pods)])
+
+
+def _keys(count: int) -> str:
+    return ",".join([f'"{number:07x}":1' for number in range(count)])
+
+
+REFUSED: dict[str, Callable[[], bytes]] = {
     "empty pods": lambda: _list(*["{}"] * (SIZE // 3)),
     "lists": lambda: _list(f'{_HEAD}, "x": [{",".join(["[]"] * (SIZE // 3))}]}}'),
     "pods": lambda: _list(*["{}"] * (MOST_PODS + 1)),
-    "containers": lambda: _list(f'{_HEAD}, "spec": {{"containers": [{",".join(["{}"] * MOST_VALUES)}]}}}}'),
+    "objects": lambda: _list(f'{_HEAD}, "spec": {{"containers": [{",".join(["{}"] * MOST_VALUES)}]}}}}'),
+    "no pods": lambda: _list(*["1"] * (SIZE // 2)),
+    "containers": lambda: _containers(40, MOST_CONTAINERS // 10),
+    "quantities": lambda: _quantities(400, MOST_QUANTITIES // 100),
+}
+READ: dict[str, Callable[[], bytes]] = {
+    "containers": lambda: _containers(2, MOST_CONTAINERS // 2),
+    "quantities": lambda: _quantities(100, MOST_QUANTITIES // 100),
+    "other fields": lambda: _list(*[_pod(1, "", f', "x": {{{_keys(MOST_VALUES_OF_ONE - 100)}}}')] * 4),
 }
 
 
-def _peak(body: bytes, read: Callable[[bytes], object]) -> int:
-    tracemalloc.start()
-    try:
-        read(body)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def read(body: bytes) -> object:
+    return PodReader().read(body)
 
 
-@pytest.mark.parametrize("what", WHOLE)
-def test_a_list_with_more_than_a_node_has_is_refused_at_little_cost(what: str) -> None:
-    def refused(body: bytes) -> None:
-        with pytest.raises(ParseError, match="not the list of one node"):
-            PodReader().read(body)
+def test_a_list_with_more_than_a_node_has_is_refused_at_little_cost() -> None:
+    inputs = {what: make() for what, make in REFUSED.items()}
+    found = costs(read, inputs)
+    assert [what for what, one in found.items() if "not " not in one.refusal] == []
+    assert {what: one.memory for what, one in found.items() if one.memory > SMALL} == {}
+    assert {what: one.seconds for what, one in found.items() if one.seconds > 2 * len(inputs[what]) / MIB + 1} == {}
 
-    assert _peak(WHOLE[what](), refused) < SIZE
+
+def test_the_densest_list_that_is_read_costs_little() -> None:
+    inputs = {what: make() for what, make in READ.items()}
+    for found in (costs(read, inputs), costs(without_secrets, inputs)):
+        assert {what: one.refusal for what, one in found.items() if one.refusal} == {}
+        assert {what: one.memory for what, one in found.items() if one.memory > SMALL} == {}
+        assert {what: one.seconds for what, one in found.items() if one.seconds > 2 * len(inputs[what]) / MIB + 1} == {}
 
 
-def test_a_pod_that_is_too_large_is_named_and_not_decoded() -> None:
-    texts = ",".join(f'"{i:07x}": ""' for i in range(LARGEST_POD // 10))
-    large = f'{{"metadata": {{"uid": "v", "name": "n", "namespace": "x", "annotations": {{{texts}}}}}}}'
-    found: list[PodList] = []
-    assert _peak(_list(large, f"{_HEAD}}}"), lambda body: found.append(PodReader().read(body))) < SIZE
-    assert [*found[0].pods] == ["u"]
-    assert found[0].problems[0] == "items[0]: larger than 4 MiB, as no pod can be"
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (_keys(LARGEST_POD // 10), "larger than 4 MiB, as no pod can be"),
+        (_keys(MOST_VALUES_OF_ONE), "more than 100000 values, as no pod has"),
+    ],
+    ids=["large", "dense"],
+)
+def test_a_pod_that_is_too_large_is_named_and_not_decoded(more: str, why: str) -> None:
+    found = PodReader().read(_list(f'{_HEAD}, "x": {{{more}}}}}', f"{_HEAD}}}"))
+    assert [*found.pods] == ["u"]
+    assert found.problems[0] == f"items[0]: {why}"
 
 
 def test_the_pods_of_a_large_node_are_read() -> None:
     spec = {"containers": [{"name": f"c{i}", "env": [{"name": "A", "value": "{"}] * 20} for i in range(4)]}
     pods = [json.dumps({"metadata": {"uid": str(i), "name": "n", "namespace": "x"}, "spec": spec}) for i in range(1000)]
     assert len(PodReader().read(_list(*pods)).pods) == 1000
+
+
+def test_reading_that_has_no_time_left_goes_on_at_the_next_call() -> None:
+    body, reader = _list(*[_pod(one) for one in range(10)]), PodReader()
+    decoded = 0
+
+    def go_on() -> None:
+        nonlocal decoded
+        if decoded == 4:
+            decoded = 0
+            raise Unavailable("no time left")
+        decoded += 1
+
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="no time left"):
+            reader.read(body, go_on)
+    assert len(reader.read(body, go_on).pods) == 10
+    assert decoded == 2
+    assert len(reader.read(body, go_on).pods) == 10
+    assert decoded == 2
+
+
+def test_an_item_that_is_no_object_is_no_list_of_pods() -> None:
+    with pytest.raises(ParseError, match="not a list of pods: Expected `object`, got `str`"):
+        PodReader().read(_list(f"{_HEAD}}}", '"text"'))

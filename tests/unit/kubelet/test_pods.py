@@ -171,7 +171,7 @@ def test_a_restarted_container_has_its_newest_id_and_the_one_before() -> None:
 
 
 def test_a_pod_that_is_not_understood_is_left_out_and_named_and_the_others_stay() -> None:
-    found = PodReader().read(listed(pod(), {"metadata": {}}, "text"))
+    found = PodReader().read(listed(pod(), {"metadata": {}}, {"spec": "text"}))
     assert [one.name for one in found.pods.values()] == ["db-0"]
     assert len(found.problems) == 2
     assert "items[1]: metadata.uid" in found.problems[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from numaudit.errors import InputError
 from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_sequence, read_text, shown
@@ -18,6 +19,9 @@ from numaudit.topology.quantity import Quantities, Quantity
 
 _SOURCE = "kubernetes.io/config.source"
 _MIRROR = "kubernetes.io/config.mirror"
+_SHORT = 32
+"""Characters of a quantity that is worth remembering."""
+_NONE = Resources()
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 _CRITICAL_PRIORITY = 2_000_000_000
 
@@ -91,6 +95,8 @@ def _container(value: object, where: str, allocated: Mapping[str, Quantities], d
 
 def _resources(value: object, where: str, defaults: bool) -> Resources:
     resources = read_mapping(value, where)
+    if not resources:
+        return _NONE
     unknown = resources.keys() - {"requests", "limits", "claims"}
     if unknown:
         raise InputError(f"{where}: unknown field {min(unknown)!r}; it has requests, limits and claims")
@@ -127,8 +133,21 @@ def _allocated(status: Mapping[str, object]) -> dict[str, Quantities]:
 
 def _quantities(value: object, where: str) -> dict[str, Quantity]:
     """A resource list in canonical form: `1.5Gi` becomes `1536Mi`, which the Memory Manager can read."""
-    amounts = {name: read_quantity(one, f"{where}.{name}") for name, one in read_mapping(value, where).items()}
-    return {name: Quantity.parse(str(quantity)) for name, quantity in amounts.items()}
+    return {name: _quantity(one, where, name) for name, one in read_mapping(value, where).items()}
+
+
+def _quantity(value: object, where: str, name: str) -> Quantity:
+    known = _canonical(value) if isinstance(value, str) and len(value) <= _SHORT else None
+    return known or Quantity.parse(str(read_quantity(value, f"{where}.{name}")))
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> Quantity | None:
+    """Pods ask for the same few quantities; a node's share one value for each. None = it is not one."""
+    try:
+        return Quantity.parse(str(read_quantity(text, "")))
+    except InputError:
+        return None
 
 
 def _is_critical(metadata: Mapping[str, object], spec: Mapping[str, object]) -> bool:
