@@ -97,6 +97,14 @@ class PromisedDevices:
     """None = the plugin names no node."""
 
 
+def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tuple[PromisedDevices, ...]:
+    """The devices of one resource (id -> its nodes), those on the same nodes together."""
+    ids: dict[NodeSet | None, list[str]] = {}
+    for id_ in sorted(nodes):
+        ids.setdefault(nodes[id_], []).append(id_)
+    return tuple([PromisedDevices(resource, tuple(found), on) for on, found in ids.items()])
+
+
 @dataclass(frozen=True)
 class Promise:
     """What the kubelet's managers gave to one container, or to a pod as a whole."""

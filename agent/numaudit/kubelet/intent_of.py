@@ -11,10 +11,11 @@ from numaudit.kubelet import join
 from numaudit.kubelet.checkpoint_file import CheckpointFile
 from numaudit.kubelet.examination import examine
 from numaudit.kubelet.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
-from numaudit.kubelet.join import Joined, Pods
+from numaudit.kubelet.join import Joined
 from numaudit.kubelet.kubelet_here import kubelet_here
 from numaudit.kubelet.memo import Memo
 from numaudit.kubelet.podresources import PodResources
+from numaudit.kubelet.pods import Pods
 from numaudit.kubelet.promises import Checkpoints, by_container
 from numaudit.kubelet.readings import Readings
 from numaudit.kubelet.refused_at_restart import refused_at_restart

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from numaudit.intent import ContainerIntent, HintRecord, PodContainer, PodFacts, Promise, Rejection
 from numaudit.kubelet import promises
 from numaudit.kubelet.podresources import PodResources
+from numaudit.kubelet.pods import Pods
 from numaudit.kubelet.promises import Checkpoints, Key, Others
 from numaudit.snapshot import Container
 from numaudit.topology.nodeset import NodeSet
@@ -20,7 +21,6 @@ from numaudit.topology.nodeset import NodeSet
 _CLOCK_STEP = 1.0
 """Seconds: a pod's creation time has no fractions."""
 
-Pods = Mapping[str, PodFacts]
 _PodName = tuple[str, str]
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent import Promise, PromisedDevices
+from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
 from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet.patience import time_left
 from numaudit.kubelet.pods import MOST_PODS
-from numaudit.kubelet.promises import devices_by_nodes
 from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

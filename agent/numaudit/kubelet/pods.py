@@ -51,11 +51,15 @@ _LISTS: tuple[tuple[str, str, ContainerKind], ...] = (
 Fields = Mapping[str, object]
 
 
+Pods = Mapping[str, PodFacts]
+"""By UID."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodList:
-    """The pods by UID, and what of the list could not be read."""
+    """The pods, and what of the list could not be read."""
 
-    pods: Mapping[str, PodFacts]
+    pods: Pods
     problems: tuple[str, ...] = ()
 
 

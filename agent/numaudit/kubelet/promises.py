@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from numaudit.intent import Promise, PromisedDevices
+from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
@@ -178,14 +178,6 @@ def _devices(checkpoint: DeviceCheckpoint) -> dict[Key, tuple[PromisedDevices, .
         key = (entry.pod_uid, entry.container_name)
         found[key] = (*found.get(key, ()), *devices_by_nodes(entry.resource_name, nodes))
     return found
-
-
-def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tuple[PromisedDevices, ...]:
-    """The devices of one resource (id -> its nodes), those on the same nodes together."""
-    ids: dict[NodeSet | None, list[str]] = {}
-    for id_ in sorted(nodes):
-        ids.setdefault(nodes[id_], []).append(id_)
-    return tuple([PromisedDevices(resource, tuple(found), on) for on, found in ids.items()])
 
 
 def _in_words(blocks: tuple[Block, ...]) -> str:

@@ -9,9 +9,9 @@ from typing import Literal
 from numaudit.intent import KubeletConfig, SourceName, SourceState
 from numaudit.kubelet.admissions import LogFacts
 from numaudit.kubelet.checkpoint_file import CheckpointFile
-from numaudit.kubelet.join import Pods
 from numaudit.kubelet.metrics import KubeletMetrics
 from numaudit.kubelet.podresources import PodResources
+from numaudit.kubelet.pods import Pods
 from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
 from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint
 from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
