@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,10 +12,12 @@ import pytest
 from commands import Started, ending, started
 from numaudit.cli.exits import EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
-from workload import CGROUPS, MIB, cgroup, eventually, worker
+from workload import CGROUPS, MIB, TOUCH, cgroup, eventually, worker
 
-TOUCH = str(Path(__file__).with_name("touch.py"))
 SIZE = 32 * MIB
+HELD = 64 * MIB
+HELD_OF_ALL = HELD / (HELD + 16 * MIB)
+"""What a worker holds, of its memory: Python has no more than these 16 MiB."""
 ENOUGH = 12.0
 """Seconds of work in which each page is sampled several times: the guest's kernel scans every second."""
 
@@ -47,34 +48,32 @@ def work(one: Started) -> None:
     one.close_input()
 
 
-@pytest.mark.parametrize(("nodes", "limit", "code", "state"), [("0", "60%", 0, "passed"), ("2", "30%", 1, "failed")])
+@pytest.mark.parametrize(
+    ("nodes", "limit", "code", "state"),
+    [("0", 1 - HELD_OF_ALL + 0.05, 0, "passed"), ("2", HELD_OF_ALL - 0.05, 1, "failed")],
+    ids=["aligned", "misaligned"],
+)
 def test_an_aligned_command_passes_and_a_misaligned_one_fails(
-    nodes: str, limit: str, code: int, state: str, tmp_path: Path
+    nodes: str, limit: float, code: int, state: str, tmp_path: Path
 ) -> None:
-    """Both run on CPU 0, which is on node 0, and hold 32 MiB beside some 15 of Python, which the kernel may not sample.
+    """Both run on CPU 0, which is on node 0. What Python has beside what it holds may be anywhere, and not be sampled.
 
-    The kernel may sample a process only when it is new.
+    The kernel may sample a process only when it is new, and not all of it in the pass that counts: then another one is
+    tried.
     """
-    touch = (sys.executable, "-I", "-S", TOUCH, str(SIZE), "--threads", "2", "--policy", "bind-sampled")
+    touch = (*TOUCH, str(HELD), "--threads", "2", "--policy", "bind-sampled")
     junit = tmp_path / "gate.xml"
-    one = gate("--max-remote-pages", limit, "--junit", str(junit), "--", *touch, "--nodes", nodes)
-    with ending(one):
-        work(one)
-        found, text = one.end()
+    for _ in range(3):
+        one = gate(f"--max-remote-pages={limit:.0%}", "--junit", str(junit), "--", *touch, "--nodes", nodes)
+        with ending(one):
+            work(one)
+            found, text = one.end()
+        if found != EXIT_INCONCLUSIVE:
+            break
     assert found == code, text
-    assert f"{state}: " in text and f": at most {limit} of the memory used from other nodes: hint_faults: " in text
+    assert f"{state}: " in text and f": at most {limit:.0%} of the memory used from other nodes: hint_faults: " in text
     (suite,) = ElementTree.parse(junit).getroot()
     assert suite.get("failures") == str(code)
-
-
-def test_without_counters_a_share_of_accesses_is_inconclusive_and_says_how_to_judge_pages() -> None:
-    touch = (sys.executable, "-I", "-S", TOUCH, str(SIZE), "--threads", "2", "--policy", "bind-sampled", "--nodes", "2")
-    one = gate("--max-remote", "20%", "--", *touch)
-    with ending(one):
-        work(one)
-        found, text = one.end()
-    assert found == EXIT_INCONCLUSIVE, text
-    assert "the accesses were not counted" in text and "--max-remote-pages" in text
 
 
 @pytest.mark.one_kernel
