@@ -185,7 +185,7 @@ def test_by_node_sorts_by_the_node_that_holds_most(open_page: OpenPage) -> None:
 
     def homes() -> list[str]:
         """Of each row the node with most bytes, in mebibytes."""
-        rows = [dict(part.split() for part in text.split(", ")) for text in column(page, "By node") if text != "?"]
+        rows = [dict(part.split(":") for part in text.split()) for text in column(page, "By node") if text != "?"]
         return [max(row, key=lambda node: amount(row[node])) for row in rows]
 
     for direction in ("ascending", "descending"):

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from numaudit.report.columns import COLUMNS
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 
-
-def _file_bytes(one: ContainerReport) -> int | None:
-    """Of the nodes of which it is known."""
-    known = [row.file for row in one.resident or () if row.file is not None]
-    return sum(known) if known else None
-
-
-BY_AMOUNT: Mapping[str, Callable[[ContainerReport], float | None]] = {
-    "judged": lambda one: one.judged_bytes,
-    "misplaced": lambda one: one.misplaced_bytes,
-    "remote": lambda one: one.remote_bytes,
-    "file": _file_bytes,
-    "cpu": lambda one: None if one.cpu_seconds is None else sum(on.seconds for on in one.cpu_seconds),
-}
+BY_AMOUNT = {column.sort: column.value for column in COLUMNS if column.sort is not None and column.value is not None}
 """Key -> what is compared; the largest comes first, and what is not known last."""
 KEYS = ("verdict", *BY_AMOUNT, "name")
 """The first is the order that a report has."""

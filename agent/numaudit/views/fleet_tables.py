@@ -10,9 +10,9 @@ from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.words import UNKNOWN, size
 from numaudit.views.fleet_document import FleetContainer, FleetFit, FleetForecast, FleetNode, FleetReport
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import UNKNOWN, size
 
 _STATE_STYLE = {"reporting": "", "stale": "yellow", "down": "red", "gone": "yellow"}
 _FIT_STYLE = {"fits": "green", "near": "yellow", "refused": "red", "unmanaged": "", "unknown": "yellow"}

@@ -10,8 +10,8 @@ from numaudit.errors import printable
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
+from numaudit.report.words import UNKNOWN, size
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import UNKNOWN, size
 
 _ABSENT = "-"
 _COLUMNS = (

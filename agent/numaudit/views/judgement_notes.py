@@ -12,8 +12,8 @@ from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import size
 from numaudit.views.terminal import print_note
-from numaudit.views.words import size
 
 
 def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:

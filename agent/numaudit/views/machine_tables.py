@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
+from numaudit.report.words import or_unknown, size
 from numaudit.snapshot import Check
 from numaudit.views.document import MetricRow, Setting, Topology
 from numaudit.views.selftest_document import CheckState, SelfTestCheck
 from numaudit.views.terminal import new_table, print_table
-from numaudit.views.words import or_unknown, size
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
 _CHECK_STYLE: dict[CheckState, str] = {

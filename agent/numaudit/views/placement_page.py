@@ -14,12 +14,12 @@ from numaudit.memorymanager.scenario import words
 from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeReport
+from numaudit.report.words import UNKNOWN, judged_bytes, share, size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.explanation_document import ExplainedMerge, ProviderAnswer
 from numaudit.views.placement_document import AdmissionAccount, Placement, PlacementList
 from numaudit.views.simulation_document import Hint
 from numaudit.views.terminal import print_note
-from numaudit.views.words import UNKNOWN, judged_bytes, share, size
 
 _MOST_SETS = 8
 _MOST_GONE = 8

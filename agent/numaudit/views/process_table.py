@@ -10,9 +10,9 @@ from rich.text import Text
 
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, ElsewhereReport, Report
+from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import UNKNOWN, size
 
 
 def print_processes(report: Report, out: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.report.values import ContainerReport
-from numaudit.views.words import judged_bytes
+from numaudit.report.words import judged_bytes
 
 _SMALL = 1 << 20
 _PARENTS = ("sandbox", "pod", "slice")

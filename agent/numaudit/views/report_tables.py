@@ -11,52 +11,21 @@ from numaudit.errors import printable
 from numaudit.report.names import display_name
 from numaudit.report.selection import shown_of
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import UNKNOWN, share, size
 from numaudit.views import fit as fitting
-from numaudit.views.container_table import (
-    container_table,
-    has_counts,
-    has_cpu_time,
-    has_sampled_pages,
-    has_shared_of_others,
-)
+from numaudit.views.container_table import container_table, explained
 from numaudit.views.fit import Filled, filled_table, fit
 from numaudit.views.headroom_tables import print_headroom
 from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import UNKNOWN, share, size
 
-_COLUMNS = (
-    "MEMS = nodes its memory may be on. CPUS ON = nodes of the CPUs it may use. JUDGED = anon + shmem + hugetlb.",
-    "REMOTE = judged bytes on nodes that have none of the allowed CPUs. Sizes are binary (M = 2^20).",
-    "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own.",
+_SIZES = "Sizes are binary (M = 2^20)."
+_RESIDUAL = (
+    "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
-_EXPECTED = (
-    "EXPECTED = share of accesses that would be remote if every judged byte were used equally from wherever the CPUs "
-    "ran (residence x CPU time)."
-)
-_DISTANCE = (
-    "DISTANCE = mean distance, by the firmware, from wherever the CPUs ran to the judged bytes / 10: 1.00 = all is "
-    "local; ? = no CPU time, or no distance."
-)
-_COUNTED = (
-    "COUNTED REMOTE = share of the memory accesses, as the processor counts them, that were to another node's memory; "
-    "- = it did not run; ? = too few, or not counted; ~ = the counters were shared with another tool for a part of the "
-    "time."
-)
-_STALL = (
-    "STALL = share of its CPU time that it waited for remote memory, estimated from above: cores overlap accesses. Two "
-    "figures = by the nearest and by the farthest node."
-)
-_SHARED = (
-    "OTHERS' SHARED = at least these bytes of shared memory that it maps are charged to others, whose rows have them: "
-    "in EXPECTED and DISTANCE, not in JUDGED."
-)
-_USED_REMOTELY = (
-    "USED REMOTELY = bytes that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint "
-    "faults, newest scan pass). It tells which pages are used, not how often. - = it saw none; ? = it cannot see this "
-    "container."
-)
+_LINE = 120
+"""Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 
 
 def print_report(report: Report, out: Console, *, wide: bool = False, of: int | None = None) -> None:
@@ -173,20 +142,7 @@ def _node_columns(report: Report) -> list[Filled]:
 
 
 def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
-    notes = list(_COLUMNS)
-    if has_cpu_time(report):
-        notes.append(_EXPECTED)
-        if wide:
-            notes.append(_DISTANCE)
-    if has_counts(report):
-        notes.append(_COUNTED)
-        if wide:
-            notes.append(_STALL)
-    if has_sampled_pages(report):
-        notes.append(_USED_REMOTELY)
-    if wide and has_shared_of_others(report):
-        notes.append(_SHARED)
-    for note in notes:
+    for note in _lines([*explained(report, wide=wide), _SIZES, _RESIDUAL]):
         print_note(note, out, "dim")
     print_judgements(report, shown, out)
     ended = _ended(report)
@@ -198,6 +154,17 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
         print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
     for why, sources in sources_by_trouble(report).items():
         print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
+
+
+def _lines(sentences: Iterable[str]) -> Iterator[str]:
+    """As many sentences in a line as there is room for."""
+    line = ""
+    for sentence in sentences:
+        if line and len(line) + 1 + len(sentence) > _LINE:
+            yield line
+            line = ""
+        line += f" {sentence}" if line else sentence
+    yield line
 
 
 def _ended(report: Report) -> str | None:

@@ -11,11 +11,11 @@ from numaudit.errors import printable
 from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.scenario.simulation import Played, Simulation
 from numaudit.memorymanager.scenario.words import nodes
+from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.simulation_document import AdmissionOrders, ContainerPlace, RestartedPod, SimulatedStep, WayIn
 from numaudit.views.simulation_document import Simulation as Document
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import size
 
 _STYLE = {True: "green", False: "red", None: ""}
 

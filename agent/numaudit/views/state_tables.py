@@ -17,10 +17,10 @@ from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.pod.names import PodName, with_names
 from numaudit.report.values import CheckpointFindingReport
+from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.state_document import StateDifference, StateVerification
 from numaudit.views.terminal import new_table, print_note, print_table
-from numaudit.views.words import size
 
 _STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
 Pods = Mapping[str, PodName]

@@ -24,6 +24,7 @@ from numaudit.memorymanager.restart.outlook import StartingKubelet
 from numaudit.report.build import build
 from numaudit.report.counters import AllocatedBytes, Counters, NodeSeconds
 from numaudit.report.values import Ended, Report
+from numaudit.report.words import size
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -32,7 +33,6 @@ from numaudit.views.machine_tables import print_doctor
 from numaudit.views.report_tables import print_report
 from numaudit.views.state_document import verification
 from numaudit.views.state_tables import print_verification
-from numaudit.views.words import size
 from reports import container, report
 
 MIB = 1 << 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from numaudit.report.values import ContainerReport
+from numaudit.report.words import judged_bytes
 from numaudit.views.page.markup import Markup, element
-from numaudit.views.words import judged_bytes
 
 _WIDEST, _NARROWEST, _WHOLE = 26, 6, 208
 """Pixels of a node, and of all nodes where that leaves enough for each."""

@@ -4,36 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, severity
-from numaudit.report.names import display_name
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+from numaudit.report.cells import Tone, verdict
+from numaudit.report.columns import Column, columns_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.bars import HEIGHT, bars
-from numaudit.views.page.markup import Attribute, Markup, element, join, short
+from numaudit.views.page.markup import Markup, element, join, short
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import box
 from numaudit.views.remainders import is_small_remainder, small_remainders
-from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, share, size
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
-_LONGEST_LIST = 12
-"""Characters of a list of nodes that is not broken into lines."""
-_COLUMNS = (
-    "Container",
-    "QoS",
-    "Verdict",
-    "Promised",
-    "Allowed",
-    "CPUs on",
-    "Judged",
-    "By node",
-    "Remote",
-    "Accesses",
-)
-_HELP = (
-    "Promised = nodes that the kubelet gave it. Allowed = nodes its memory may be on. CPUs on = nodes of the CPUs it "
-    "may use. Judged = anonymous and shared memory and huge pages. Remote = judged bytes on nodes that have none of "
-    "its CPUs. Sizes are binary (M = 2^20). ? = not known."
-)
+"""What the colour of a verdict says, for who sees none."""
+_TONES: dict[Tone | None, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
+"""Classes of the style sheet."""
+_LONGEST = 12
+"""Characters of a cell that is not broken into lines."""
 
 
 def containers_part(report: Report) -> Part:
@@ -42,7 +28,7 @@ def containers_part(report: Report) -> Part:
     rows = [one for one in report.containers if not is_small_remainder(one)]
     left_out = len(report.containers) - len(rows)
     content = (
-        element("p", _HELP),
+        element("p", " ".join(_explained())),
         _legend(),
         _controls(rows),
         _not_asked_for(report),
@@ -58,67 +44,48 @@ def _not_asked_for(report: Report) -> Markup | str:
     return element("p", f"{shown} of {whole} containers are here, as was asked for.") if shown < whole else ""
 
 
+def _explained() -> Iterator[str]:
+    for column, place in columns_of("page"):
+        if column.help:
+            yield f"{place.heading} = {column.help}."
+    yield "Sizes are binary (M = 2^20). ? = not known."
+
+
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
+    columns = columns_of("page")
+    heads = (element("th", place.heading or column.title, scope="col") for column, place in columns)
     return element(
         "table",
         element("caption", "Memory of each container, service and cgroup"),
-        element("thead", element("tr", (element("th", name, scope="col") for name in _COLUMNS))),
-        element("tbody", (element("tr", _row(one, nodes)) for one in rows)),
+        element("thead", element("tr", heads)),
+        element("tbody", (_row(one, [column for column, _ in columns], nodes) for one in rows)),
         id="rows",
     )
 
 
-def _row(one: ContainerReport, nodes: Sequence[int]) -> Iterator[Markup]:
-    yield element("th", short(display_name(one)), scope="row", class_="long")
-    yield element("td", one.qos or "")
-    yield _verdict(one)
-    for nodes_of in (promised_nodes(one), node_list(one.allowed_memory_nodes), node_list(one.allowed_cpu_nodes)):
-        yield element("td", nodes_of, class_="long" if len(nodes_of) > _LONGEST_LIST else None)
-    yield element("td", size(one.judged_bytes), class_="n", data_v=_number(one.judged_bytes))
-    yield element("td", bars(one, nodes), " ", _by_node(one), class_="nodes", data_v=_number(_home(one)))
-    part = share(one.remote_bytes, one.judged_bytes)
-    remote = size(one.remote_bytes) if part in (UNKNOWN, "-") else f"{size(one.remote_bytes)} ({part})"
-    yield element("td", remote, class_="n", data_v=_number(one.remote_bytes))
-    lower = None if one.measured is None else one.measured.lower
-    yield element("td", _accesses(one), class_="long", data_v=_number(lower))
+def _row(one: ContainerReport, columns: Sequence[Column], nodes: Sequence[int]) -> Markup:
+    """Its name is the head of the row; the script filters by name and verdict."""
+    name, *others = columns
+    head = element("th", short(name.text(one)), scope="row", class_="long")
+    return element("tr", head, (_cell(column, one, nodes) for column in others), data_verdict=verdict(one))
 
 
-def _number(value: float | None) -> Attribute:
-    """What the script sorts a cell by; nothing = not known, which comes last."""
-    return "" if value is None else repr(value)
-
-
-def _home(one: ContainerReport) -> int | None:
-    """The node that holds most of it."""
-    held = [(judged_bytes(row), -row.numa_node) for row in one.resident or ()]
-    most, node = max(held, default=(0, 0))
-    return -node if most else None
-
-
-def _verdict(one: ContainerReport) -> Markup:
-    if one.verdict is None:
-        return element("td", data_v=severity(None))
-    name = one.verdict.name
-    kind = "bad" if name in MISALIGNED else name if name in ("aligned", "unknown") else None
-    sign = element("span", f"{_SIGNS[name]} ", aria_hidden="true") if name in _SIGNS else ""
-    return element("td", sign, name, class_=kind, data_v=severity(one.verdict))
-
-
-def _by_node(one: ContainerReport) -> str:
-    if one.resident is None:
-        return UNKNOWN
-    rows = [(row.numa_node, judged_bytes(row)) for row in one.resident]
-    return ", ".join(f"N{node} {size(value)}" for node, value in rows if value) or "-"
-
-
-def _accesses(one: ContainerReport) -> str:
-    found = one.measured
-    if found is None:
-        return "not measured"
-    if found.pages is None:
-        return f"{100 * found.lower:.1f}% of accesses remote, counted"
-    memory = "" if found.pages.memory_bytes is None else f" of {size(found.pages.memory_bytes)}"
-    return f"{100 * found.lower:.1f}% at least used remotely: {size(found.pages.remote_bytes)}{memory}, sampled pages"
+def _cell(column: Column, one: ContainerReport, nodes: Sequence[int]) -> Markup:
+    text = column.text(one)
+    tone = None if column.tone is None else column.tone(one)
+    sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if text in _SIGNS else ""
+    drawn = (bars(one, nodes), " ") if column.of_node is not None else ""
+    kinds = (
+        ("nodes", column.of_node is not None),
+        ("n", column.is_number),
+        (_TONES.get(tone), tone is not None),
+        ("long", len(text) > _LONGEST),
+    )
+    kind = next((name for name, fits in kinds if fits), None)
+    if column.value is None:
+        return element("td", drawn, sign, text, class_=kind)
+    value = column.value(one)
+    return element("td", drawn, sign, text, class_=kind, data_v="" if value is None else repr(value))
 
 
 def _legend() -> Markup:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
+from numaudit.report.words import UNKNOWN, size
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import table
-from numaudit.views.words import UNKNOWN, size
 
 _MAP = ("Node", "Group", "Allocatable", "Promised", "Left", "Stranded", "Unpromised", "In left", "In promised")
 _HELP = (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
 from numaudit.report.values import NodeReport, Report
+from numaudit.report.words import UNKNOWN, judged_bytes, or_unknown, size
 from numaudit.topology.sizes import in_units
 from numaudit.views.document import Topology, TopologyNode
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
@@ -14,7 +15,6 @@ from numaudit.views.page.markup import Markup, element
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import box, table
 from numaudit.views.remainders import is_small_remainder
-from numaudit.views.words import UNKNOWN, judged_bytes, or_unknown, size
 
 _MAP = (
     "Solid = judged memory of containers of this report. Hatched = all else in use, such as page cache and the kernel. "

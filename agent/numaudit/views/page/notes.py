@@ -10,10 +10,10 @@ from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.names import display_name
 from numaudit.report.values import CheckpointReport, ContainerReport, Report
+from numaudit.report.words import size
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import table
-from numaudit.views.words import size
 
 _SHOWN = ("unknown", "split")
 """Verdicts that are explained by their reason; of those that are misaligned each container is."""

@@ -72,9 +72,8 @@
     const { rows } = page.getElementById("rows").tBodies[0];
     let count = 0;
     for (const row of rows) {
-      const words = row.cells[2].lastChild ? row.cells[2].lastChild.textContent : "";
       const fits = row.cells[0].textContent.toLowerCase().includes(name);
-      row.hidden = !fits || (verdict !== "" && words !== verdict);
+      row.hidden = !fits || (verdict !== "" && row.dataset.verdict !== verdict);
       count += row.hidden ? 0 : 1;
     }
     const by = [name && `name with "${name}"`, verdict && `verdict ${verdict}`].filter(Boolean);

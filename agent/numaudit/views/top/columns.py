@@ -9,24 +9,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from numaudit.memorymanager.pod.spec import MEMORY
-from numaudit.report.names import display_name
+from numaudit.report.columns import can_promise, columns_of
 from numaudit.report.values import ContainerReport, NodeReport, Report
-from numaudit.views.container_table import (
-    Column,
-    by_node_cell,
-    counted_remote_cell,
-    cpu_time_cell,
-    has_counts,
-    has_cpu_time,
-    has_sampled_pages,
-    misplaced_cell,
-    percent,
-    type_cell,
-    used_remotely_cell,
-    verdict_cell,
-)
+from numaudit.report.words import judged_bytes, size
+from numaudit.views.container_table import fill
 from numaudit.views.fit import Filled, fit
-from numaudit.views.words import UNKNOWN, judged_bytes, node_list, promised_nodes, size
 
 _GAP = 2
 _BAR = 20
@@ -44,62 +31,13 @@ class Grid:
 
 def container_grid(report: Report, shown: Sequence[ContainerReport], width: int) -> Grid:
     """One row for each container; columns that have no room are left out."""
-    kept, _ = fit([column.filled(shown) for column in _container_columns(report)], width, _NAME_SHARE)
+    promises = can_promise(report)
+    filled = []
+    for column, place in columns_of("top", report):
+        alone = None if promises else place.leaves_unpromised
+        filled.append(fill(column, place.leaves if alone is None else alone, shown, place.heading))
+    kept, _ = fit(filled, width, _NAME_SHARE)
     return _grid(kept)
-
-
-def _container_columns(report: Report) -> list[Column]:
-    """Those with the highest rank leave first."""
-    promises = report.kubelet is not None or any(one.pod_uid for one in report.containers)
-    columns = [Column("CONTAINER", display_name)]
-    if promises:
-        columns += [
-            Column("VERDICT", verdict_cell),
-            Column("PROMISED", promised_nodes, 1),
-            Column("QOS", lambda one: one.qos or "", 9),
-        ]
-    columns += [
-        Column("MEMS", lambda one: node_list(one.allowed_memory_nodes), 6 if promises else 1),
-        Column("CPUS ON", lambda one: node_list(one.allowed_cpu_nodes), 7 if promises else 1),
-        Column(">JUDGED", lambda one: size(one.judged_bytes), 3),
-    ]
-    if promises:
-        columns.append(Column(">MISPLACED", _misplaced))
-    columns.append(Column(">REMOTE", _remote, 5 if promises else 0))
-    if has_counts(report):
-        columns.append(Column(">ACCESSED", counted_remote_cell, 2))
-    if has_sampled_pages(report):
-        columns.append(Column(">USED REMOTELY", used_remotely_cell, 2))
-    if has_cpu_time(report):
-        columns.append(Column(">EXPECTED", lambda one: percent(one.expected_remote_ratio), 5))
-        if promises:
-            columns.append(Column(">CPU OFF", _off_nodes, 4))
-        columns.append(Column(">CPU TIME", cpu_time_cell, 8))
-    columns += [
-        Column("BY NODE", by_node_cell, 8),
-        Column(">FILE", lambda one: type_cell("file", one), 10),
-    ]
-    return columns
-
-
-def _misplaced(one: ContainerReport) -> Text:
-    return Text(misplaced_cell(one), "red" if one.misplaced_bytes else "")
-
-
-def _remote(one: ContainerReport) -> Text:
-    return Text(size(one.remote_bytes), "red" if one.remote_bytes else "")
-
-
-def _off_nodes(one: ContainerReport) -> str:
-    """The share of its CPU time on other nodes than the promised ones."""
-    if one.intended is None or not one.intended.memory_nodes:
-        return "-"
-    if one.cpu_seconds is None:
-        return UNKNOWN
-    promised = one.intended.memory_nodes
-    total = sum(on.seconds for on in one.cpu_seconds)
-    off = sum(on.seconds for on in one.cpu_seconds if on.numa_node not in promised)
-    return "-" if total == 0 else percent(off / total)
 
 
 def node_grid(report: Report, most: int, width: int) -> Grid:

@@ -9,6 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from numaudit.errors import printable
+from numaudit.report.columns import columns_of
 from numaudit.report.values import Report
 from numaudit.views.report_tables import sources_by_trouble
 
@@ -16,14 +17,7 @@ INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""
 
 COLUMNS = (
-    ("JUDGED", "anon + shmem + hugetlb; page cache is FILE, and does not count in verdicts"),
-    ("MISPLACED", "judged bytes on nodes that were not promised"),
-    ("REMOTE", "judged bytes on nodes that have none of the allowed CPUs"),
-    ("ACCESSED", "share of the memory accesses that were remote, as the processor counts them"),
-    ("USED REMOTELY", "bytes seen used from other nodes, of all seen used; how often, nobody knows (hint faults)"),
-    ("EXPECTED", "share of accesses that would be remote if every byte were used equally from where it ran"),
-    ("CPU OFF", "share of its CPU time on other nodes than the promised ones, since the first tick"),
-    ("MEMS, CPUS ON", "nodes its memory may be on, and those of the CPUs it may use"),
+    *((place.heading or column.title, column.help) for column, place in columns_of("top") if column.help),
     ("[!!###...]", "a node's memory: ! misplaced, # otherwise used, . free"),
 )
 

@@ -88,7 +88,7 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
         "Allowed": "0",
         "CPUs on": "0",
         "Judged": "4M",
-        "By node": "N0 1M, N1 3M",
+        "By node": "N0:1M N1:3M",
         "Remote": "3M (75.0%)",
         "Accesses": "not measured",
     }

@@ -40,3 +40,7 @@ def promised_nodes(container: ContainerReport) -> str:
 def node_list(nodes: NodeSet | None) -> str:
     """In the kernel's list format."""
     return UNKNOWN if nodes is None else str(nodes) or "none"
+
+
+def percent(ratio: float | None) -> str:
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f}%"

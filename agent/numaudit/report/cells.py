@@ -1,0 +1,132 @@
+"""What the cells of a container's row say, where that takes more than a field of the report. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.values import ContainerReport
+from numaudit.report.words import UNKNOWN, judged_bytes, percent, share, size
+
+Tone = Literal["good", "bad", "unknown"]
+"""What a view colours."""
+
+
+def verdict(one: ContainerReport) -> str:
+    return "" if one.verdict is None else one.verdict.name
+
+
+def verdict_tone(one: ContainerReport) -> Tone | None:
+    name = verdict(one)
+    if name in MISALIGNED:
+        return "bad"
+    return "good" if name == "aligned" else "unknown" if name == "unknown" else None
+
+
+def bytes_of_type(kind: str, one: ContainerReport) -> int | None:
+    """anon, shmem, hugetlb or file over all nodes."""
+    values = [getattr(row, kind) for row in one.resident or ()]
+    return None if not values or None in values else sum(values)
+
+
+def type_size(kind: str, one: ContainerReport) -> str:
+    return size(bytes_of_type(kind, one))
+
+
+def misplaced(one: ContainerReport) -> str:
+    """`-` where nothing was promised."""
+    if one.misplaced_bytes is None:
+        return UNKNOWN if one.intended is not None and one.intended.memory_nodes else "-"
+    return size(one.misplaced_bytes)
+
+
+def remote_with_share(one: ContainerReport) -> str:
+    part = share(one.remote_bytes, one.judged_bytes)
+    return size(one.remote_bytes) if part in (UNKNOWN, "-") else f"{size(one.remote_bytes)} ({part})"
+
+
+def by_node(one: ContainerReport) -> str:
+    """`N0:1.5G N1:4K`."""
+    if one.resident is None:
+        return UNKNOWN
+    rows = [(row.numa_node, judged_bytes(row)) for row in one.resident]
+    return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
+
+
+def on_node(node: int, one: ContainerReport) -> str:
+    if one.resident is None:
+        return UNKNOWN
+    return size(sum(judged_bytes(row) for row in one.resident if row.numa_node == node))
+
+
+def home(one: ContainerReport) -> int | None:
+    """The node that holds most of it."""
+    held = [(judged_bytes(row), -row.numa_node) for row in one.resident or ()]
+    most, node = max(held, default=(0, 0))
+    return -node if most else None
+
+
+def shared_of_others(one: ContainerReport) -> str:
+    if one.mappings is None or one.mappings.shared_of_others is None:
+        return UNKNOWN
+    return " ".join(f"N{node}:{size(value)}" for node, value in one.mappings.shared_of_others.items()) or "-"
+
+
+def cpu_seconds(one: ContainerReport) -> float | None:
+    return None if one.cpu_seconds is None else sum(on.seconds for on in one.cpu_seconds)
+
+
+def cpu_time(one: ContainerReport) -> str:
+    seconds = cpu_seconds(one)
+    return UNKNOWN if seconds is None else f"{seconds:.1f} s"
+
+
+def cpu_off(one: ContainerReport) -> str:
+    """The share of its CPU time on other nodes than the promised ones."""
+    if one.intended is None or not one.intended.memory_nodes:
+        return "-"
+    if one.cpu_seconds is None:
+        return UNKNOWN
+    total = sum(on.seconds for on in one.cpu_seconds)
+    off = sum(on.seconds for on in one.cpu_seconds if on.numa_node not in one.intended.memory_nodes)
+    return "-" if total == 0 else percent(off / total)
+
+
+def counted_remote(one: ContainerReport) -> str:
+    """The share of the accesses that were counted; ~ where a part of the count is made up for."""
+    for access in one.accesses:
+        if access.counted is not None:
+            return f"{'~' if access.counted.multiplexed else ''}{percent(access.remote_ratio)}"
+    return "-"
+
+
+def used_remotely(one: ContainerReport) -> str:
+    """Bytes seen used from other nodes, of all that were seen used: `12.0M of 24.0M`."""
+    for access in one.accesses:
+        if access.pages is not None:
+            seen = access.pages.remote_bytes + access.pages.local_bytes
+            return f"{size(access.pages.remote_bytes)} of {size(seen)}"
+    return UNKNOWN if any(access.of == "pages" and access.reason for access in one.accesses) else "-"
+
+
+def stall(one: ContainerReport) -> str:
+    found = one.remote_stall
+    if found is None or found.share_low is None or found.share_high is None:
+        return "-"
+    low, high = f"{found.share_low:.1%}", f"{found.share_high:.1%}"
+    return f"<{high}" if low == high else f"<{low}-{high}"
+
+
+def distance(one: ContainerReport) -> str:
+    return UNKNOWN if one.distance_ratio is None else f"{one.distance_ratio:.2f}"
+
+
+def measured(one: ContainerReport) -> str:
+    """What the best source measured, in words."""
+    found = one.measured
+    if found is None:
+        return "not measured"
+    if found.pages is None:
+        return f"{100 * found.lower:.1f}% of accesses remote, counted"
+    memory = "" if found.pages.memory_bytes is None else f" of {size(found.pages.memory_bytes)}"
+    return f"{100 * found.lower:.1f}% at least used remotely: {size(found.pages.remote_bytes)}{memory}, sampled pages"

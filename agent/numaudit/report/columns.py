@@ -1,0 +1,223 @@
+"""The columns of a container's row: what the terminal's table, the live screen and the page say of each container.
+
+Views lay them out, and compute nothing. A new column is one entry of COLUMNS; what takes more than a field of the
+report is in `cells`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from numaudit.errors import printable
+from numaudit.evaluation.verdicts import severity
+from numaudit.report import cells
+from numaudit.report.cells import Tone
+from numaudit.report.names import display_name
+from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import node_list, percent, promised_nodes, share, size
+
+View = Literal["table", "top", "page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a view has a column."""
+
+    at: int
+    """From the left; the numbers leave room for others."""
+    leaves: int = 0
+    """Where there is no room the highest leave first; those of 0 stay."""
+    leaves_unpromised: int | None = None
+    """The same where nothing can be promised; None = the same number."""
+    wide_only: bool = False
+    """Only in `-o wide`."""
+    heading: str | None = None
+    """What the view calls it; None = by its title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of every container."""
+
+    title: str
+    text: Callable[[ContainerReport], str]
+    help: str = ""
+    """What it is: the end of `TITLE = ...`. Empty = a view says nothing of it; docs/report.md explains all."""
+    value: Callable[[ContainerReport], float | None] | None = None
+    """What rows are sorted by, where None is not known; no function = by the text."""
+    sort: str | None = None
+    """The word for --sort, which puts the largest first."""
+    tone: Callable[[ContainerReport], Tone | None] | None = None
+    is_number: bool = False
+    needs: Callable[[Report], bool] | None = None
+    """Whether there is something to show. The page has all its columns always: its script knows them by number."""
+    of_node: Callable[[int, ContainerReport], str] | None = None
+    """The part of one node, where a view can show one column for each."""
+    table: Place | None = None
+    top: Place | None = None
+    page: Place | None = None
+
+
+def columns_of(view: View, report: Report | None = None, *, wide: bool = False) -> list[tuple[Column, Place]]:
+    """The columns of a view from left to right; with a report, those that have something to show."""
+    shown = (column for column in COLUMNS if report is None or column.needs is None or column.needs(report))
+    placed = ((column, getattr(column, view)) for column in shown)
+    found = [(column, place) for column, place in placed if place is not None and (wide or not place.wide_only)]
+    return sorted(found, key=lambda pair: pair[1].at)
+
+
+def can_promise(report: Report) -> bool:
+    """Is there a kubelet, or a pod?"""
+    return report.kubelet is not None or any(one.pod_uid for one in report.containers)
+
+
+def _can_promise_and_measure(report: Report) -> bool:
+    return can_promise(report) and _has_cpu_time(report)
+
+
+def _has_cpu_time(report: Report) -> bool:
+    return any(one.cpu_seconds is not None for one in report.containers)
+
+
+def _has_counts(report: Report) -> bool:
+    return any(access.counted is not None for one in report.containers for access in one.accesses)
+
+
+def _has_sampled_pages(report: Report) -> bool:
+    return any(access.of == "pages" for one in report.containers for access in one.accesses)
+
+
+def _has_shared_of_others(report: Report) -> bool:
+    return any(one.mappings is not None and one.mappings.shared_of_others for one in report.containers)
+
+
+def _remote_tone(one: ContainerReport) -> Tone | None:
+    return "bad" if one.remote_bytes else None
+
+
+COLUMNS = (
+    Column("CONTAINER", display_name, table=Place(0), top=Place(0), page=Place(0, heading="Container")),
+    Column(
+        "QOS", lambda one: one.qos or "", needs=can_promise,
+        table=Place(10, 9), top=Place(30, 9), page=Place(10, heading="QoS"),
+    ),
+    Column(
+        "VERDICT", cells.verdict, value=lambda one: severity(one.verdict), tone=cells.verdict_tone, needs=can_promise,
+        table=Place(200), top=Place(10), page=Place(20, heading="Verdict"),
+    ),
+    Column(
+        "PROMISED", promised_nodes, "nodes that the kubelet gave it", needs=can_promise,
+        table=Place(20, 2), top=Place(20, 1), page=Place(30, heading="Promised"),
+    ),
+    Column(
+        "MEMS", lambda one: node_list(one.allowed_memory_nodes), "nodes its memory may be on",
+        table=Place(30, 5), top=Place(40, 6, 1), page=Place(40, heading="Allowed"),
+    ),
+    Column(
+        "CPUS ON", lambda one: node_list(one.allowed_cpu_nodes), "nodes of the CPUs it may use",
+        table=Place(40, 6), top=Place(50, 7, 1), page=Place(50, heading="CPUs on"),
+    ),
+    Column(
+        "JUDGED", lambda one: size(one.judged_bytes), "anon + shmem + hugetlb",
+        value=lambda one: one.judged_bytes, sort="judged", is_number=True,
+        table=Place(50, 3), top=Place(60, 3), page=Place(60, heading="Judged"),
+    ),
+    Column(
+        "BY NODE", cells.by_node, value=cells.home, of_node=cells.on_node,
+        table=Place(60), top=Place(140, 8), page=Place(70, heading="By node"),
+    ),
+    Column("ANON", partial(cells.type_size, "anon"), is_number=True, table=Place(70, wide_only=True)),
+    Column("SHMEM", partial(cells.type_size, "shmem"), is_number=True, table=Place(71, wide_only=True)),
+    Column("HUGETLB", partial(cells.type_size, "hugetlb"), is_number=True, table=Place(72, wide_only=True)),
+    Column(
+        "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",
+        value=lambda one: one.misplaced_bytes, sort="misplaced",
+        tone=lambda one: "bad" if one.misplaced_bytes else None, is_number=True, needs=can_promise,
+        table=Place(90, wide_only=True), top=Place(70),
+    ),
+    Column(
+        "REMOTE", lambda one: size(one.remote_bytes), "judged bytes on nodes that have none of the allowed CPUs",
+        value=lambda one: one.remote_bytes, sort="remote", tone=_remote_tone, is_number=True,
+        table=Place(110, 7), top=Place(80, 5, 0),
+    ),
+    Column(
+        "REMOTE%", lambda one: share(one.remote_bytes, one.judged_bytes), tone=_remote_tone, is_number=True,
+        table=Place(120, 4),
+    ),
+    Column(
+        "REMOTE, REMOTE%", cells.remote_with_share, "judged bytes on nodes that have none of the allowed CPUs",
+        value=lambda one: one.remote_bytes, is_number=True,
+        page=Place(80, heading="Remote"),
+    ),
+    Column(
+        "FILE", partial(cells.type_size, "file"),
+        value=partial(cells.bytes_of_type, "file"), sort="file", is_number=True,
+        table=Place(100, 8), top=Place(150, 10),
+    ),
+    Column(
+        "EXPECTED", lambda one: percent(one.expected_remote_ratio),
+        "share of accesses that would be remote if every judged byte were used equally from wherever the CPUs ran "
+        "(residence x CPU time)",
+        value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_cpu_time,
+        table=Place(130, 3), top=Place(110, 5),
+    ),
+    Column(
+        "DISTANCE", cells.distance,
+        "mean distance, by the firmware, from wherever the CPUs ran to the judged bytes / 10: 1.00 = all is local; "
+        "? = no CPU time, or no distance",
+        value=lambda one: one.distance_ratio, is_number=True, needs=_has_cpu_time,
+        table=Place(140, wide_only=True),
+    ),
+    Column(
+        "CPU OFF", cells.cpu_off, "share of its CPU time on other nodes than the promised ones, since the first tick",
+        is_number=True, needs=_can_promise_and_measure,
+        top=Place(120, 4),
+    ),
+    Column(
+        "CPU TIME", cells.cpu_time, value=cells.cpu_seconds, sort="cpu", is_number=True, needs=_has_cpu_time,
+        table=Place(150, wide_only=True), top=Place(130, 8),
+    ),
+    Column(
+        "COUNTED REMOTE", cells.counted_remote,
+        "share of the memory accesses, as the processor counts them, that were to another node's memory; - = it did "
+        "not run; ? = too few, or not counted; ~ = the counters were shared with another tool for a part of the time",
+        is_number=True, needs=_has_counts,
+        table=Place(160, 2), top=Place(90, 2, heading="ACCESSED"),
+    ),
+    Column(
+        "STALL", cells.stall,
+        "share of its CPU time that it waited for remote memory, estimated from above: cores overlap accesses. Two "
+        "figures = by the nearest and by the farthest node",
+        is_number=True, needs=_has_counts,
+        table=Place(170, wide_only=True),
+    ),
+    Column(
+        "USED REMOTELY", cells.used_remotely,
+        "bytes that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint faults, newest "
+        "scan pass). It tells which pages are used, not how often. - = it saw none; ? = it cannot see this container",
+        is_number=True, needs=_has_sampled_pages,
+        table=Place(180, 2), top=Place(100, 2),
+    ),
+    Column(
+        "ACCESSES", cells.measured, value=lambda one: None if one.measured is None else one.measured.lower,
+        page=Place(90, heading="Accesses"),
+    ),
+    Column(
+        "OTHERS' SHARED", cells.shared_of_others,
+        "at least these bytes of shared memory that it maps are charged to others, whose rows have them: in EXPECTED "
+        "and DISTANCE, not in JUDGED",
+        needs=_has_shared_of_others,
+        table=Place(80, wide_only=True),
+    ),
+    Column(
+        "HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else "",
+        table=Place(210, wide_only=True),
+    ),
+    Column("KIND", lambda one: one.kind, table=Place(220, wide_only=True)),
+    Column("RUNTIME", lambda one: one.runtime or "", table=Place(230, wide_only=True)),
+    Column("CGROUP", lambda one: printable(one.path or ""), table=Place(240, wide_only=True)),
+)  # fmt: skip
+"""In the order in which a view explains them and --sort lists its words; `Place` has the order of cells."""
