@@ -6,7 +6,10 @@ Format: https://prometheus.io/docs/prometheus/latest/querying/api/ (instant quer
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Self
 
 import msgspec
 from msgspec import Struct
@@ -16,12 +19,22 @@ from numaudit.errors import Unavailable
 Labels = Mapping[str, str]
 
 
-class Sample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Sample:
     """One element of an instant vector."""
 
-    labels: dict[str, str] = msgspec.field(name="metric")
-    stamped: tuple[float, str] = msgspec.field(name="value")
+    names_and_values: tuple[str, ...]
+    """Of its labels by turns: a dictionary of each sample's takes three times the memory."""
+    stamped: tuple[float, str]
     """Seconds since the epoch, and the number as text: Inf and NaN are not JSON."""
+
+    @classmethod
+    def of(cls, labels: Labels, stamped: tuple[float, str]) -> Self:
+        return cls(tuple([part for name, value in labels.items() for part in (intern(name), value)]), stamped)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(zip(self.names_and_values[::2], self.names_and_values[1::2], strict=True))
 
     @property
     def value(self) -> float:
@@ -29,7 +42,8 @@ class Sample(Struct, frozen=True):
 
     def label(self, name: str) -> str:
         """Empty = it has none of this name, which Prometheus does not tell apart."""
-        return self.labels.get(name, "")
+        parts = self.names_and_values
+        return next((parts[at + 1] for at in range(0, len(parts), 2) if parts[at] == name), "")
 
 
 class Reply(Struct, frozen=True):
@@ -38,6 +52,15 @@ class Reply(Struct, frozen=True):
     samples: tuple[Sample, ...]
     warnings: tuple[str, ...] = ()
     """Such as Thanos' of stores that did not answer: then samples are missing."""
+
+
+class _Object(Struct):
+    """Any object, without what is in it."""
+
+
+class _Element(Struct):
+    metric: dict[str, str]
+    value: tuple[float, str]
 
 
 class _Data(Struct):
@@ -56,13 +79,15 @@ class _Body(Struct):
 
 
 _BODY: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
-_VECTOR = msgspec.json.Decoder(tuple[Sample, ...])
+_OBJECTS = msgspec.json.Decoder(list[_Object])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_ELEMENT = msgspec.json.Decoder(_Element)
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
 _LONGEST = 300
 MOST_SAMPLES = 500_000
 """In one answer. Each is two objects of JSON, and takes some hundred bytes more in memory than there."""
-_AROUND = 10
-"""Objects around them."""
+LARGEST_SAMPLE = 64 << 10
+"""Bytes of JSON of one. Its labels take ten times as much while they are decoded."""
 
 
 def read_vector(body: bytes) -> Reply:
@@ -71,16 +96,32 @@ def read_vector(body: bytes) -> Reply:
     data = found.data or _Data()
     if data.result_type != "vector":
         raise _not_prometheus(body)
-    if body.count(b"{") > 2 * MOST_SAMPLES + _AROUND:
-        raise Unavailable(f"the answer has more than {MOST_SAMPLES} series; --selector or --namespace asks for less")
     try:
-        samples = tuple(one for one in _VECTOR.decode(data.result) if math.isfinite(one.value))
+        samples = tuple(one for one in _samples(data.result) if math.isfinite(one.value))
     except (msgspec.MsgspecError, ValueError):
         raise _not_prometheus(body) from None
     warnings = tuple(found.warnings or ())
     if found.is_partial:
         warnings += ("the answer is partial: some of its stores did not answer",)
     return Reply(samples, warnings)
+
+
+def _samples(result: msgspec.Raw) -> Iterator[Sample]:
+    """One by one, each element's JSON forgotten: all of them at once take more memory than the answer.
+
+    That they are objects, of which there are not too many, is looked at first: a number of two bytes would take fifty.
+    """
+    if bytes(result).count(b"{") > 2 * MOST_SAMPLES:
+        raise Unavailable(f"the answer has more than {MOST_SAMPLES} series; --selector or --namespace asks for less")
+    _OBJECTS.decode(result)
+    elements = _ELEMENTS.decode(result)
+    elements.reverse()
+    while elements:
+        element = elements.pop()
+        if len(memoryview(element)) > LARGEST_SAMPLE:
+            raise Unavailable(f"the labels of a series take more than {LARGEST_SAMPLE >> 10} KiB")
+        one = _ELEMENT.decode(element)
+        yield Sample.of(one.metric, one.value)
 
 
 def read_scalar(body: bytes) -> float:
@@ -91,8 +132,8 @@ def read_scalar(body: bytes) -> float:
         if data.result_type == "scalar":
             return float(_SCALAR.decode(data.result)[1])
         if data.result_type == "vector":
-            return _VECTOR.decode(data.result)[0].value
-    except (msgspec.MsgspecError, ValueError, IndexError):
+            return next(_samples(data.result)).value
+    except (msgspec.MsgspecError, ValueError, StopIteration):
         pass
     raise _not_prometheus(body)
 

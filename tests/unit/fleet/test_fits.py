@@ -219,7 +219,7 @@ def test_a_series_that_an_old_agent_lacks_is_named(dropped: str, reason: str) ->
 
 
 def replace_label(one: Sample, name: str, value: str) -> Sample:
-    return Sample({**one.labels, name: value, "instance": value}, one.stamped)
+    return Sample.of({**one.labels, name: value, "instance": value}, one.stamped)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def replace_label(one: Sample, name: str, value: str) -> Sample:
 def test_numbers_and_names_that_make_no_node_are_not_believed(family: str, labels: dict[str, str], value: str) -> None:
     scraped = _scraped(play(scenario(_machine(8, 8), [{"admit": pod("a", "4Gi")}])))
     wrong = [
-        Sample({**one.labels, **labels}, (one.stamped[0], value))
+        Sample.of({**one.labels, **labels}, (one.stamped[0], value))
         if one.label("__name__") == f"numaudit_{family}"
         else one
         for one in scraped
@@ -260,7 +260,7 @@ def test_a_node_on_which_a_kubelet_would_crash_for_the_pod_is_named_and_the_othe
 
 def test_a_kubelet_of_a_version_that_is_not_known_is_taken_for_the_newest_and_that_is_said() -> None:
     scraped = _scraped(play(scenario(_machine(8), [])))
-    unknown = [Sample({**one.labels, "kubernetes_version": ""}, one.stamped) for one in scraped]
+    unknown = [Sample.of({**one.labels, "kubernetes_version": ""}, one.stamped) for one in scraped]
     assert _ask(answering(scraped), pod("new", "1Gi")).notices == []
     (notice,) = _ask(answering(unknown), pod("new", "1Gi")).notices
     assert notice == "the kubelet's version is not known, so it is taken for 1.36 (1 node)"
@@ -269,7 +269,7 @@ def test_a_kubelet_of_a_version_that_is_not_known_is_taken_for_the_newest_and_th
 def test_memory_that_comes_free_at_the_next_admission_is_noticed() -> None:
     prometheus = answering(_scraped(play(scenario(_machine(8, 8), []))))
     (build,) = prometheus.known[queries.agents(Scope())]
-    holding = {**prometheus.known, queries.stale_entries(Scope()): (Sample(build.labels, (0.0, "2")),)}
+    holding = {**prometheus.known, queries.stale_entries(Scope()): (Sample.of(build.labels, (0.0, "2")),)}
     found = _ask(replace(prometheus, known=holding), pod("new", "1Gi"))
     assert found.notices[-1].startswith("in the memory map of node-a containers hold memory that are gone")
 

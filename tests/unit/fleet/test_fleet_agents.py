@@ -12,7 +12,7 @@ from numaudit.fleet.scope import Scope
 
 def one(node: str, value: float = 1, instance: str | None = None, **labels: str) -> Sample:
     own = {"nodename": node, "instance": f"{node}:9746" if instance is None else instance, "job": "numaudit"}
-    return Sample({**own, **labels}, (0.0, str(value)))
+    return Sample.of({**own, **labels}, (0.0, str(value)))
 
 
 def build(node: str, instance: str | None = None, **labels: str) -> Sample:

@@ -39,7 +39,7 @@ def with_answers(server: Answering, answers: Mapping[str, tuple[Sample, ...]]) -
 def sample(value: float, labels: Mapping[str, str], like: Answering, node: str = "misaligned") -> Sample:
     (target,) = [one.labels for one in like.known[queries.agents(_SCOPE)] if one.label("nodename") == node]
     own = {name: target[name] for name in _SCOPE.by}
-    return Sample({**own, **labels}, (0.0, str(value)))
+    return Sample.of({**own, **labels}, (0.0, str(value)))
 
 
 def table(found: FleetReport) -> str:
@@ -98,7 +98,7 @@ def test_refusals_and_problems_are_shown_by_node_and_workload(server: Answering)
         server,
         {
             queries.refusals(_SCOPE): (sample(4, refused, server), sample(1, refused, server, "aligned")),
-            queries.refused_workloads(_SCOPE, TOP): (Sample({"namespace": "prod", "workload": "db"}, (0, "5")),),
+            queries.refused_workloads(_SCOPE, TOP): (Sample.of({"namespace": "prod", "workload": "db"}, (0, "5")),),
             queries.problems(_SCOPE): tuple(sample(value, labels, server) for labels, value in problems),
         },
     )
@@ -124,7 +124,7 @@ def test_names_of_the_server_cannot_write_to_the_terminal(server: Answering) -> 
     evil = "\x1b[2J\u202e\nnode"
     changed = {
         promql: tuple(
-            Sample(
+            Sample.of(
                 {key: evil if key in ("nodename", "pod", "verdict") else text for key, text in one.labels.items()},
                 one.stamped,
             )
@@ -141,7 +141,7 @@ def test_names_of_the_server_cannot_write_to_the_terminal(server: Answering) -> 
 
 def test_what_the_server_warns_of_and_agents_of_several_versions_are_noticed(server: Answering) -> None:
     builds = server.known[queries.agents(_SCOPE)]
-    older = Sample({**builds[0].labels, "version": "0.0.1"}, builds[0].stamped)
+    older = Sample.of({**builds[0].labels, "version": "0.0.1"}, builds[0].stamped)
     changed = with_answers(server, {queries.agents(_SCOPE): (older, *builds[1:])})
     changed.warnings["store 10.0.0.7 is not available"] = None
     found = ask_report(changed, _SCOPE, TOP)
@@ -163,7 +163,7 @@ def test_verdicts_that_may_be_missing_are_no_all_clear(server: Answering) -> Non
     assert what_is_missing(whole, ()) is None
     assert what_is_missing(whole, ("store a is gone",)) == "the server warns: store a is gone"
     builds = server.known[queries.agents(_SCOPE)]
-    up = tuple(Sample(one.labels, (0.0, "0")) for one in builds)
+    up = tuple(Sample.of(one.labels, (0.0, "0")) for one in builds)
     one_down = with_answers(server, {queries.agents(_SCOPE): builds[:1], queries.targets(_SCOPE): up})
     assert what_is_missing(ask_report(one_down, _SCOPE, TOP), ()) == "1 of 2 nodes report (1 down)"
     without = with_answers(server, {queries.verdicts(_SCOPE): (), queries.worst(_SCOPE, TOP): ()})
