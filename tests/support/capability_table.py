@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import json_lines
 import manifests
 from confined import CHECKOUT, Pod
 from confined_node import NodeHere, node_here
@@ -120,7 +121,7 @@ def write(release: str, lines: Iterable[str]) -> None:
     for line in lines:
         rows |= json.loads(line)
     document = {"kernel": release, "rows": {name: rows[name] for name in ROWS if name in rows}}
-    _file(release).write_text(json.dumps(document, indent=1) + "\n")
+    _file(release).write_text(json_lines.written(document))
 
 
 def _measure(node: NodeHere, name: str) -> Row:
