@@ -348,11 +348,11 @@ def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
 
 def _state(daemon: Daemon, source: str) -> str:
     assert daemon.published is not None
-    (state,) = [one.state for one in daemon.published.report.sources if one.source == source]
+    (state,) = [one.state for one in daemon.published.ticked.report.sources if one.source == source]
     return state
 
 
 def _pods(daemon: Daemon) -> set[str]:
     assert daemon.published is not None
-    assert daemon.published.snapshot.intent is not None
-    return set(daemon.published.snapshot.intent.pods or {})
+    assert daemon.published.ticked.snapshot.intent is not None
+    return set(daemon.published.ticked.snapshot.intent.pods or {})

@@ -23,6 +23,7 @@ from numaudit.report.gate import GateCheck, Limits, judge_gate, worst_state
 from numaudit.report.selection import narrow
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
+from numaudit.ticks import Engine
 from numaudit.workloads.run import command as commands
 from numaudit.workloads.run.group import group_of_its_own
 from numaudit.workloads.run.watch import Watch, due
@@ -140,7 +141,7 @@ def _measured(arguments: Sequence[str]) -> tuple[int, Report | None]:
     with commands.signals_kept() as mask, group_of_its_own(host) as group, observer.open_probes() as session:
         session.require_any()
         commands.end_if_asked()
-        watch = Watch(observer, session, ContainerId(group.id), "command")
+        watch = Watch(Engine(observer, session, options.thresholds()), ContainerId(group.id), "command")
         status = commands.start(arguments, group.path, mask).wait(due(), watch.tick)
     return status, watch.report()
 

@@ -11,8 +11,8 @@ from numaudit.cli import options
 from numaudit.errors import Unavailable
 from numaudit.memorymanager.checkpoint.file import MEMORY
 from numaudit.observer import Observer
-from numaudit.report.build import build
 from numaudit.report.values import Report
+from numaudit.ticks import Engine
 from numaudit.views import document
 
 
@@ -32,7 +32,7 @@ def command(output: str, root: Path | None) -> None:
     By node and group: the largest containers that are admitted now, memory that is free but for no container of one
     node, who keeps each group together, and the memory without a promise that is on each node.
     """
-    report = build(Observer.of(options.host(root)).observe())
+    report = Engine(Observer.of(options.host(root))).tick().report
     found = report.memory_manager
     if found is None:
         raise Unavailable(f"no memory map is known here: {_why_not(report)}")

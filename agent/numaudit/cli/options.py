@@ -13,10 +13,11 @@ import click
 
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, may_be_a_file
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_be_there
 
 Function = Callable[..., Any]
-_KUBELET_VARIABLES = "NUMAUDIT_KUBELET_"
+_KUBELET_VARIABLES, _VERDICT_VARIABLES = "NUMAUDIT_KUBELET_", "NUMAUDIT_VERDICTS_"
 
 
 class FilePath(click.Path):
@@ -87,11 +88,28 @@ def host(given: Path | None) -> Host:
 
 def _connection() -> KubeletConnection:
     """By the environment, and by the file that it names. What says nothing of a kubelet loads no module for it."""
-    if not any(one == CONFIG_VARIABLE or one.startswith(_KUBELET_VARIABLES) for one in os.environ):
+    if not _is_set(_KUBELET_VARIABLES):
         return KubeletConnection()
-    from numaudit.config.loading import load_kubelet  # noqa: PLC0415 (YAML and all settings take long to load)
+    from numaudit.config.loading import load_section  # noqa: PLC0415 (YAML and all settings take long to load)
 
-    return load_kubelet(named_file(os.environ), os.environ).connection
+    return load_section("kubelet", named_file(os.environ), os.environ).kubelet.connection
+
+
+def thresholds() -> Thresholds:
+    """The limits of verdicts as the agent has them: by the environment, and by the file that it names.
+
+    Raises InputError for a limit that is wrong.
+    """
+    if not _is_set(_VERDICT_VARIABLES):
+        return DEFAULT
+    from numaudit.config.loading import load_section  # noqa: PLC0415
+
+    return load_section("verdicts", named_file(os.environ), os.environ).verdicts.thresholds
+
+
+def _is_set(variables: str) -> bool:
+    """Does the environment have settings that begin like this, or name a file that may?"""
+    return any(one == CONFIG_VARIABLE or one.startswith(variables) for one in os.environ)
 
 
 def tree(given: Path | None) -> Host:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from numaudit.cli.report import observe_whole
 from numaudit.errors import InputError, Unavailable
-from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import HintRecord, Intent
 from numaudit.kernel.host import Host
@@ -17,10 +16,10 @@ from numaudit.kubelet.starting import Asked
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.scenario.values import Setup
 from numaudit.observer import Observer
-from numaudit.report.build import build
 from numaudit.report.selection import narrow
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Snapshot
+from numaudit.ticks import Engine
 from numaudit.views.placement_document import Placement, PlacementList, account
 
 MAPPINGS_BUDGET = 2.0
@@ -31,14 +30,13 @@ def placements(host: Host, which: str, duration: float | None) -> PlacementList:
     """Those of that name, as `numaudit report` takes it. Raises InputError when none is a container of a pod."""
     observer = Observer.of(host)
     if duration is not None:  # a name that is not there is not worth the wait
-        now = observer.observe()
-        _named(build(now, judge(now)), which)
-    snapshot, report = observe_whole(observer, MAPPINGS_BUDGET, duration)
-    containers, refused = _named(report, which)
-    admissions = Admissions.of(observer, snapshot)
+        _named(Engine(observer).tick().report, which)
+    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration)
+    containers, refused = _named(ticked.report, which)
+    admissions = Admissions.of(observer, ticked.snapshot)
     items = [admissions.of_container(one) for one in containers]
     items += [admissions.of_refused(one) for one in refused]
-    return PlacementList(items, report.nodes)
+    return PlacementList(items, ticked.report.nodes)
 
 
 def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[HintOutcome, ...]]:

@@ -21,20 +21,17 @@ from numaudit.cli.report_view import View
 from numaudit.cli.report_watch import Interval
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.errors import InputError
-from numaudit.evaluation.alignment import judge
 from numaudit.observer import Observer
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.probe import Kind
-from numaudit.probes.session import Readings
-from numaudit.report.build import build
 from numaudit.report.fail_below import Shortfalls, shortfalls
 from numaudit.report.fail_on import not_accepted
 from numaudit.report.ordering import KEYS
 from numaudit.report.redact import redact as without_names
 from numaudit.report.selection import shown_of
 from numaudit.report.values import Report
-from numaudit.snapshot import Snapshot
+from numaudit.ticks import Engine, Ticked
 from numaudit.views import document
 
 _SECOND_TICK = 1.0
@@ -229,7 +226,7 @@ def observe(
     interrupted: Event | None = None,
 ) -> Report:
     """The report of `observe_whole`."""
-    return observe_whole(observer, numa_maps_budget, duration, kinds, interrupted)[1]
+    return observe_whole(observer, numa_maps_budget, duration, kinds, interrupted).report
 
 
 def observe_whole(
@@ -238,16 +235,17 @@ def observe_whole(
     duration: float | None,
     kinds: Collection[Kind[Any]] | None = None,
     interrupted: Event | None = None,
-) -> tuple[Snapshot, Report]:
+) -> Ticked:
     """One tick, or one at either end of a measurement. Raises Unavailable when there is nothing to measure with.
 
     Ctrl-C ends a measurement early, where `interrupted` is there to say so.
     Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     """
+    engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
-        with observer.open_probes(kinds) as session:
-            session.require_any()
-            first = judge(observer.observe(readings=Readings(session)))
+        with observer.open_probes(kinds) as engine.session:
+            engine.session.require_any()
+            engine.tick()
             try:
                 progress.wait(duration, "measuring")
             except KeyboardInterrupt:
@@ -255,16 +253,13 @@ def observe_whole(
                     raise
                 interrupted.set()
                 click.echo("numaudit: interrupted; this is what was measured until now", err=True)
-            last = observer.observe(numa_maps_budget, Readings(session))
-        return last, build(last, judge(last, earlier=first))
-    snapshot = observer.observe(numa_maps_budget)
-    judgements = judge(snapshot)
-    if judgements.needs_another_tick:
+            return engine.tick(numa_maps_budget)
+    ticked = engine.tick(numa_maps_budget)
+    if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
             progress.wait(_SECOND_TICK, "measuring again, since bytes are out of place")
-        snapshot = observer.observe(numa_maps_budget)
-        judgements = judge(snapshot, earlier=judgements)
-    return snapshot, build(snapshot, judgements)
+        ticked = engine.tick(numa_maps_budget)
+    return ticked
 
 
 def _hiding(root: Path | None) -> Callable[[Report, Report], Report]:

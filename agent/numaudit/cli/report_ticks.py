@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from numaudit.cli import options
 from numaudit.errors import Unavailable
-from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.observer import Observer
-from numaudit.probes.session import Readings, Session
-from numaudit.report.build import build
-from numaudit.report.values import Report
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.probes.session import Session
+from numaudit.snapshot import ContainerId
+from numaudit.ticks import Engine, Ticked
 
 
-@dataclass(slots=True)
 class Ticks:
     """Each tick is judged by the one before it, as the agent does; the probes stay loaded."""
 
-    observer: Observer
-    session: Session
-    last: Snapshot | None = None
-    judgements: Judgements | None = None
+    def __init__(self, observer: Observer, session: Session) -> None:
+        self._engine = Engine(observer, session, options.thresholds())
 
-    def take(self, numa_maps_budget: float | None, mappings_of: ContainerId | None = None) -> Report:
-        """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none.
-
-        numa_maps is read only with a budget (seconds), and of this one container only if one is given.
-        """
-        snapshot = self.observer.observe(numa_maps_budget, Readings(self.session), mappings_of)
-        judgements = judge(snapshot, self.last, self.judgements)
-        report = build(snapshot, judgements, self.last)
-        for one in report.sources:
+    def take(self, numa_maps_budget: float | None, numa_maps_of: ContainerId | None = None) -> Ticked:
+        """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none."""
+        ticked = self._engine.tick(numa_maps_budget, numa_maps_of)
+        for one in ticked.report.sources:
             if one.source == "cgroups" and one.state not in ("ok", "partial"):
                 raise Unavailable(f"no container could be read: {one.reason}")
-        self.last, self.judgements = snapshot, judgements
-        return report
+        return ticked

@@ -53,7 +53,7 @@ def watch(
             while True:
                 headline = f"{_now()}, every {seconds:g} s; Ctrl-C ends it"
                 try:
-                    drawn, drawn_at = _text(view, ticks.take(numa_maps_budget)), _now()
+                    drawn, drawn_at = _text(view, ticks.take(numa_maps_budget).report), _now()
                 except (NumauditError, OSError, ValueError) as error:
                     if not drawn:
                         raise

@@ -149,14 +149,14 @@ def _start(arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> command
 def _watched(host: Host, arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> int:
     """The same with a report on standard error at the end, for standard output is the command's."""
     from numaudit.observer import Observer  # noqa: PLC0415 (its imports take longer than starting a command)
+    from numaudit.ticks import Engine  # noqa: PLC0415
     from numaudit.views import report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
     from numaudit.workloads.run.watch import Watch, due, promise_of  # noqa: PLC0415
 
     observer = Observer.of(host)
     with observer.open_probes() as session:
-        watch = Watch(
-            observer, session, ContainerId(held.group.id), held.placement.container, promise_of(held.placement)
-        )
+        engine, group = Engine(observer, session, options.thresholds()), ContainerId(held.group.id)
+        watch = Watch(engine, group, held.placement.container, promise_of(held.placement))
         status = _start(arguments, held, mask).wait(due(), watch.tick)
     report = watch.report()
     if report is None:

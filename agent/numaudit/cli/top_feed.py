@@ -94,17 +94,16 @@ class LiveFeed:
         one = None if key is None or self._last is None else find(self._last, key)
         try:
             if one is None or one.id is None:
-                whole = ticks.take(None)
+                ticked = ticks.take(None)
             else:
-                whole = ticks.take(MAPPINGS_BUDGET, ContainerId(one.id))
-            measured = _measured(self._view, whole)
+                ticked = ticks.take(MAPPINGS_BUDGET, ContainerId(one.id))
+            measured = _measured(self._view, ticked.report)
         except (NumauditError, OSError, ValueError) as error:
             if self._last is None:
                 raise
             return Failed(explain(error))
-        self._last = whole
-        assert ticks.last is not None
-        return measured if key is None else _opened(measured, key, Admissions.of(self._observer, ticks.last))
+        self._last = ticked.report
+        return measured if key is None else _opened(measured, key, Admissions.of(self._observer, ticked.snapshot))
 
     def _wait(self, beat: Beat) -> Beat:
         """Until the next tick is due, or asked for; the beat from then on."""
@@ -141,9 +140,9 @@ class CapturedFeed:
 
     def _run(self, tell: Callable[[News], None]) -> None:
         try:
-            snapshot, whole = observe_whole(self._observer, MAPPINGS_BUDGET, None)
-            self._measured = _measured(self._view, whole)
-            self._admissions = Admissions.of(self._observer, snapshot)
+            ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None)
+            self._measured = _measured(self._view, ticked.report)
+            self._admissions = Admissions.of(self._observer, ticked.snapshot)
             tell(self._measured)
         except BaseException as error:
             tell(Ended(error))

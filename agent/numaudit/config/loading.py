@@ -14,7 +14,7 @@ import yaml
 
 from numaudit import yaml_values
 from numaudit.config import CONFIG_VARIABLE, yaml_file
-from numaudit.config.settings import KEYS, KubeletSettings, Settings
+from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.file_state import state_of
 
@@ -67,15 +67,15 @@ def check(path: Path | None, environment: Mapping[str, str], flags: Flags) -> tu
     return (*sources.problems, *sources.unknown)
 
 
-def load_kubelet(path: Path | None, environment: Mapping[str, str]) -> KubeletSettings:
-    """The settings of the kubelet alone, for those who do not use the others: what is wrong with those is passed over.
+def load_section(section: str, path: Path | None, environment: Mapping[str, str]) -> Settings:
+    """The settings for those who use one section of them alone, such as `kubelet`: the others are not looked at.
 
     Raises InputError as `load` does.
     """
-    sources = _Sources.read(path, environment, (), "kubelet")
+    sources = _Sources.read(path, environment, (), section)
     if sources.problems:
         raise InputError(sources.problems[0])
-    return settings_of(sources.values).kubelet
+    return settings_of(sources.values)
 
 
 def settings_of(values: Mapping[str, Any]) -> Settings:

@@ -34,6 +34,7 @@ from numaudit.exporters.prometheus import Pages
 from numaudit.observer import Observer
 from numaudit.overhead.limiter import Limiter
 from numaudit.probes.session import Session
+from numaudit.ticks import Engine
 from numaudit.web.auth import Access
 from numaudit.web.pages import LINKS, AgentSite
 from numaudit.web.server import Server
@@ -98,7 +99,7 @@ class Daemon:
         self.site.reload = lambda: self.inbox.ask(self.read_settings, self.settings.web.timeout)
         self.server = Server(settings.listen, self.site, access, settings.web.max_connections, settings.web.timeout)
         self.push = Push(settings, self.numbers, self.observer.host)
-        self.publisher = Publisher(settings, self.observer, self.session, self.started_at, self.limiter)
+        self.publisher = Publisher(settings, Engine(self.observer, self.session, limiter=self.limiter), self.started_at)
         self._beat = Beat(settings.interval, time.monotonic())
 
     def run(self) -> None:
@@ -167,8 +168,9 @@ class Daemon:
             published = self.publisher.next_tick(self.published, fetches)
             self.pages.publish(published.exposition)
             self.published = published
-            self._documents = TickDocuments.of(published.report, published.observed_at, self.settings.interval, LINKS)
-            self.pulse.success(published.observed_at)
+            report, observed_at = published.ticked.report, published.ticked.observed_at
+            self._documents = TickDocuments.of(report, observed_at, self.settings.interval, LINKS)
+            self.pulse.success(observed_at)
         except Exception:
             self.pulse.failure()
             _log.exception("internal error in a tick")

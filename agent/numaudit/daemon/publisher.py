@@ -1,20 +1,17 @@
-"""One tick of the agent: observe, judge, keep the probes to their budget, and evaluate what is published."""
+"""What the agent publishes of a tick: its metrics, beside the report itself."""
 
 from __future__ import annotations
 
 import logging
 import platform
-import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.features import Features
 from numaudit.daemon.logs import Changes
-from numaudit.errors import NumauditError
-from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.limit import SeriesLimit
@@ -22,27 +19,20 @@ from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import Host, read_text
-from numaudit.observer import Observer
-from numaudit.overhead.limiter import Limiter
-from numaudit.probes.session import Readings, Session
-from numaudit.report.build import build
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
-from numaudit.snapshot import CollectorOutcome, Snapshot
+from numaudit.snapshot import CollectorOutcome
+from numaudit.ticks import Engine, Ticked
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """All that one tick found. Replaced as a whole, so that readers never see half of two ticks."""
+    """A tick with its metrics. Replaced as a whole, so that readers never see half of two ticks."""
 
-    snapshot: Snapshot
-    report: Report
-    judgements: Judgements
+    ticked: Ticked
     exposition: Exposition
-    observed_at: float
-    """By the monotonic clock, for the wall clock may be set."""
 
 
 @dataclass(slots=True)
@@ -50,10 +40,8 @@ class Publisher:
     """Makes what a tick publishes. It remembers what the next tick is compared with."""
 
     settings: Settings
-    observer: Observer
-    session: Session | None
+    engine: Engine
     started_at: float
-    limiter: Limiter | None = None
     _booted_at: float | None = None
     _ledger: Ledger = field(init=False)
     _selection: Selection = field(init=False)
@@ -64,43 +52,31 @@ class Publisher:
     _features: Features = field(init=False)
 
     def __post_init__(self) -> None:
-        self._features = Features(self.observer.host, self.session, lambda: self.observer.kubelet.readings)
+        observer = self.engine.observer
+        self._features = Features(observer.host, self.engine.session, lambda: observer.kubelet.readings)
         self._ledger = Ledger(began=self.started_at)
         self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)
         self.use(self.settings)
-        self._booted_at = _booted_at(self.observer.host)
+        self._booted_at = _booted_at(observer.host)
 
     def use(self, settings: Settings) -> None:
         """Other settings from the next tick on."""
         self.settings, limits = settings, settings.metrics
-        self.observer.kubelet.poller.use_interval(settings.interval)
+        self.engine.thresholds = settings.verdicts.thresholds
+        self.engine.observer.kubelet.poller.use_interval(settings.interval)
         self._ledger.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series
 
     def next_tick(self, before: Published | None, fetches: Sequence[int]) -> Published:
         """`fetches` is how often each output has been given the values since start."""
-        readings = None if self.session is None else Readings(self.session)
-        snapshot, observed_at = self.observer.observe(readings=readings), time.monotonic()
-        last, earlier = (None, None) if before is None else (before.snapshot, before.judgements)
-        judgements = judge(snapshot, last, earlier, thresholds=self.settings.verdicts.thresholds)
-        snapshot = self._keep_budget(snapshot, judgements, readings)
-        report = build(snapshot, judgements, last)
-        ended = () if before is None else last_counts(before.report, snapshot)
+        ticked = self.engine.tick()
+        report = ticked.report
+        ended = () if before is None else last_counts(before.ticked.report, ticked.snapshot)
         exposition = self._evaluate(report, ended, fetches)
         self._log_changes(report.sources)
-        return Published(snapshot, report, judgements, exposition, observed_at)
-
-    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: Readings | None) -> Snapshot:
-        """The snapshot with what measuring cost; probes that cost too much are paused from now on."""
-        if self.limiter is None or readings is None:
-            return snapshot
-        try:
-            return replace(snapshot, overhead=self.limiter.after_tick(snapshot, judgements, readings))
-        except (NumauditError, OSError) as error:
-            _log.warning("the probes cannot be kept to their budget: %s", error)
-            return snapshot
+        return Published(ticked, exposition)
 
     def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
         limits = self.settings.metrics

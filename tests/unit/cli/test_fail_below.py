@@ -41,6 +41,27 @@ def half_astray(fixtures: Path, tmp_path: Path) -> Path:
     return root
 
 
+def test_a_report_judges_by_the_limits_that_the_agent_is_given(
+    half_astray: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    judged = []
+    for limit in ("1", "99"):
+        monkeypatch.setenv("NUMAUDIT_VERDICTS_SPILLED_PERCENT", limit)
+        assert call(["report", "--root", str(half_astray), "-o", "json"]) == 0
+        report = msgspec.json.decode(capsys.readouterr().out)
+        judged.append({one["verdict"]["name"] for one in report["containers"] if one["verdict"]})
+    assert "spilled" in judged[0]
+    assert "spilled" not in judged[1]
+
+
+def test_a_limit_that_is_no_limit_is_an_error_of_a_report_too(
+    half_astray: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("NUMAUDIT_VERDICTS_SPILLED_PERCENT", "many")
+    assert call(["report", "--root", str(half_astray)]) == 2
+    assert "NUMAUDIT_VERDICTS_SPILLED_PERCENT" in capsys.readouterr().err
+
+
 def test_a_container_below_the_ratio_is_named_and_ends_with_1(half_astray: Path, capsys: Capture) -> None:
     assert call(["report", "--root", str(half_astray), "--fail-below", "0.9"]) == 1
     out, err = capsys.readouterr()

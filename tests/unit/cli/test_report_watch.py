@@ -108,7 +108,7 @@ def test_whatever_a_later_tick_raises_is_said_and_watching_goes_on(
 ) -> None:
     observe = Observer.observe
 
-    def fail(*_: object) -> NoReturn:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise error
 
     between(

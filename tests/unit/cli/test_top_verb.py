@@ -143,7 +143,7 @@ def test_a_name_that_there_never_was_ends_it_with_the_names_that_are_near(node: 
 
 
 def test_a_bug_in_a_tick_ends_the_screen(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> NoReturn:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise ZeroDivisionError("a bug")
 
     async def steps(shown: Screen) -> None:

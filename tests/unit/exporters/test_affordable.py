@@ -66,7 +66,7 @@ def test_a_promised_container_on_four_nodes_stays_within_its_budget(fixtures: Pa
     published = _busy(fixtures / host)
     promised = {
         (one.namespace or "", one.pod or "", one.container or "")
-        for one in published.report.containers
+        for one in published.ticked.report.containers
         if one.intended is not None and one.intended.memory_nodes
     }
     assert len(promised) >= 8

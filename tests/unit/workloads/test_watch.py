@@ -8,6 +8,7 @@ from numaudit.intent import Promise
 from numaudit.memorymanager.memory.state import Block
 from numaudit.observer import Observer
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
+from numaudit.ticks import Engine
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.workloads.run.watch import Watch
@@ -32,7 +33,7 @@ class Drifted:
 
 def test_a_command_is_started_again_where_a_pod_would_be_deleted() -> None:
     promise = Promise((Block.of("memory", 1 << 30, NodeSet.of(0)),), CpuSet())
-    watch = Watch(cast("Observer", Drifted()), None, JOB, "job", promise)
+    watch = Watch(Engine(cast("Observer", Drifted())), JOB, "job", promise)
     watch.tick()
     report = watch.report()
     assert report is not None

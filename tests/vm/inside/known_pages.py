@@ -123,9 +123,8 @@ def main() -> None:
     parts_planned, threads = plan["parts"], plan["threads"]
     if not any(part["kind"] == "huge" for part in parts_planned):
         libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    parts = [_filled(one, number, threads) for number, one in enumerate(parts_planned)]
     os.sched_setaffinity(0, {threads[0]["cpus"][0]})
-    parts = [Part(one) for one in parts_planned]
-    _pages(parts)  # before any of them waits for a hint fault
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(plan["children"]):
@@ -140,6 +139,15 @@ def main() -> None:
     else:  # its one thread works, and its pages are asked for from outside
         print("[]", flush=True)
         _work(parts, threads[0], 0)
+
+
+def _filled(plan: Mapping[str, Any], number: int, threads: Sequence[Mapping[str, Any]]) -> Part:
+    """A part that was only used from where it will be used, for the kernel samples that, too."""
+    users = [thread["cpus"][0] for thread in threads if any(used == number for used, _ in thread["uses"])]
+    os.sched_setaffinity(0, {(users or threads[0]["cpus"])[0]})
+    part = Part(plan)
+    part.nodes()  # before it waits for a hint fault
+    return part
 
 
 def _start(parts: Sequence[Part], threads: Sequence[Mapping[str, Any]]) -> None:
