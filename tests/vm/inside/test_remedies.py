@@ -306,9 +306,9 @@ def raise_the_budget(stage: Stage) -> None:
 
 ROWS = (
     Row("drifted", "Write the promised nodes back to cpuset.mems", drift, write_nodes_back),
-    Row("drifted", "delete the pod so that it is created again", drift, create_again),
+    Row("drifted", "delete the pod so that it is created again", drift, create_again, one_kernel=True),
     Row("spilled", "`migratepages PID all NODES`", spill_into_mapped_memory, migrate_pages),
-    Row("spilled", "restart the container", spill_into_mapped_memory, create_again),
+    Row("spilled", "restart the container", spill_into_mapped_memory, create_again, one_kernel=True),
     Row("spilled", "`cp FILE NEW && mv NEW FILE`", spill_into_a_file, copy_the_file),
     Row("spilled", "or remove it", spill_into_a_file, remove_the_file),
     Row("spilled", "`ipcrm`", spill_into_a_segment, remove_the_segment),
@@ -329,7 +329,14 @@ ROWS = (
         show_the_huge_pages,
         one_kernel=True,
     ),
-    Row("mempolicy", "Change the program or its `numactl`.", bind_elsewhere, start_without_a_policy, "unmanaged"),
+    Row(
+        "mempolicy",
+        "Change the program or its `numactl`.",
+        bind_elsewhere,
+        start_without_a_policy,
+        "unmanaged",
+        one_kernel=True,
+    ),
     Row("cpuset", "As for `drifted`.", exclude_the_near_node, write_nodes_back, "unmanaged", one_kernel=True),
     Row("full-node", "Free that node", fill_the_node, allocate_again, "unmanaged"),
     Row("migration", "its own calls of `move_pages`", move_its_own_pages, migrate_pages, "unmanaged"),

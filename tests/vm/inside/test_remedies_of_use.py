@@ -116,6 +116,7 @@ ROWS = (
         use_memory_of_node_1,
         migrate_its_pages,
         "split",
+        ticks=8,
         balancing="1",
     ),
     Row(
