@@ -27,8 +27,8 @@ from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from samples import balancing
-from workload import MIB, PATIENCE, TOUCH, Cgroup, Worker, cgroup, worker
+from samples import PATIENCE, balancing
+from workload import MIB, TOUCH, Cgroup, Worker, cgroup, worker
 
 SIZE = 16 * MIB
 PARENT = "numaudit-remedies"
@@ -166,7 +166,7 @@ class Stage:
 
     def until(self, is_so: Callable[[], bool]) -> None:
         """Take ticks until this holds; `ticks` is then their number."""
-        self.ticks, deadline = 0, time.monotonic() + PATIENCE / 10
+        self.ticks, deadline = 0, time.monotonic() + PATIENCE
         while True:
             self.tick()
             if is_so():

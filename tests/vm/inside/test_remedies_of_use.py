@@ -131,6 +131,7 @@ ROWS = (
         "moves with its owner",
         use_memory_of_its_owner_in_one_thread,
         move_the_owners_memory,
+        ticks=8,
         balancing="1",
     ),
     Row(
@@ -140,6 +141,7 @@ ROWS = (
         allow_the_near_node,
         "unmanaged",
         left=["unknown"],
+        ticks=1,
         balancing="1",
     ),
     Row(
