@@ -52,6 +52,16 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     ),
     "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "allowed: .* takes", "join:"),
     "fleet": ("report", "fits", "refused"),
+    "input": (
+        "scenario, .*",
+        "settings, .*",
+        "kubelet config, .*",
+        "/configz, .*",
+        "/metrics, .*",
+        "/pods, .*",
+        "PodResources, .*",
+        "fleet, .*",
+    ),
     "intent": (
         "first tick, .*it",
         "later ticks, nothing changed",

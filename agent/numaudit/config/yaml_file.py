@@ -11,7 +11,7 @@ from numaudit.errors import InputError
 from numaudit.kernel.host import read_bytes
 from numaudit.yaml_values import Limits
 
-SETTINGS = Limits(256 << 10, 5_000, 20)
+SETTINGS = Limits(256 << 10, 4_000, 20)
 
 
 def read(path: Path, what: str) -> bytes:

@@ -1,0 +1,223 @@
+"""What the largest inputs cost that are read: memory as a multiple of their size, and CPU time a MiB.
+
+Run: python tests/bench/bench_input.py. It fails when one takes more than ten times its largest size, or 2 s a MiB.
+Each is made of what is worst for its reader: little of it takes much memory, or much time. Checkpoints are not among
+them.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+from input_cost import MIB, MOST, Cost, costs
+from numaudit.config.loading import check
+from numaudit.config.yaml_document import LIMITS as DOCUMENT
+from numaudit.config.yaml_file import SETTINGS
+from numaudit.fleet.answers import read_vector
+from numaudit.fleet.prometheus import LARGEST_ANSWER as LARGEST_OF_PROMETHEUS
+from numaudit.kubelet import metrics, podresources, pods
+from numaudit.kubelet.client import LARGEST_ANSWER as LARGEST_LIST
+from numaudit.kubelet.config import LIMITS as CONFIGURATION
+from numaudit.kubelet.config import parse_configz, parse_file
+from numaudit.yaml_values import read as read_yaml
+from short import MISSED, pick, run
+
+MOST_SECONDS = 2.0
+"""A MiB, and one more for a busy machine."""
+
+Make = Callable[[int], bytes]
+"""An input of about so many bytes."""
+
+
+def read_document(body: bytes) -> object:
+    return read_yaml(body, "file.yaml", DOCUMENT)
+
+
+def read_settings(body: bytes) -> object:
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        Path(file.name).write_bytes(body)
+        return check(Path(file.name), {}, [])
+
+
+def read_configuration(body: bytes) -> object:
+    return parse_file(body, "config.yaml")
+
+
+def read_pod_resources(body: bytes) -> object:
+    return podresources.decode(podresources.Answer(body))
+
+
+def read_pods(body: bytes) -> object:
+    return pods.PodReader().read(body)
+
+
+def filled(piece: str, begin: str = "", end: str = "", most: int | None = None) -> Make:
+    """One piece again and again, `most` times at most."""
+
+    def make(size: int) -> bytes:
+        times = (size - len(begin) - len(end)) // len(piece)
+        return f"{begin}{piece * (times if most is None else min(times, most))}{end}".encode()
+
+    return make
+
+
+def numbered(piece: str, begin: str, end: str, most: int | None = None) -> Make:
+    """As `filled`; %d in the piece is its number."""
+
+    def make(size: int) -> bytes:
+        times = (size - len(begin) - len(end)) // (len(piece % 1234567) + 1)
+        many = range(times if most is None else min(times, most))
+        return f"{begin}{','.join([piece % number for number in many])}{end}".encode()
+
+    return make
+
+
+def encoded_pods(pod: bytes) -> Make:
+    """Pods of protobuf, each of these bytes."""
+
+    def make(size: int) -> bytes:
+        length = bytes([len(pod) & 0x7F | 0x80, len(pod) >> 7 & 0x7F | 0x80, len(pod) >> 14]) if pod else b"\0"
+        return (b"\n" + length + pod) * max(1, size // (len(pod) + 1 + len(length)))
+
+    return make
+
+
+_LIST = '{"kind":"PodList","items":['
+_POD = '{"metadata":{"uid":"u%d","name":"n","namespace":"x"},"spec":{"containers":['
+_RESOURCES = '"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}'
+_CONTAINERS = ",".join([f'{{"name":"c{number}",{_RESOURCES}}}' for number in range(4)])
+_VECTOR = '{"status":"success","data":{"resultType":"vector","result":['
+_SERIES = "kubelet_admission_rejections_total"
+_ONE_POD = podresources.LARGEST_POD - 100
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One kind of input."""
+
+    name: str
+    read: Callable[[bytes], object]
+    largest: int
+    """Bytes."""
+    made: Mapping[str, Make]
+
+
+INPUTS = (
+    Input(
+        "scenario",
+        read_document,
+        DOCUMENT.size,
+        {
+            "values": filled("abcdefghijklm,", "[", "a]", DOCUMENT.values - 10),
+            "lists": filled("[0123456789abc],", "[", "a]", DOCUMENT.values // 2 - 10),
+            "keys": numbered("k%d: 1", "{", "}", DOCUMENT.values // 2 - 10),
+            "too many": filled("[],", "[", "a]"),
+            "wide text": filled("x", "'\U0001f600", "'"),
+        },
+    ),
+    Input(
+        "settings",
+        read_settings,
+        SETTINGS.size,
+        {
+            "keys": numbered("k%d: 1", "{", "}", SETTINGS.values // 2 - 10),
+            "lists": filled("[0123456789abc],", "{probes: [", "]}", SETTINGS.values // 2 - 10),
+        },
+    ),
+    Input(
+        "kubelet config",
+        read_configuration,
+        CONFIGURATION.size,
+        {
+            "lists": filled("[0123456789abc],", "a: [", "]", CONFIGURATION.values // 2 - 10),
+            "too many": filled("[],", "a: [", "]"),
+        },
+    ),
+    Input(
+        "/configz",
+        parse_configz,
+        CONFIGURATION.size,
+        {
+            "lists": filled("[],", '{"kubeletconfig":{"a":[', "0]}}", CONFIGURATION.values // 2 - 10),
+            "too many": filled("[],", '{"kubeletconfig":{"a":[', "0]}}"),
+        },
+    ),
+    Input(
+        "/metrics",
+        metrics.parse,
+        16 * MIB,
+        {
+            "line ends": filled("\n"),
+            "series": filled(f'{_SERIES}{{a="b"}} 1\n'),
+            "a long line": filled("ab", f'{_SERIES}{{a="', '"} 1'),
+        },
+    ),
+    Input(
+        "/pods",
+        read_pods,
+        LARGEST_LIST,
+        {
+            "small pods": numbered(f"{_POD}{_CONTAINERS}]}}}}", _LIST, "]}", pods.MOST_PODS),
+            "empty pods": filled("{},", _LIST, "{}]}"),
+            "no pods": filled("1,", _LIST, "1]}"),
+            "containers": filled('{"name":"c"},', f"{_LIST}{_POD % 1}", '{"name":"c"}]}}]}', pods.MOST_CONTAINERS - 1),
+        },
+    ),
+    Input(
+        "PodResources",
+        read_pod_resources,
+        podresources.LARGEST_ANSWER,
+        {
+            "empty pods": encoded_pods(b""),
+            "containers": encoded_pods(b"\x1a\0" * (_ONE_POD // 2)),
+            "CPUs": encoded_pods(b"\x20\1" * (_ONE_POD // 2)),
+            "unknown fields": encoded_pods(b"\x30\1" * (_ONE_POD // 2)),
+        },
+    ),
+    Input(
+        "fleet",
+        read_vector,
+        LARGEST_OF_PROMETHEUS,
+        {
+            "one label": numbered('{"metric":{"a":"%d"},"value":[0,"1"]}', _VECTOR, "]}}", 499_990),
+            "four labels": numbered(
+                '{"metric":{"instance":"%d","namespace":"prod","pod":"db-0","container":"db"},"value":[0,"1"]}',
+                _VECTOR,
+                "]}}",
+                499_990,
+            ),
+            "no series": filled("1,", _VECTOR, "1]}}"),
+        },
+    ),
+)
+
+
+def main() -> int:
+    missed = 0
+    for one in INPUTS:
+        inputs = {what: make(pick(one.largest, short=min(one.largest, 1 << 16))) for what, make in one.made.items()}
+        for what, cost in costs(one.read, inputs).items():
+            is_missed = _print(f"{one.name}, {what}", cost, len(inputs[what]), one.largest)
+            missed += is_missed
+    return MISSED if missed else 0
+
+
+def _print(name: str, cost: Cost, size: int, largest: int) -> bool:
+    seconds = cost.seconds / (size / MIB)
+    is_missed = cost.memory > MOST * largest or cost.seconds > MOST_SECONDS * (size / MIB + 1)
+    how = "refused" if cost.refusal else "read"
+    print(
+        f"{name:32} {cost.memory / size:6.1f} times {size / MIB:5.2f} MiB, {seconds:5.2f} s a MiB, {how}"
+        f"{', MISSED' if is_missed else ''}"
+    )
+    return is_missed
+
+
+if __name__ == "__main__":
+    run(main)
