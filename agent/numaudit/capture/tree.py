@@ -20,7 +20,7 @@ from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_i
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kubelet import process as kubelet_process
 from numaudit.kubelet import recording
-from numaudit.kubelet.process import Settings
+from numaudit.kubelet.process import Located, Settings
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
@@ -119,16 +119,17 @@ def _refuse(target: Path) -> None:
 
 def _into(host: Host, target: Path) -> Summary:
     summary = Summary()
-    host, settings = _with_kubelet_folder(host, summary)
+    kubelet = _located(host, summary)
     try:
         with filled(target) as tree:
-            _fill(host, settings, tree, summary)
+            _fill(kubelet, tree, summary)
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename or target}: {error.strerror}") from error
     return summary
 
 
-def _fill(host: Host, settings: Settings | None, tree: NewFolder, summary: Summary) -> None:
+def _fill(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
+    host = kubelet.host
     for file in _files(host):
         _copy(host, file, tree, summary)
     _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
@@ -136,17 +137,17 @@ def _fill(host: Host, settings: Settings | None, tree: NewFolder, summary: Summa
     for folder in _pod_log_folders(host, summary):
         tree.make(_inside(host, folder))
     _copy_runtime_names(host, tree, summary)
-    _record(host, settings, tree, summary)
+    _record(kubelet, tree, summary)
     lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
     tree.write(PurePath(NOT_READ), "".join(lines).encode())
 
 
-def _with_kubelet_folder(host: Host, summary: Summary) -> tuple[Host, Settings | None]:
+def _located(host: Host, summary: Summary) -> Located:
     try:
         return kubelet_process.locate(host)
     except OSError as error:
         _note(host, host.kubelet, error, summary)
-        return host, None
+        return Located(host)
 
 
 def _files(host: Host) -> Iterator[Path]:
@@ -208,9 +209,9 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
-def _record(host: Host, settings: Settings | None, tree: NewFolder, summary: Summary) -> None:
+def _record(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
-    pid = kubelet_process.find(host)
+    host, pid, settings = kubelet.host, kubelet.pid, kubelet.settings
     files: tuple[Path, ...] = ()
     flags = None
     try:

@@ -15,6 +15,7 @@ from numaudit.cli.sizes import Size
 from numaudit.config import yaml_file
 from numaudit.errors import NumauditError, Unavailable, printable
 from numaudit.kernel.host import Host, may_be_there
+from numaudit.kubelet.process import locate
 from numaudit.memorymanager.commands import Wanted
 from numaudit.snapshot import ContainerId
 from numaudit.workloads.run import command as commands
@@ -111,9 +112,10 @@ def command(
     """
     host = options.host(None)
     folder = _state_dir() if state_dir is None else state_dir
-    refuse_a_kubelets_folder(host, folder)
+    kubelet = locate(host)
+    refuse_a_kubelets_folder(kubelet, folder)
     if not beside_kubelet:
-        refuse_beside_a_kubelet(host)
+        refuse_beside_a_kubelet(kubelet)
     huge = {size: asked for size, asked in ((1 << 21, huge_2mi), (1 << 30, huge_1gi)) if asked is not None}
     here = Place(host, folder, parent, _configuration(config))
     status = None

@@ -29,6 +29,18 @@ class Settings:
     """What its configuration files said."""
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A host with the root folder (`--root-dir`) of its kubelet, where that can be seen, and how that was started."""
+
+    host: Host
+    pid: int | None = None
+    """None = no kubelet is visible."""
+    settings: Settings | None = None
+    problem: str | None = None
+    """Why the settings are not known."""
+
+
 def find(host: Host) -> int | None:
     """The process id of the kubelet, by its name. None = none is visible."""
     for folder in host.proc.glob("[0-9]*"):
@@ -60,16 +72,16 @@ def read_settings(host: Host, pid: int | None) -> Settings:
     return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, files)
 
 
-def locate(host: Host) -> tuple[Host, Settings | None]:
-    """The host with the root folder (`--root-dir`) that its kubelet was started with, and that kubelet's settings.
-
-    Where they cannot be seen, the host is as it was.
-    """
+def locate(host: Host) -> Located:
+    """Find the kubelet of a host, and read how it was started."""
+    pid = find(host)
     try:
-        settings = read_settings(host, find(host))
-    except Unavailable:
-        return host, None
-    return host if settings.root_dir is None else replace(host, kubelet_root=settings.root_dir), settings
+        settings = read_settings(host, pid)
+    except Unavailable as reason:
+        return Located(host, pid, problem=str(reason))
+    if settings.root_dir is not None:
+        host = replace(host, kubelet_root=settings.root_dir)
+    return Located(host, pid, settings)
 
 
 def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:

@@ -16,6 +16,7 @@ import pytest
 from kubelet_reads import CountedKubelet, counted_kubelet
 from made_up_probes import made_up_session
 from numaudit.cli import options
+from numaudit.cli.exits import EXIT_NOT_BEGUN
 from numaudit.cli.main import call
 from numaudit.cli.report_view import View
 from numaudit.cli.top_feed import LiveFeed
@@ -135,3 +136,8 @@ def test_a_checkpoint_that_changes_is_read_once_a_tick(
         observer.observe()
     # Three by this test, which writes it.
     assert kubelet.reads["memory_manager_state"] == 3 + 3
+
+
+def test_a_command_is_refused_beside_a_kubelet_by_one_reading_of_its_settings(kubelet: CountedKubelet) -> None:
+    assert call(["run", "--memory", "1Mi", "--", "true"]) == EXIT_NOT_BEGUN
+    assert kubelet.reads == {"kubelet.yaml": 1}

@@ -12,6 +12,7 @@ import pytest
 
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
+from numaudit.kubelet.process import locate
 from numaudit.memorymanager.checkpoint.file import CPU, MEMORY
 from numaudit.memorymanager.commands import Wanted, command_pod, held_by, place, read_configuration
 from numaudit.topology.machine import Cpu, Machine, Node
@@ -178,8 +179,8 @@ def test_the_kubelets_folder_is_refused(tmp_path: Path) -> None:
     host = Host.under(tmp_path)
     for folder in ("var/lib/kubelet", "var/lib/kubelet/below", "link/new"):
         with pytest.raises(InputError, match="the kubelet's own folder"):
-            refuse_a_kubelets_folder(host, tmp_path / folder)
-    refuse_a_kubelets_folder(host, tmp_path / "var/lib/numaudit")
+            refuse_a_kubelets_folder(locate(host), tmp_path / folder)
+    refuse_a_kubelets_folder(locate(host), tmp_path / "var/lib/numaudit")
 
 
 @pytest.mark.parametrize(
@@ -202,10 +203,10 @@ def test_a_kubelet_with_a_static_policy_is_refused_and_another_is_not(
     (tmp_path / "etc/kubelet.yaml").write_text(f"kind: KubeletConfiguration\n{configuration}")
     host = Host.under(tmp_path)
     if refused is None:
-        refuse_beside_a_kubelet(host)
+        refuse_beside_a_kubelet(locate(host))
         return
     with pytest.raises(Unavailable, match=refused) as error:
-        refuse_beside_a_kubelet(host)
+        refuse_beside_a_kubelet(locate(host))
     assert "--beside-kubelet" in str(error.value)
 
 

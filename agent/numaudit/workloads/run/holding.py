@@ -15,7 +15,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.cgroup_writer import OwnCgroup
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet import process as kubelet_process
+from numaudit.kubelet.process import Located
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.commands import (
     Wanted,
@@ -65,18 +65,17 @@ class Holding:
     group: OwnCgroup
 
 
-def refuse_beside_a_kubelet(host: Host) -> None:
+def refuse_beside_a_kubelet(kubelet: Located) -> None:
     """Raises Unavailable when a kubelet of this host gives memory or CPUs away itself, or may do so."""
-    pid = kubelet_process.find(host)
+    pid, settings = kubelet.pid, kubelet.settings
     if pid is None:
         return
     way_out = "run the command as a pod, or give --beside-kubelet if they share no nodes"
-    try:
-        config = kubelet_process.read_settings(host, pid).config
-    except Unavailable as reason:
+    if settings is None:
         raise Unavailable(
-            f"a kubelet runs here (process {pid}), and its policies are not known: {reason}; {way_out}"
-        ) from None
+            f"a kubelet runs here (process {pid}), and its policies are not known: {kubelet.problem}; {way_out}"
+        )
+    config = settings.config
     static = [
         f"{manager} Manager"
         for manager, policy in (("Memory", config.memory_manager_policy), ("CPU", config.cpu_manager_policy))
@@ -89,10 +88,9 @@ def refuse_beside_a_kubelet(host: Host) -> None:
         )
 
 
-def refuse_a_kubelets_folder(host: Host, folder: Path) -> None:
+def refuse_a_kubelets_folder(kubelet: Located, folder: Path) -> None:
     """Raises InputError: the kubelet's files are its own."""
-    kubelets = kubelet_process.locate(host)[0].kubelet.resolve()
-    if folder.resolve().is_relative_to(kubelets):
+    if folder.resolve().is_relative_to(kubelet.host.kubelet.resolve()):
         raise InputError(f"--state-dir {folder} is the kubelet's own folder; give another one")
 
 
