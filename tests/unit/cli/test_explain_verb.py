@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -171,6 +172,19 @@ def test_nobody_is_named_unless_asked_for(capsys: Capture, tmp_path: Path) -> No
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [{"admit": pod("a", "9Gi")}]))
     wanted = write(tmp_path, "pod.yaml", pod("b", "5Gi"))
     assert document(capsys, "-f", wanted, "--scenario", given)["makeRoom"] is None
+
+
+def test_the_pods_are_those_of_the_folder_that_the_kubelet_was_started_with(
+    capsys: Capture, tmp_path: Path, fixtures: Path
+) -> None:
+    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
+    wanted = write(tmp_path, "pod.yaml", pod("a", "900Mi"))
+    before = document(capsys, "-f", wanted, "--root", str(root))
+    (root / "srv").mkdir()
+    (root / "var/lib/kubelet").rename(root / "srv/kubelet")
+    flags = b"kubelet\0--config=/etc/kubernetes/kubelet.yaml\0--root-dir=/srv/kubelet\0"
+    (root / "proc/347/cmdline").write_bytes(flags)
+    assert document(capsys, "-f", wanted, "--root", str(root)) == before
 
 
 def test_the_room_on_a_captured_host_is_the_smallest_by_brute_force(
