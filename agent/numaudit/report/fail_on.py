@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from difflib import get_close_matches
 
-from numaudit.errors import InputError
+from numaudit.errors import InputError, brief, hide
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.report.fail_below import full_name, require_known_promises
 from numaudit.report.values import Report
@@ -16,14 +16,17 @@ def read_verdicts(text: str, option: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if not name:
-            raise InputError(f"{option} {text[:60]!r}: a name is missing; give some of {','.join(REMEDIES)}")
+            raise InputError(f"{option} {brief(text)!r}: a name is missing; give some of {','.join(REMEDIES)}")
         if name.lower() == "misaligned":
             raise InputError(f"{option}: misaligned is no verdict but these: {option} {','.join(MISALIGNED)}")
         if name not in REMEDIES:
             begin_alike = [one for one in REMEDIES if one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
+            given = (
+                name[:60] if hide(text) == text else brief(text)
+            )  # a part of a URL does not show what is secret in it
             raise InputError(
-                f"{option}: no verdict is named {name[:60]!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
+                f"{option}: no verdict is named {given!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
             )
     return frozenset(names)
 

@@ -132,6 +132,7 @@ def _command(way: str, key: str, value: str, folder: Path, patch: pytest.MonkeyP
 @example("QZJ=?X", "http://{}@host", "--set", "otlp.resource")
 @example("QZ=J,X=Z", "http://user:{}@host", "file", "otlp.resource")
 @example("QZJX QZJX", "user:{}@host", "NUMAUDIT_CONFIG", "interval")
+@example("QZJX QZJX,", "http://user:{}@host", "--fail-on", "interval")
 def test_any_secret_in_a_url_stays_hidden_wherever_it_is_given(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, secret: str, url: str, way: str, key: str
 ) -> None:
