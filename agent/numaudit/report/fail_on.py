@@ -22,9 +22,8 @@ def read_verdicts(text: str, option: str) -> frozenset[str]:
         if name not in REMEDIES:
             begin_alike = [one for one in REMEDIES if one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
-            given = (
-                name[:60] if hide(text) == text else brief(text)
-            )  # a part of a URL does not show what is secret in it
+            # A part of a URL does not show what is secret in it.
+            given = name[:60] if hide(text) == text else brief(text)
             raise InputError(
                 f"{option}: no verdict is named {given!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
             )
