@@ -14,11 +14,11 @@ import click
 
 from numaudit import __version__
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
+from numaudit.cli.limits import host_is_full, limit_reached
 from numaudit.cli.messages import Messages
 from numaudit.errors import InputError, NumauditError, printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 VERBS = {
     "report": "Where the memory of every container on this host really is.",
     "top": "The same as `report`, live: sort, filter, open one container.",
@@ -61,8 +61,8 @@ class _Verbs(click.Group):
     cls=_Verbs,
     subcommand_metavar="VERB [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 this host cannot answer, 4 internal error, 5 inconclusive, "
-    "130 interrupted.",
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage or a limit of yours (ulimit), 3 this host cannot answer, "
+    "4 internal error, 5 inconclusive, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="numaudit")
 def main() -> None:
@@ -143,38 +143,16 @@ def _code_and_message(error: BaseException) -> tuple[int, str | None]:
             return EXIT_USAGE, None
         case KeyboardInterrupt() | click.Abort():
             return EXIT_INTERRUPTED, None
+    if (limit := limit_reached(error)) is not None:
+        return EXIT_USAGE, limit
+    if (full := host_is_full(error)) is not None:
+        return EXIT_CANNOT_ANSWER, full
+    match error:
         case InputError():
             return EXIT_USAGE, str(error)
         case NumauditError():
             return EXIT_CANNOT_ANSWER, str(error)
         case OSError() if error.errno in _NO_ROOM:
             return EXIT_CANNOT_ANSWER, f"cannot write the result: {error.strerror}"
-    if (missing := _missing(error)) is not None:
-        return EXIT_CANNOT_ANSWER, missing
     kind = type(error).__name__
     return EXIT_INTERNAL, f"internal error: {kind}: {error}; NUMAUDIT_DEBUG=1 shows where"
-
-
-def _missing(error: BaseException) -> str | None:
-    """What this host or a limit does not let us have, with what to do; None = it is something else.
-
-    A module that cannot be opened is an ImportError, and Python names a thread that does not start in words only.
-    """
-    if isinstance(error, MemoryError):
-        return "not enough memory; raise the limit (ulimit -v, or that of the container)"
-    if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN, *_TOO_MANY_FILES):
-        words, number = os.strerror(error.errno or 0), error.errno
-    elif isinstance(error, ImportError | RuntimeError):
-        words = str(error)
-        number = next((one for one in _TOO_MANY_FILES if os.strerror(one) in words), 0)
-        number = errno.EAGAIN if "can't start new thread" in words else number
-    else:
-        return None
-    match number:
-        case errno.EMFILE | errno.ENFILE:
-            return f"{os.strerror(number)}; raise the limit (ulimit -n)"
-        case errno.ENOMEM:
-            return f"{words}; raise the limit (ulimit -v, or that of the container)"
-        case errno.EAGAIN:
-            return f"no process or thread can be started: {words}; raise the limit (ulimit -u, or pids.max)"
-    return None

@@ -66,7 +66,8 @@ def built() -> Iterator[Path]:
         try:
             result = subprocess.run(command, capture_output=True, text=True, timeout=_BUILT_WITHIN, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"{compiler} does not work: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise Unavailable(f"{compiler} does not work: {reason}") from error
         if result.returncode:
             last = (result.stderr.strip().splitlines() or ["it says nothing"])[-1]
             raise Unavailable(

@@ -168,33 +168,63 @@ def test_a_file_that_a_setting_names_is_a_regular_one(
 # Limits
 
 
-def _limited(limit: str, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def _limited(limit: str, words: tuple[str, ...], user: int | None = None) -> subprocess.CompletedProcess[str]:
     program = f"import os, resource, sys\nfrom numaudit.cli import main\n{limit}\nsys.exit(main.call(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=PATIENCE, check=False, env={**os.environ, "TERM": "dumb"},
+        timeout=PATIENCE, check=False, env={**os.environ, "TERM": "dumb"}, user=user, group=user,
     )  # fmt: skip
 
 
-NO_FILES = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
-NO_THREADS = (
-    "import _thread, threading\n"
-    'def none(*_, **__): raise RuntimeError("can\'t start new thread")\n'
-    "_thread.start_new_thread = threading._start_new_thread = none"
-)
+def _no_more(limit: str, most: int) -> str:
+    return f"resource.setrlimit(resource.{limit}, ({most}, {most}))"
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("run", "assert", "capture")])
-def test_no_file_that_can_be_opened_is_no_internal_error(verb: str) -> None:
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_limit_of_open_files_that_ends_a_verb_is_named_as_the_users(verb: str) -> None:
     words = {"explain": ("explain", "a"), "state": ("state", "show"), "simulate": ("simulate", "/dev/null"),
-        "fleet": ("fleet", "--prometheus", "http://localhost:1"), "config": ("config", "show")}  # fmt: skip
-    done = _limited(NO_FILES, words.get(verb, (verb,)))
-    assert done.returncode in (0, 2, 3), done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.returncode != 3 or "ulimit -n" in done.stderr
+        "fleet": ("fleet", "--prometheus", "http://localhost:1"), "config": ("config", "show"),
+        "assert": ("assert", "--max-spilled", "5Mi", "--", "true"), "capture": ("capture", "-"),
+        "run": ("run", "--memory", "1Mi", "--", "true")}  # fmt: skip
+    done = _limited(_no_more("RLIMIT_NOFILE", 3), words.get(verb, (verb,)))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "numaudit: Too many open files; raise the limit (ulimit -n)\n"
 
 
-def test_no_thread_that_can_be_started_says_which_limit_to_raise() -> None:
-    done = _limited(NO_THREADS, ("agent", "--listen", "127.0.0.1:0"))
-    assert done.returncode == 3, done.stderr
-    assert "can't start new thread; raise the limit (ulimit -u, or pids.max)" in done.stderr
+def test_a_limit_behind_a_verbs_own_error_is_named_as_the_users(tmp_path: Path) -> None:
+    done = _limited(_no_more("RLIMIT_NOFILE", 4), ("capture", str(tmp_path / "host.tar.xz")))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f"numaudit: cannot write {tmp_path}/host.tar.xz: Too many open files; raise the limit (ulimit -n)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "failed"),
+    [
+        (("agent", "--listen", "127.0.0.1:0"), "no process or thread can be started: can't start new thread"),
+        (("fleet", "--prometheus", "http://localhost:1"), "localhost cannot be looked up: can't start new thread"),
+        (("calibrate",), "Resource temporarily unavailable"),
+    ],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without other processes")
+def test_a_limit_of_processes_that_ends_a_verb_is_named_as_the_users(words: tuple[str, ...], failed: str) -> None:
+    done = _limited(_no_more("RLIMIT_NPROC", 0), words, user=65534)
+    assert done.returncode == 2, done.stderr
+    assert f"{failed}; raise the limit (ulimit -u, or pids.max)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "limit", "code", "message"),
+    [
+        ("MemoryError()", "resource.RLIMIT_AS", 2, "not enough memory; raise the limit (ulimit -v or -d)"),
+        ("MemoryError()", None, 3, "not enough memory; give the container, or the host, more"),
+        ("OSError(errno.ENFILE, '')", None, 3, "Too many open files in system; raise fs.file-max"),
+    ],
+)
+def test_what_the_host_lacks_is_no_limit_of_the_users(error: str, limit: str | None, code: int, message: str) -> None:
+    program = f"import errno\nfrom numaudit.cli import main\ndef fail(**_): raise {error}\nmain.main.main = fail"
+    if limit is not None:
+        program += f"\nresource.setrlimit({limit}, (1 << 40, 1 << 40))"
+    done = _limited(program, ("report",))
+    assert (done.returncode, done.stderr) == (code, f"numaudit: {message}\n")

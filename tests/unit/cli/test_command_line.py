@@ -262,7 +262,8 @@ def test_a_disk_that_fills_up_within_a_document_is_reported(
     limited = ["/bin/sh", "-c", 'ulimit -f 2; exec "$@"', "sh"]
     with (tmp_path / "report.json").open("w") as file:
         done = _run([*limited, *COMMAND, *LARGE, *root], file.fileno(), _environment(unbuffered))
-    assert (done.returncode, done.stderr) == (3, "numaudit: cannot write the result: File too large\n")
+    message = "numaudit: cannot write the result: File too large; raise the limit (ulimit -f)\n"
+    assert (done.returncode, done.stderr) == (2, message)
 
 
 @needs_full_device
