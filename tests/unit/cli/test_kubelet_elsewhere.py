@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from typing import NoReturn
 import pytest
 import yaml
 
-from kubelet_http import replies, serving
+from certificates import Authority
+from fixture_trees import FIXTURES
+from kubelet_http import Answer, replies, serving
 from made_up_probes import made_up_session
 from numaudit.cli import run, top
 from numaudit.cli.main import VERBS, call
@@ -40,11 +43,12 @@ class Kubelet:
     """A recorded one that listens where only the settings say."""
 
     root: Path
+    answer: Answer
     asked: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
-def kubelet(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubelet]:
+def recorded(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubelet:
     """A captured node passes for the live one. Its kubelet's configuration and answers come over HTTP alone."""
     root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
     answers = (root / "numaudit").rename(tmp_path / "answers")
@@ -56,13 +60,11 @@ def kubelet(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "/metrics": (answers / "kubelet-metrics.txt").read_bytes(),
         "/configz": json.dumps(in_force).encode(),
     }
-    token, log = tmp_path / "token", answers / "kubelet.log"
-    token.write_text(TOKEN)
-    one = Kubelet(root)
+    asked: list[str] = []
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         assert request.headers["Authorization"] == f"Bearer {TOKEN}"
-        one.asked.append(request.path)
+        asked.append(request.path)
         replies(bodies[request.path])(request)
 
     monkeypatch.setattr(Host, "is_live", property(lambda host: host.root == root))
@@ -70,12 +72,18 @@ def kubelet(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Host.__init__, "__defaults__", defaults)
     monkeypatch.setattr(checks, "check_sources", lambda _: ())
     monkeypatch.setattr(Session, "open", lambda *_, **__: made_up_session()[1])
-    with serving(answer) as url:
-        file = tmp_path / "agent.yaml"
-        file.write_text(f"kubelet: {{token_file: {token}, log_file: {log}}}\ninterval: often\n")
-        monkeypatch.setenv("NUMAUDIT_CONFIG", str(file))
+    token, log, file = tmp_path / "token", answers / "kubelet.log", tmp_path / "agent.yaml"
+    token.write_text(TOKEN)
+    file.write_text(f"kubelet: {{token_file: {token}, log_file: {log}}}\ninterval: often\n")
+    monkeypatch.setenv("NUMAUDIT_CONFIG", str(file))
+    return Kubelet(root, answer, asked)
+
+
+@pytest.fixture
+def kubelet(recorded: Kubelet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubelet]:
+    with serving(recorded.answer) as url:
         monkeypatch.setenv("NUMAUDIT_KUBELET_URL", url)
-        yield one
+        yield recorded
 
 
 def _runs(capsys: Capture, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
@@ -93,10 +101,16 @@ def _report(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
 def _state(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
     kept = str(root / "var/lib/kubelet/memory_manager_state")
     assert "gu-small-numanode" in _runs(capsys, "state", "show")
-    _runs(capsys, "state", "verify", codes=(0, 1))
-    assert json.loads(_runs(capsys, "state", "forecast", "-o", "json", codes=(0, 1)))["kind"] == "RestartForecast"
+    _runs(capsys, "state", "verify")
+    forecast = ("state", "forecast", "-o", "json")
+    elsewhere, captured = (
+        json.loads(_runs(capsys, *forecast, *more))
+        for more in ((), ("--root", str(FIXTURES / "kubernetes-four-nodes")))
+    )
+    assert elsewhere["pods"] == captured["pods"]
+    assert {one["fate"] for one in elsewhere["pods"]} == {"kept"}
     _runs(capsys, "state", "headroom")
-    _runs(capsys, "state", "diff", kept, codes=(0, 1))
+    _runs(capsys, "state", "diff", kept)
 
 
 def _explain(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
@@ -223,6 +237,27 @@ def test_a_verb_that_needs_no_kubelet_asks_none(arguments: list[str], kubelet: K
 def test_every_verb_is_tried() -> None:
     """The agent's own tests have it ask a kubelet at an address of the settings."""
     assert set(VERBS) == {*ASKING, *SILENT, "agent"}
+
+
+def test_a_verb_trusts_the_authority_of_the_settings_and_no_other(
+    recorded: Kubelet, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    authority, other = Authority(tmp_path), Authority(tmp_path / "own")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.issue("node.example", tmp_path))
+    with serving(recorded.answer, tls=tls) as url:
+        monkeypatch.setenv("NUMAUDIT_KUBELET_URL", url)
+        monkeypatch.setenv("NUMAUDIT_KUBELET_CA_FILE", str(authority.certificate))
+        assert "log and derivation agree" in _runs(capsys, "explain", f"default/{REFUSED}")
+        assert "/pods" in recorded.asked
+        recorded.asked.clear()
+        monkeypatch.setenv("NUMAUDIT_KUBELET_CA_FILE", str(other.certificate))
+        found = json.loads(_runs(capsys, "report", "-o", "json", "--numa-maps-budget", "0"))
+    (pods,) = (one for one in found["sources"] if one["source"] == "pods")
+    assert pods["state"] == "unavailable"
+    assert f"{url}/pods: " in pods["reason"] and "CERTIFICATE_VERIFY_FAILED" in pods["reason"]
+    assert recorded.asked == []
 
 
 def test_a_setting_of_the_kubelet_that_is_wrong_is_named_and_another_is_not(
