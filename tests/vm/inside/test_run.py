@@ -53,7 +53,7 @@ def test_commands_get_the_nodes_of_pods_and_the_group_rule_refuses_one(lab: Lab)
         assert lab.free() == {0: 0, 1: 200 * MIB, 2: 200 * MIB, 3: NODE}
         code, text = lab.run(600, "true")
         assert code == 125
-        assert "rejected-capacity" in text
+        assert "rejected-group-rule" in text
         assert "have the memory, but" in text
         assert "nodes 2-3: breaks-a-group" in text
         assert len(lab.entries()) == 2
