@@ -47,7 +47,7 @@ def _not_asked_for(report: Report) -> Markup | str:
 def _explained() -> Iterator[str]:
     for column, place in columns_of("page"):
         if column.help:
-            yield f"{place.heading} = {column.help}."
+            yield f"{place.heading or column.title} = {column.help}."
     yield "Sizes are binary (M = 2^20). ? = not known."
 
 
@@ -73,7 +73,7 @@ def _row(one: ContainerReport, columns: Sequence[Column], nodes: Sequence[int]) 
 def _cell(column: Column, one: ContainerReport, nodes: Sequence[int]) -> Markup:
     text = column.text(one)
     tone = None if column.tone is None else column.tone(one)
-    sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if text in _SIGNS else ""
+    sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if column.tone is not None and text in _SIGNS else ""
     drawn = (bars(one, nodes), " ") if column.of_node is not None else ""
     kinds = (
         ("nodes", column.of_node is not None),
