@@ -76,7 +76,7 @@ golden: ## rewrite the golden outputs; read the diff before you commit it
 	$(PYTHON) -m pytest tests/unit --update-golden
 
 bytecode: ## compile the BPF texts again after a change, as root; commit what changes in bpf/bytecode
-	$(PYTHON) -m numaudit.probes.compile
+	$(PYTHON) -m numaudit.probes.loading.compile
 
 fixtures: ## unpack the captured hosts and print their folder
 	@$(PYTHON) tests/support/fixture_trees.py

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from numaudit.checkpoints.start.findings import StateFinding
+from numaudit.checkpoints.start.outlook import Answer, Outlook
+from numaudit.containermanager.memory.headroom import Headroom, Holder
+from numaudit.containermanager.memory.state import Block, MachineState
+from numaudit.containermanager.pod.spec import Pod, QosClass
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.memory.headroom import Headroom, Holder
-from numaudit.memorymanager.memory.state import Block, MachineState
-from numaudit.memorymanager.pod.spec import Pod, QosClass
-from numaudit.memorymanager.restart.findings import StateFinding
-from numaudit.memorymanager.restart.outlook import Answer, Outlook
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 SourceName = Literal[

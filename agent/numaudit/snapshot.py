@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, NewType
 
 from msgspec import Struct
 
+from numaudit.containermanager.pod.spec import QosClass
 from numaudit.intent import Intent
-from numaudit.memorymanager.pod.spec import QosClass
 from numaudit.pmu.stall import Penalty
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet

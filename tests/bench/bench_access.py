@@ -21,11 +21,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numaudit
+from numaudit.engine.overhead.calibration import assumed, calibrate
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.kernel.perf_ring import RECORD_SAMPLE, Records, decode
-from numaudit.overhead.calibration import assumed, calibrate
+from numaudit.kernel.tracing.perf_ring import RECORD_SAMPLE, Records, decode
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Reading

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import bpf, perf_event
-from numaudit.kernel.bpf import ProgramType
-from numaudit.kernel.bpf_map import Entries, Map
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, hint_faults, loader, migrations, page_alloc
+from numaudit.kernel.tracing import bpf, perf_event
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing.bpf_map import Entries, Map
+from numaudit.probes import cpu_time, hint_faults, migrations, page_alloc
 from numaudit.probes.cpu_time import CpuTime
-from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import Refusal
 from ping_pong import JOIN, SWITCHES, copy, group, ping_pong, statistics

@@ -12,11 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, parse, render, verify, write
-from numaudit.memorymanager.go import fnv
-from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
-from numaudit.memorymanager.memory.replay import replay, without_assignments
-from numaudit.memorymanager.memory.state import Block, MemoryState
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse, render, verify, write
+from numaudit.containermanager.memory.machine_state import charge, default_machine_state
+from numaudit.containermanager.memory.replay import replay, without_assignments
+from numaudit.containermanager.memory.state import Block, MemoryState
+from numaudit.gojson import fnv
 from numaudit.topology.machine import HugePages, Machine, Node
 from short import pick, run
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import HintRecord, Intent, KubeletConfig, PodContainer, PodFacts
-from numaudit.kubelet.join import complete, join
-from numaudit.kubelet.promises import Checkpoints
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
+from numaudit.kubelet.intent.join import complete, join
+from numaudit.kubelet.intent.promises import Checkpoints
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import RESIDENT_TYPES, Allowed, Container, ContainerId, NodeMemory, Qos, Resident, Snapshot

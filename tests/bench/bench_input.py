@@ -21,10 +21,11 @@ from numaudit.config.yaml_document import LIMITS as DOCUMENT
 from numaudit.config.yaml_file import SETTINGS
 from numaudit.fleet.answers import read_vector
 from numaudit.fleet.prometheus import LARGEST_ANSWER as LARGEST_OF_PROMETHEUS
-from numaudit.kubelet import metrics, podresources, pods
-from numaudit.kubelet.client import LARGEST_ANSWER as LARGEST_LIST
-from numaudit.kubelet.config import LIMITS as CONFIGURATION
-from numaudit.kubelet.config import parse_configz, parse_file
+from numaudit.kubelet.parsers import metrics, pods
+from numaudit.kubelet.parsers.config import LIMITS as CONFIGURATION
+from numaudit.kubelet.parsers.config import parse_configz, parse_file
+from numaudit.kubelet.sources import podresources
+from numaudit.kubelet.sources.client import LARGEST_ANSWER as LARGEST_LIST
 from numaudit.yaml_values import read as read_yaml
 from short import MISSED, pick, run
 

@@ -19,18 +19,18 @@ from pathlib import Path
 
 import psutil
 
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.kernel.host import Host
-from numaudit.kubelet import podresources
-from numaudit.kubelet.client import Endpoint, LiveKubelet
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.kubelet.log_follow import FileLog
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
+from numaudit.kubelet.sources import podresources
+from numaudit.kubelet.sources.client import Endpoint, LiveKubelet
+from numaudit.kubelet.sources.log_follow import FileLog
+from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet
 from short import pick, run

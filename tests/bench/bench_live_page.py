@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from agent_process import running_agent
 from node_tree import NodeTree
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.web.pages import LINKS

@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 import time
 
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.manager import fresh_state
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.spec import Pod
 from numaudit.topology.machine import HugePages, Machine, Node
 from short import pick, run
 

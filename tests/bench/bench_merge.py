@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks, merge
-from numaudit.memorymanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks, merge
+from numaudit.containermanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
 from numaudit.topology.nodeset import NodeSet
 from short import pick, run
 

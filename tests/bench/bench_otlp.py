@@ -26,9 +26,9 @@ from numaudit.config.settings import OtlpSettings, Settings
 from numaudit.daemon import memory
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
+from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.snapshot import HintFault
 from otlp_receiver import OtlpReceiver
 from short import pick, run

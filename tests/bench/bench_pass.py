@@ -22,10 +22,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from short import pick, run
 
 CONTAINERS = pick(1000, short=40)

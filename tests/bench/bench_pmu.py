@@ -18,12 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from made_up_plans import faults_and_time
 from numaudit.errors import Unavailable
-from numaudit.kernel import bpf
-from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
-from numaudit.probes import loader, pmu
-from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
-from numaudit.probes.plan_events import PlanEvents
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.probes import pmu
+from numaudit.probes.counters.plan_events import PlanEvents
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.pmu import Pmu
 from numaudit.probes.reasons import Refusal
 from ping_pong import SWITCHES, copy, group, ping_pong, statistics

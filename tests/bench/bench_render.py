@@ -21,13 +21,13 @@ from prometheus_client.registry import Collector
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from node_tree import NodeTree
+from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue import labels_of
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from short import pick, run
 

@@ -37,10 +37,10 @@ from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.daemon.memory import search_cycles_rarely
+from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.snapshot import HintFault
 from otlp_receiver import OtlpReceiver
 from short import pick, run

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import bpf
-from numaudit.kernel.bpf import Command
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.probes.loader import LoadedProbe
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import Command
+from numaudit.probes.loading.loader import LoadedProbe
 from short import pick
 
 SWITCHES = pick(50_000, short=500)

@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 
 from browser_pages import Opened, OpenPage
+from numaudit.api import document
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views import document
 from numaudit.views.page.machine import topology_file
 
 ALTERNATE = ",".join(map(str, range(0, 512, 2)))

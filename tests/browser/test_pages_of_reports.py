@@ -11,11 +11,11 @@ from playwright.sync_api import Page
 
 from browser_pages import DESKTOP, PHONE, Opened, OpenPage
 from hostile_names import HOSTILE
+from numaudit.api.redact import redact
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
-from numaudit.report.redact import redact
 from numaudit.views.page.report_page import report_page
 from page_reports import hostile, many
 from reports import report

@@ -12,8 +12,8 @@ import yaml
 from certificates import Authority
 from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, container, daemonset, of_kind, pod
 from numaudit import __version__
-from numaudit.cli.settings_options import check_settings
-from numaudit.kubelet import client
+from numaudit.cli.service.settings_options import check_settings
+from numaudit.kubelet.sources import client
 from numaudit.web.pages import AgentSite
 from numaudit.web.rules import read_rules
 

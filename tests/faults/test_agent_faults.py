@@ -21,11 +21,11 @@ from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
+from numaudit.engine.observer import Observer
 from numaudit.exporters.otel import requests
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet import polled
-from numaudit.observer import Observer
+from numaudit.kubelet.sources import polled
 from numaudit.probes.kinds import KINDS
 from otlp_receiver import Answer, OtlpReceiver
 

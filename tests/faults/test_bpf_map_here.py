@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.kernel import bpf_map
-from numaudit.kernel.bpf_map import Map, MapType
 from numaudit.kernel.host import Host
-from numaudit.probes import loader, page_alloc
-from numaudit.probes.loader import LoadedProbe
+from numaudit.kernel.tracing import bpf_map
+from numaudit.kernel.tracing.bpf_map import Map, MapType
+from numaudit.probes import page_alloc
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import LoadedProbe
 
 pytestmark = pytest.mark.root
 

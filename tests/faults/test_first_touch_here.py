@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from agent_process import PATIENCE
-from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.kernel.perf_event import Event
+from numaudit.kernel.tracing import perf_event
+from numaudit.kernel.tracing.perf_event import Event
 from numaudit.probes import first_touch
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.reasons import Reason, Refusal

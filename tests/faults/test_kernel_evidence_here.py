@@ -13,10 +13,11 @@ import pytest
 
 from agent_process import eventually
 from numaudit.kernel.host import Host
-from numaudit.probes import cgroup_switches, cpu_time, loader
+from numaudit.probes import cgroup_switches, cpu_time
 from numaudit.probes.cgroup_switches import Hook
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime
-from numaudit.probes.loader import LoadedProbe
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session

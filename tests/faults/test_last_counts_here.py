@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.collectors.owners import Owners
 from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME

@@ -19,12 +19,13 @@ import pytest
 import numaudit
 from agent_process import COMPILING, PATIENCE
 from bpf_programs import program_ids
-from numaudit.kernel import bpf
-from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader, loader_child, page_alloc, texts
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.probes import cpu_time, page_alloc
 from numaudit.probes.cpu_time import CPU_TIME
-from numaudit.probes.loader import Answer, LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading import loader, loader_child, texts
+from numaudit.probes.loading.loader import Answer, LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
@@ -163,7 +164,7 @@ def test_without_bcc_the_want_of_bytecode_is_named_too(script: Script, nothing_s
 
 def test_what_is_compiled_here_is_what_is_stored(tmp_path: Path) -> None:
     """Byte for byte; another bcc, with another LLVM, may choose other instructions, and stores nothing."""
-    command: list[str | Path] = [sys.executable, "-m", "numaudit.probes.compile", tmp_path]
+    command: list[str | Path] = [sys.executable, "-m", "numaudit.probes.loading.compile", tmp_path]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     if "run this on Debian bookworm" in done.stderr:
         pytest.skip(done.stderr)
@@ -182,7 +183,7 @@ def test_what_is_compiled_here_is_what_is_stored(tmp_path: Path) -> None:
 def test_nothing_is_stored_by_any_other_compiler(module: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "bcc.py").write_text(module or "raise ModuleNotFoundError(\"No module named 'bcc'\", name='bcc')")
     environment = _environment() | {"PYTHONPATH": f"{tmp_path}:{PACKAGE_PARENT}"}
-    command: list[str | Path] = [sys.executable, "-m", "numaudit.probes.compile", tmp_path / "stored"]
+    command: list[str | Path] = [sys.executable, "-m", "numaudit.probes.loading.compile", tmp_path / "stored"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert words in done.stderr

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from numaudit.containers.inventory import Inventory
+from numaudit.engine.overhead.budget import CALM_TICKS
+from numaudit.engine.overhead.calibration import TICKS_BETWEEN, calibrate
+from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.findings import find
-from numaudit.kernel import bpf
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.overhead.budget import CALM_TICKS
-from numaudit.overhead.calibration import TICKS_BETWEEN, calibrate
-from numaudit.overhead.limiter import Limiter
+from numaudit.kernel.tracing import bpf
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.migrations import MIGRATIONS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.kernel import perf_event
-from numaudit.kernel.perf_event import Event
+from numaudit.kernel.tracing import perf_event
+from numaudit.kernel.tracing.perf_event import Event
 
 pytestmark = pytest.mark.root
 

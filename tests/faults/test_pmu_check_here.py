@@ -15,14 +15,14 @@ import pytest
 from agent_process import PATIENCE
 from made_up_cores import NO_SUCH_PMU, cpuinfo, host_of
 from numaudit.doctor.pmu import check_pmu, count_a_load
-from numaudit.kernel import perf_event
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
-from numaudit.kernel.perf_event import Event
+from numaudit.kernel.tracing import perf_event
+from numaudit.kernel.tracing.perf_event import Event
 from numaudit.pmu.choose import CannotCount, CorePmu, Cores, Plan, plans
 from numaudit.pmu.families import Encoding
 from numaudit.pmu.identity import CpuIdentity
-from numaudit.probes.plan_events import PlanEvents
+from numaudit.probes.counters.plan_events import PlanEvents
 
 pytestmark = pytest.mark.root
 

@@ -18,10 +18,10 @@ import pytest
 
 from made_up_plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
 from numaudit.kernel.host import Host
-from numaudit.kernel.perf_event import TYPE_SOFTWARE
-from numaudit.probes.accesses import AccessCounts
+from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
+from numaudit.probes.counters.accesses import AccessCounts
+from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import Pmu, kind_of
-from numaudit.probes.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session

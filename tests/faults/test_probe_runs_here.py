@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from numaudit.kernel import bpf
-from numaudit.kernel.bpf import RunTime
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session

@@ -21,8 +21,8 @@ from numaudit.probes.cpu_time import CpuTime, CpuTimes
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.page_alloc import Allocations, PageAlloc
 from numaudit.probes.reasons import Reason, Refusal
-from numaudit.workloads import busy
-from numaudit.workloads.selftest import CHECKS, selftest
+from numaudit.selftest import busy
+from numaudit.selftest.selftest import CHECKS, selftest
 
 pytestmark = pytest.mark.root
 
@@ -64,8 +64,8 @@ def test_bytes_that_a_probe_does_not_see_fail_the_self_test(
 
 
 def _only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {name: CHECKS[name]})
-    monkeypatch.setattr("numaudit.workloads.selftest._PAUSE", 0)
+    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {name: CHECKS[name]})
+    monkeypatch.setattr("numaudit.selftest.selftest._PAUSE", 0)
 
 
 def test_samples_that_find_the_ring_full_make_a_check_inconclusive(
@@ -87,7 +87,7 @@ def test_samples_that_are_missing_and_were_not_lost_fail_the_self_test(
     """Only one page in 16 gives a sample."""
     _only(monkeypatch, "first_touch")
     monkeypatch.setattr(
-        "numaudit.workloads.selftest.FirstTouch", lambda host, period: FirstTouch(host, period=period * 16)
+        "numaudit.selftest.selftest.FirstTouch", lambda host, period: FirstTouch(host, period=period * 16)
     )
     assert call(["selftest", "-o", "json"]) == 1
     (check,) = json.loads(capsys.readouterr().out)["checks"]
@@ -113,7 +113,7 @@ def test_a_host_where_nothing_can_be_tried_exits_with_3(
     def refuse(_: PageAlloc) -> Allocations:
         raise Refusal(Reason.NO_BCC, "no bcc here")
 
-    monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"page_alloc": CHECKS["page_alloc"]})
+    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"page_alloc": CHECKS["page_alloc"]})
     monkeypatch.setattr(PageAlloc, "read", refuse)
     assert call(["selftest"]) == 3
     out, err = capsys.readouterr()
@@ -125,7 +125,7 @@ def test_its_cgroups_are_removed_when_a_check_breaks(unified: Path, monkeypatch:
     def breaks(_: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"broken": breaks})
+    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"broken": breaks})
     with pytest.raises(KeyError):
         selftest(Host())
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 
+from numaudit.containermanager.pod.spec import Pod, Resources
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.node_here import state_of
-from numaudit.kubelet.starting import Asked
+from numaudit.kubelet.questions.node_here import state_of
+from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.api import DeviceState, Kubelet, NodeState, admit, fresh_state, read_pod
-from numaudit.memorymanager.pod.spec import Pod, Resources
-from numaudit.memorymanager.scenario.files import written
-from numaudit.memorymanager.scenario.values import Setup
+from numaudit.scenario.files import written
+from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 

@@ -6,8 +6,8 @@ import errno
 import struct
 from collections.abc import Iterator
 
-from numaudit.kernel import syscall
-from numaudit.kernel.bpf import address_of
+from numaudit.kernel.tracing import syscall
+from numaudit.kernel.tracing.bpf import address_of
 
 _PROG_GET_NEXT_ID = 11  # enum bpf_cmd, include/uapi/linux/bpf.h
 

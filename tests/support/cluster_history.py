@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fixture_trees import FIXTURES
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.predicates import Capacity
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
 from numaudit.memorymanager.manager import fresh_state, restart
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.spec import Pod
-from numaudit.memorymanager.predicates import Capacity
 from numaudit.topology.machine import Machine
 from recorded_kubelet import LoggedAdmission, events_in
 

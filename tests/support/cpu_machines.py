@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology
 from numaudit.topology.nodeset import CpuSet
 
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind, write
 from numaudit.kernel.host import LARGEST_FILE, Host
-from numaudit.kubelet import state_files
-from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind, write
+from numaudit.kubelet.sources import state_files
 
 Damage = Callable[[bytes], bytes]
 

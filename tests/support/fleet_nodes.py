@@ -9,6 +9,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from numaudit.containermanager.memory.headroom import headroom_of
+from numaudit.containermanager.memory.state import Block, MachineState
 from numaudit.exporters.exposition import evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import Ledger
@@ -16,10 +18,8 @@ from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample, read_vector
 from numaudit.fleet.scope import Scope
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
-from numaudit.memorymanager.memory.headroom import headroom_of
-from numaudit.memorymanager.memory.state import Block, MachineState
-from numaudit.memorymanager.scenario.values import Setup
 from numaudit.report.build import build
+from numaudit.scenario.values import Setup
 from numaudit.snapshot import Allowed, Container, NodeMemory, Resident, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from reports import LIVE, NOW, STARTED, container, tick

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
-from numaudit.kubelet import klog, log
+from numaudit.kubelet.parsers import klog, log
 
 
 def as_json(line: str, until: datetime) -> str | None:

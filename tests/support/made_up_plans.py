@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from numaudit.kernel.perf_event import TYPE_SOFTWARE
+from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.pmu.choose import Plan
 from numaudit.pmu.families import Encoding, EventSet, families
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from made_up_plans import faults_and_time
-from numaudit.probes.accesses import AccessCounts, OfNode, Times
+from numaudit.probes.counters.accesses import AccessCounts, OfNode, Times
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.migrations import MigrationCounts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from numaudit.memorymanager.pod.spec import Container, Pod, Resources
+from numaudit.containermanager.pod.spec import Container, Pod, Resources
 from numaudit.topology.quantity import Quantity
 
 Amounts = Mapping[str, str]

@@ -10,7 +10,7 @@ import msgspec
 
 from accesses import counted, sampled
 from numaudit.evaluation.access import measured
-from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, Verdict, VerdictName, severity

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import yaml
 
 from fixture_trees import FIXTURES
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.spec import Pod
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

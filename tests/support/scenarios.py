@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numaudit.memorymanager.scenario.document import Document
-from numaudit.memorymanager.scenario.reading import read_scenario
-from numaudit.memorymanager.scenario.simulation import Simulation, simulate
+from numaudit.scenario.document import Document
+from numaudit.scenario.reading import read_scenario
+from numaudit.scenario.simulation import Simulation, simulate
 
 Plain = dict[str, Any]
 

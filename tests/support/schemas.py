@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from numaudit.api.document import API_VERSION, KINDS
 from numaudit.topology.nodeset import IdSet
-from numaudit.views.document import API_VERSION, KINDS
 
 Schema = dict[str, Any]
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from numaudit.collectors.base import Tick
-from numaudit.collectors.memory_stat import MemoryStats
-from numaudit.collectors.owners import Owners
-from numaudit.collectors.penalty import MachinePenalty
-from numaudit.collectors.sanity_check import SanityCheck
-from numaudit.collectors.scan_passes import ScanPasses
 from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.base import Tick
+from numaudit.engine.collectors.containers.memory_stat import MemoryStats
+from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.engine.collectors.probes.penalty import MachinePenalty
+from numaudit.engine.collectors.probes.scan_passes import ScanPasses
+from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.probes.probe import Reading

@@ -11,10 +11,10 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from numaudit.cli.report_view import View
-from numaudit.cli.top_feed import CapturedFeed
+from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.top_feed import CapturedFeed
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.values import Report
 from numaudit.views.top.app import Top
 from numaudit.views.top.news import Feed, Key, Measured, News

@@ -49,7 +49,7 @@ def _compiling_has_time() -> Iterator[None]:
     if "NUMAUDIT_GUEST" not in os.environ:
         yield
         return
-    from numaudit.probes import loader  # noqa: PLC0415 (the host's tests need neither)
+    from numaudit.probes.loading import loader  # noqa: PLC0415 (the host's tests need neither)
     from numaudit.probes.session import Session  # noqa: PLC0415
 
     defaults = [loader.load.__kwdefaults__, Session.open.__func__.__kwdefaults__]  # type: ignore[attr-defined]

@@ -18,9 +18,9 @@ from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
-from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet import recording
-from numaudit.kubelet.process import Located, Settings
+from numaudit.kubelet.sources import process as kubelet_process
+from numaudit.kubelet.sources import recording
+from numaudit.kubelet.sources.process import Located, Settings
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""

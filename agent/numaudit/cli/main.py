@@ -38,6 +38,18 @@ VERBS = {
     "config": "The agent's settings: those in force, and all there are.",
 }
 
+_FOLDERS = {
+    "observe": ("report", "top", "topology", "doctor", "selftest", "calibrate", "capture"),
+    "manager": ("state", "explain", "simulate", "run", "assert"),
+    "service": ("agent", "fleet", "metrics", "config"),
+}
+_FOLDER_OF = {verb: folder for folder, verbs in _FOLDERS.items() for verb in verbs}
+
+
+def module_of(verb: str) -> str:
+    """Where a verb of VERBS is."""
+    return f"numaudit.cli.{_FOLDER_OF[verb]}.{verb}"
+
 
 class _Verbs(click.Group):
     """Imports a verb's module only when that verb is used, so that --help stays quick."""
@@ -48,7 +60,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"numaudit.cli.{cmd_name}").command
+        command = importlib.import_module(module_of(cmd_name)).command
         assert isinstance(command, click.Command)
         return command
 

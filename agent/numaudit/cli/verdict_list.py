@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from numaudit.evaluation.verdicts import REMEDIES
-from numaudit.report.fail_on import read_verdicts
+from numaudit.report.gates.fail_on import read_verdicts
 
 
 class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases

@@ -13,7 +13,7 @@ import yaml
 from numaudit import yaml_values
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
-from numaudit.memorymanager.scenario.document import Document
+from numaudit.scenario.document import Document
 from numaudit.yaml_values import Event, Limits, line_of
 
 LIMITS = Limits(4 << 20, 250_000, 40)

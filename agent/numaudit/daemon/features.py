@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numaudit.doctor.checks import examine
 from numaudit.exporters.facts import Feature
 from numaudit.kernel.host import Host
-from numaudit.kubelet.readings import Readings
+from numaudit.kubelet.sources.readings import Readings
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import CollectorOutcome

@@ -11,8 +11,8 @@ from typing import Any
 
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
+from numaudit.engine.overhead.calibration import calibrate
 from numaudit.errors import NumauditError
-from numaudit.overhead.calibration import calibrate
 from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session

@@ -27,14 +27,14 @@ from numaudit.daemon.pulse import Pulse
 from numaudit.daemon.push import Push
 from numaudit.daemon.reload import Reload
 from numaudit.daemon.ticks import Beat
+from numaudit.engine.engine import Engine
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.limiter import Limiter
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.facts import Live
 from numaudit.exporters.prometheus import Pages
-from numaudit.observer import Observer
-from numaudit.overhead.limiter import Limiter
 from numaudit.probes.session import Session
-from numaudit.ticks import Engine
 from numaudit.web.auth import Access
 from numaudit.web.pages import LINKS, AgentSite
 from numaudit.web.server import Server

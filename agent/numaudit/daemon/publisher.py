@@ -12,6 +12,7 @@ from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.features import Features
 from numaudit.daemon.logs import Changes
+from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.limit import SeriesLimit
@@ -22,7 +23,6 @@ from numaudit.kernel.host import Host, read_text
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome
-from numaudit.ticks import Engine, Ticked
 
 _log = logging.getLogger(__name__)
 

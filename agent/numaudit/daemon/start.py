@@ -12,9 +12,9 @@ from numaudit.config.loading import Loaded
 from numaudit.daemon import logs, memory
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.limiter import Limiter
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
-from numaudit.overhead.limiter import Limiter
 from numaudit.probes.kinds import kinds_named
 
 _SWITCH_SECONDS = 0.0002

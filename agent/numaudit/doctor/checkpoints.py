@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
 from numaudit.intent import StartOutlook
 from numaudit.kernel.host import Host, may_be_there
-from numaudit.kubelet.examination import examine, examine_absent
-from numaudit.kubelet.kubelet_here import kubelet_here
-from numaudit.kubelet.readings import Readings
-from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
+from numaudit.kubelet.questions.examination import examine, examine_absent
+from numaudit.kubelet.questions.kubelet_here import kubelet_here
+from numaudit.kubelet.sources.readings import Readings
 from numaudit.snapshot import Check
 
 

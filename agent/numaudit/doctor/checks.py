@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from numaudit.collectors.calibration import read_calibration
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
 from numaudit.doctor.kubelet_answers import answer_checks
 from numaudit.doctor.outcome import NO_KUBERNETES
 from numaudit.doctor.sources import SOURCES, Trial, check_sources
+from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.kubelet.readings import Readings
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
+from numaudit.kubelet.sources.poller import KubeletPoller
+from numaudit.kubelet.sources.readings import Readings
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import KINDS, kinds_by_default
 from numaudit.probes.pmu import PMU

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from numaudit.doctor.failed import failed
-from numaudit.kubelet.client import NoToken, NotPermitted
-from numaudit.kubelet.readings import Question, Readings
+from numaudit.kubelet.sources.client import NoToken, NotPermitted
+from numaudit.kubelet.sources.readings import Question, Readings
 from numaudit.snapshot import Check
 
 PODRESOURCES = "podresources"

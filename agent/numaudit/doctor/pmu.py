@@ -12,8 +12,8 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import Cores, Plan, first_that_opens, plans
 from numaudit.pmu.refusals import counts_nothing, never_ran, why_not_open
-from numaudit.probes.accesses import accesses_of
-from numaudit.probes.plan_events import PlanEvents, use_memory
+from numaudit.probes.counters.accesses import accesses_of
+from numaudit.probes.counters.plan_events import PlanEvents, use_memory
 
 _COUNTED_WITHIN = 1.0
 """Seconds of the test load. An event that opens may count nothing: a hypervisor can filter it."""

@@ -12,21 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from numaudit.collectors.base import require_v2
-from numaudit.collectors.hint_faults import require_sampling
 from numaudit.doctor.failed import failed
 from numaudit.doctor.hardware import check_bandwidth, check_data_sources, check_fabric
 from numaudit.doctor.pmu import check_pmu
+from numaudit.engine.collectors.base import require_v2
+from numaudit.engine.collectors.probes.hint_faults import require_sampling
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import Source
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.kernel.node import read_machine
-from numaudit.kernel.numa_balancing import read_vmstat
+from numaudit.probes.counters.known_work import known_work
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouch
 from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.probes.known_work import known_work
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check

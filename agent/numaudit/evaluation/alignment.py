@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from numaudit.evaluation import remedies
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.access_reasons import said_of, why_still
-from numaudit.evaluation.arrivals import Arrival
-from numaudit.evaluation.causes import Explained
-from numaudit.evaluation.cpu_causes import cpu_cause
-from numaudit.evaluation.failed_moves import failed_moves
+from numaudit.evaluation.causes import remedies
+from numaudit.evaluation.causes.arrivals import Arrival
+from numaudit.evaluation.causes.causes import Explained
+from numaudit.evaluation.causes.cpu_causes import cpu_cause
+from numaudit.evaluation.causes.failed_moves import failed_moves
+from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.history import History, by_design, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
 from numaudit.evaluation.sources.base import Evidence
 from numaudit.evaluation.sources.table import weigh
-from numaudit.evaluation.spill import Spill, next_spill
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.evaluation.window import ends_at

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from numaudit.containermanager.memory.machine_state import table_of
+from numaudit.containermanager.memory.state import MemoryTable
+from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import InputError
 from numaudit.intent import Intent
-from numaudit.memorymanager.memory.machine_state import table_of
-from numaudit.memorymanager.memory.state import MemoryTable
-from numaudit.memorymanager.pod.spec import MEMORY
 from numaudit.snapshot import ContainerId, Snapshot
 
 _NOT_RECLAIMED = ("anon", "shmem")

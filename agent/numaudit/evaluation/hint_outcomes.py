@@ -7,15 +7,15 @@ from typing import Literal
 
 from msgspec import Struct
 
+from numaudit.containermanager.memory.candidates import fewest_nodes
+from numaudit.containermanager.memory.state import MachineState
+from numaudit.containermanager.pod.requests import pod_requests
+from numaudit.containermanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.errors import InputError
 from numaudit.evaluation.workloads import workload_of
 from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.memory.candidates import fewest_nodes
-from numaudit.memorymanager.memory.state import MachineState
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
-from numaudit.memorymanager.pod.requests import pod_requests
-from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
 OutcomeSource = Literal["log", "status", "counter", "re-derived"]

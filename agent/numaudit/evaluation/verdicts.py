@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.causes.causes import Cause
 
 VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
 MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")

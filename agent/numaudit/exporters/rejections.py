@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from numaudit.containermanager.topologymanager.admission_error import UNEXPECTED
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.metric import OTHER
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
 
 Pair = tuple[str, str]
 """Reason of the pod's status, hint outcome."""

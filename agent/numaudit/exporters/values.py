@@ -8,10 +8,10 @@ from itertools import compress
 from operator import attrgetter
 from typing import Literal
 
+from numaudit.containermanager.versions import KNOWN_GATES
 from numaudit.evaluation.access import SampledPages
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Number, Values
-from numaudit.memorymanager.versions import KNOWN_GATES
 from numaudit.report.counters import Counters
 from numaudit.report.values import ContainerReport, NodeBytes
 from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES, OverheadOfProbe

@@ -10,6 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from numaudit.api.fleet_document import FitState, FleetFit, FleetForecast
+from numaudit.containermanager.memory.headroom import headroom_of
+from numaudit.containermanager.memory.static_policy import is_managed
+from numaudit.containermanager.pod.spec import CPU
 from numaudit.errors import InputError, Unavailable
 from numaudit.fleet import queries
 from numaudit.fleet.agents import Agent, Agents, Key, key_of
@@ -19,14 +23,10 @@ from numaudit.fleet.report import Answers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
 from numaudit.memorymanager.api import Admission, KubeletHangs, Pod, admit, qos
-from numaudit.memorymanager.memory.headroom import headroom_of
-from numaudit.memorymanager.memory.static_policy import is_managed
-from numaudit.memorymanager.pod.spec import CPU
-from numaudit.memorymanager.scenario.explanation import sentence_of
-from numaudit.memorymanager.scenario.reading import unknown_devices
-from numaudit.memorymanager.scenario.ways_in import find_ways_in
+from numaudit.scenario.explanation import sentence_of
+from numaudit.scenario.reading import unknown_devices
+from numaudit.scenario.ways_in import find_ways_in
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.fleet_document import FitState, FleetFit, FleetForecast
 
 MOST_PODS = 110
 """On one node: the kubelet's own default (maxPods)."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from numaudit.config import yaml_document
-from numaudit.memorymanager.plain import shown
-from numaudit.memorymanager.scenario.document import Document
+from numaudit.containermanager.plain import shown
 from numaudit.net.files import read_text
 from numaudit.net.target import basic_authorization, check_headers
+from numaudit.scenario.document import Document
 
 _KEYS = ("basic_auth", "authorization", "tls_config", "http_headers", "follow_redirects", "enable_http2")
 _BASIC = ("username", "username_file", "password", "password_file")

@@ -9,16 +9,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.static_policy import MemoryPolicy
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.containermanager.topologymanager.hints import MOST_NODES
+from numaudit.containermanager.topologymanager.policy import POLICIES, PREFER_CLOSEST
+from numaudit.containermanager.versions import LATEST
 from numaudit.errors import InputError, ParseError
 from numaudit.fleet.answers import Sample
 from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.memory.static_policy import MemoryPolicy
-from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
-from numaudit.memorymanager.scenario.values import Setup
-from numaudit.memorymanager.topologymanager.hints import MOST_NODES
-from numaudit.memorymanager.topologymanager.policy import POLICIES, PREFER_CLOSEST
-from numaudit.memorymanager.versions import LATEST
+from numaudit.scenario.values import Setup
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity

@@ -6,15 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, get_args
 
-from numaudit.errors import ParseError
-from numaudit.evaluation.access import Source
-from numaudit.fleet import queries
-from numaudit.fleet.agents import STATES, Agent, Agents, find_agents
-from numaudit.fleet.answers import Sample
-from numaudit.fleet.scope import Scope
-from numaudit.fleet.sentences import SEVERITY, misaligned, notices_of, problem, summary
-from numaudit.topology.nodeset import NodeSet
-from numaudit.views.fleet_document import (
+from numaudit.api.fleet_document import (
     FleetAgents,
     FleetContainer,
     FleetNode,
@@ -23,6 +15,14 @@ from numaudit.views.fleet_document import (
     FleetRoom,
     FleetWorkload,
 )
+from numaudit.errors import ParseError
+from numaudit.evaluation.access import Source
+from numaudit.fleet import queries
+from numaudit.fleet.agents import STATES, Agent, Agents, find_agents
+from numaudit.fleet.answers import Sample
+from numaudit.fleet.scope import Scope
+from numaudit.fleet.sentences import SEVERITY, misaligned, notices_of, problem, summary
+from numaudit.topology.nodeset import NodeSet
 
 _SOURCES: tuple[str, ...] = get_args(Source)
 """Of remote shares, the best first."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from numaudit.errors import InputError
 from numaudit.exporters.catalogue.labels import LABELS
-from numaudit.memorymanager.go.strconv import quote
+from numaudit.gojson.strconv import quote
 
 DEFAULT_NODE_LABEL = "nodename"
 """What deploy/components/monitoring/podmonitor.yaml sets."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from numaudit.api.fleet_document import FleetAgents, FleetReport, FleetRoom
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet.agents import Agents
 from numaudit.fleet.answers import Sample
 from numaudit.topology.sizes import in_units
-from numaudit.views.fleet_document import FleetAgents, FleetReport, FleetRoom
 
 SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
 """Verdict -> its place in their order, 0 for the worst."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel import numa_stat
 from numaudit.kernel.host import TOO_MANY_FILES, Host, read_bytes, read_text
+from numaudit.kernel.memory import numa_stat
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel import page_size
 from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.memory import page_size
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -7,26 +7,26 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from numaudit.checkpoints.formats import file as checkpoint_files
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
+from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import StartOutlook
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, Host, is_named_pipe, is_pipe
-from numaudit.kubelet import state_files
-from numaudit.kubelet.checkpoint_file import CheckpointFile, decode
-from numaudit.kubelet.examination import ExaminedFile, examine, examine_absent
-from numaudit.kubelet.forecasting import forecast_here
-from numaudit.kubelet.kubelet_here import KubeletHere, kubelet_here
-from numaudit.kubelet.machine_watch import MachineWatch
-from numaudit.kubelet.node_here import NodeHere, node_here
-from numaudit.kubelet.pod_names import pod_names
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.kubelet.readings import Readings
-from numaudit.kubelet.starting import Asked
-from numaudit.memorymanager.checkpoint import file as checkpoint_files
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY
+from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, decode
+from numaudit.kubelet.questions.examination import ExaminedFile, examine, examine_absent
+from numaudit.kubelet.questions.forecasting import forecast_here
+from numaudit.kubelet.questions.kubelet_here import KubeletHere, kubelet_here
+from numaudit.kubelet.questions.node_here import NodeHere, node_here
+from numaudit.kubelet.questions.pod_names import pod_names
+from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources.machine_watch import MachineWatch
+from numaudit.kubelet.sources.poller import KubeletPoller
+from numaudit.kubelet.sources.readings import Readings
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.restart.findings import CHECKPOINT_ABSENT
 
 STANDARD_INPUT = Path("-")
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numaudit.kernel.host import Host
-from numaudit.kubelet.intent_of import Collected, Steps, intent_of
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.kubelet.readings import Readings
+from numaudit.kubelet.intent.intent_of import Collected, Steps, intent_of
+from numaudit.kubelet.sources.poller import KubeletPoller
+from numaudit.kubelet.sources.readings import Readings
 from numaudit.snapshot import Container
 
 

@@ -11,18 +11,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from numaudit.memorymanager.cpu import allocation as cpu_allocation
-from numaudit.memorymanager.cpu import hints as cpu_hints
-from numaudit.memorymanager.cpu.allocation import NotDivided
-from numaudit.memorymanager.cpu.hints import CPUPod, cpu_pod
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.device import allocation as device_allocation
-from numaudit.memorymanager.device import hints as device_hints
-from numaudit.memorymanager.device.hints import DeviceState
+from numaudit.containermanager.cpu import allocation as cpu_allocation
+from numaudit.containermanager.cpu import hints as cpu_hints
+from numaudit.containermanager.cpu.allocation import NotDivided
+from numaudit.containermanager.cpu.hints import CPUPod, cpu_pod
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.device import allocation as device_allocation
+from numaudit.containermanager.device import hints as device_hints
+from numaudit.containermanager.device.hints import DeviceState
+from numaudit.containermanager.memory import static_policy
+from numaudit.containermanager.memory.candidates import kept_apart
+from numaudit.containermanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
+from numaudit.containermanager.pod.requests import container_requests, pod_requests
+from numaudit.containermanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
+from numaudit.containermanager.predicates import Capacity, Shortage, shortage
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, merge
+from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
+from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.memory import static_policy
-from numaudit.memorymanager.memory.candidates import kept_apart
-from numaudit.memorymanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.memorymanager.outcome import (
     AdmissionOutcome,
     Answer,
@@ -32,13 +39,6 @@ from numaudit.memorymanager.outcome import (
     outcome_of_placement,
     outcome_of_refusal,
 )
-from numaudit.memorymanager.pod.requests import container_requests, pod_requests
-from numaudit.memorymanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
-from numaudit.memorymanager.predicates import Capacity, Shortage, shortage
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, merge
-from numaudit.memorymanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
-from numaudit.memorymanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import NodeSet
 
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"

@@ -13,30 +13,30 @@ from numaudit.memorymanager.admission import (
     reconcile as reconcile,
     remove as remove,
 )
-from numaudit.memorymanager.checkpoint import file as _checkpoint_file
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint as CpuCheckpoint, parse_cpus as parse_cpus
-from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint as DeviceCheckpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint as MemoryCheckpoint
-from numaudit.memorymanager.cpu import allocation as _cpu_allocation, hints as _cpu_hints, start as _cpu_start
-from numaudit.memorymanager.cpu.allocation import cpus_of as cpus_of, take as take
-from numaudit.memorymanager.cpu.hints import (
+from numaudit.checkpoints.formats import file as _checkpoint_file
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint as CpuCheckpoint, parse_cpus as parse_cpus
+from numaudit.checkpoints.formats.device import DeviceCheckpoint as DeviceCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint as MemoryCheckpoint
+from numaudit.containermanager.cpu import allocation as _cpu_allocation, hints as _cpu_hints, start as _cpu_start
+from numaudit.containermanager.cpu.allocation import cpus_of as cpus_of, take as take
+from numaudit.containermanager.cpu.hints import (
     CPUContainer as CPUContainer,
     CPUPod as CPUPod,
     CPUPolicy as CPUPolicy,
     cpu_pod as cpu_pod,
 )
-from numaudit.memorymanager.cpu.options import (
+from numaudit.containermanager.cpu.options import (
     CPUOptions as CPUOptions,
     check_cpu_options as check_cpu_options,
     parse_cpu_options as parse_cpu_options,
 )
-from numaudit.memorymanager.cpu.start import create_cpu_manager as create_cpu_manager
-from numaudit.memorymanager.cpu.state import CPUState as CPUState
-from numaudit.memorymanager.cpu.topology import CPUInfo as CPUInfo, CPUTopology as CPUTopology
-from numaudit.memorymanager.device import allocation as _device_allocation, hints as _device_hints
-from numaudit.memorymanager.device.allocation import split_by_affinity as split_by_affinity
-from numaudit.memorymanager.device.hints import Device as Device, DeviceState as DeviceState
-from numaudit.memorymanager.go.spew import Verification as Verification
+from numaudit.containermanager.cpu.start import create_cpu_manager as create_cpu_manager
+from numaudit.containermanager.cpu.state import CPUState as CPUState
+from numaudit.containermanager.cpu.topology import CPUInfo as CPUInfo, CPUTopology as CPUTopology
+from numaudit.containermanager.device import allocation as _device_allocation, hints as _device_hints
+from numaudit.containermanager.device.allocation import split_by_affinity as split_by_affinity
+from numaudit.containermanager.device.hints import Device as Device, DeviceState as DeviceState
+from numaudit.gojson.spew import Verification as Verification
 from numaudit.memorymanager.kubelet import Kubelet as Kubelet, read_kubelet as read_kubelet
 from numaudit.memorymanager.manager import (
     Pins as Pins,
@@ -45,22 +45,22 @@ from numaudit.memorymanager.manager import (
     restart as restart,
     start as start,
 )
-from numaudit.memorymanager.memory import static_policy as _static_policy
-from numaudit.memorymanager.memory.candidates import (
+from numaudit.containermanager.memory import static_policy as _static_policy
+from numaudit.containermanager.memory.candidates import (
     JudgedCandidate as JudgedCandidate,
     calculate_hints as calculate_hints,
     find_best_hint as find_best_hint,
     judge_candidates as judge_candidates,
 )
-from numaudit.memorymanager.memory.group_rules import breaks_a_group as breaks_a_group
-from numaudit.memorymanager.memory.machine_state import (
+from numaudit.containermanager.memory.group_rules import breaks_a_group as breaks_a_group
+from numaudit.containermanager.memory.machine_state import (
     allocatable_memory as allocatable_memory,
     charge as charge,
     check_reservations_fit as check_reservations_fit,
     default_machine_state as default_machine_state,
     release as release,
 )
-from numaudit.memorymanager.memory.replay import (
+from numaudit.containermanager.memory.replay import (
     Difference as Difference,
     MissingTarget as MissingTarget,
     Refusal as Refusal,
@@ -68,7 +68,7 @@ from numaudit.memorymanager.memory.replay import (
     differences as differences,
     replay as replay,
 )
-from numaudit.memorymanager.memory.reserved import (
+from numaudit.containermanager.memory.reserved import (
     MemoryReservation as MemoryReservation,
     convert_reserved as convert_reserved,
     parse_reserved_memory as parse_reserved_memory,
@@ -77,14 +77,14 @@ from numaudit.memorymanager.memory.reserved import (
     validate_against_node as validate_against_node,
     validate_reserved_memory as validate_reserved_memory,
 )
-from numaudit.memorymanager.memory.state import (
+from numaudit.containermanager.memory.state import (
     Block as Block,
     MachineState as MachineState,
     MemoryState as MemoryState,
     MemoryTable as MemoryTable,
     NUMANodeState as NUMANodeState,
 )
-from numaudit.memorymanager.memory.static_policy import (
+from numaudit.containermanager.memory.static_policy import (
     MemoryAllocation as MemoryAllocation,
     MemoryPolicy as MemoryPolicy,
     add_container as add_container,
@@ -101,33 +101,36 @@ from numaudit.memorymanager.outcome import (
     Placement as Placement,
     Rejection as Rejection,
 )
-from numaudit.memorymanager.pod.level import shared_pool_error as shared_pool_error
-from numaudit.memorymanager.pod.manifest import read_pod as read_pod
-from numaudit.memorymanager.pod.requests import container_requests as container_requests, pod_requests as pod_requests
-from numaudit.memorymanager.pod.spec import Container as Container, Pod as Pod, Resources as Resources, qos as qos
-from numaudit.memorymanager.restart.restore import (
+from numaudit.containermanager.pod.level import shared_pool_error as shared_pool_error
+from numaudit.containermanager.pod.manifest import read_pod as read_pod
+from numaudit.containermanager.pod.requests import (
+    container_requests as container_requests,
+    pod_requests as pod_requests,
+)
+from numaudit.containermanager.pod.spec import Container as Container, Pod as Pod, Resources as Resources, qos as qos
+from numaudit.checkpoints.start.restore import (
     cpu_start_error as cpu_start_error,
     memory_start_error as memory_start_error,
 )
-from numaudit.memorymanager.topologymanager import policy as _topology_policy
-from numaudit.memorymanager.topologymanager.admission_error import (
+from numaudit.containermanager.topologymanager import policy as _topology_policy
+from numaudit.containermanager.topologymanager.admission_error import (
     AdmissionError as AdmissionError,
     KubeletHangs as KubeletHangs,
 )
-from numaudit.memorymanager.topologymanager.hints import (
+from numaudit.containermanager.topologymanager.hints import (
     MergeResult as MergeResult,
     ProviderHints as ProviderHints,
     TopologyHint as TopologyHint,
     candidate_masks as candidate_masks,
     merge as merge,
 )
-from numaudit.memorymanager.topologymanager.policy import (
+from numaudit.containermanager.topologymanager.policy import (
     OptionGates as OptionGates,
     TopologyManager as TopologyManager,
     TopologyOptions as TopologyOptions,
     create_topology_manager as create_topology_manager,
 )
-from numaudit.memorymanager.versions import KubeletFeatures as KubeletFeatures
+from numaudit.containermanager.versions import KubeletFeatures as KubeletFeatures
 from numaudit.topology.machine import Cpu as Cpu, HugePages as HugePages, Machine as Machine, Node as Node
 from numaudit.topology.nodeset import CpuSet as CpuSet, NodeSet as NodeSet
 from numaudit.topology.quantity import (

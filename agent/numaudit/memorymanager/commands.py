@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.machine_state import default_machine_state, hugepages_name
+from numaudit.containermanager.memory.replay import MissingTarget, replay
+from numaudit.containermanager.memory.reserved import read_reserved_memory
+from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.memory.static_policy import MemoryPolicy
+from numaudit.containermanager.plain import given, read_mapping
+from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources
 from numaudit.errors import InputError, nearest
 from numaudit.memorymanager.admission import Admission, NodeState, admit
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
-from numaudit.memorymanager.memory.machine_state import default_machine_state, hugepages_name
-from numaudit.memorymanager.memory.replay import MissingTarget, replay
-from numaudit.memorymanager.memory.reserved import read_reserved_memory
-from numaudit.memorymanager.memory.state import MemoryState
-from numaudit.memorymanager.memory.static_policy import MemoryPolicy
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.memorymanager.plain import given, read_mapping
-from numaudit.memorymanager.pod.spec import CPU, MEMORY, Container, Pod, Resources
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import ZERO, Quantity

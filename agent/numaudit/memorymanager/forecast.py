@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from numaudit.checkpoints.start.outlook import Answer
+from numaudit.containermanager.memory.static_policy import memory_nodes
+from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
-from numaudit.memorymanager.memory.static_policy import memory_nodes
-from numaudit.memorymanager.pod.spec import Pod, qos
-from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 Fate = Literal["kept", "elsewhere", "refused", "unknown"]

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from numaudit.errors import InputError, ParseError
-from numaudit.memorymanager.cpu.hints import CPUPolicy
-from numaudit.memorymanager.cpu.start import create_cpu_manager
-from numaudit.memorymanager.cpu.topology import CPUTopology
-from numaudit.memorymanager.go.strconv import quote
-from numaudit.memorymanager.memory.machine_state import SystemReserved, check_reservations_fit, hugepages_name
-from numaudit.memorymanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
-from numaudit.memorymanager.plain import given, read_mapping, read_quantity, read_text, shown
-from numaudit.memorymanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY
-from numaudit.memorymanager.predicates import EPHEMERAL_STORAGE, PODS, amounts
-from numaudit.memorymanager.topologymanager.policy import (
+from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.cpu.start import create_cpu_manager
+from numaudit.containermanager.cpu.topology import CPUTopology
+from numaudit.containermanager.memory.machine_state import SystemReserved, check_reservations_fit, hugepages_name
+from numaudit.containermanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
+from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_text, shown
+from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY
+from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, PODS, amounts
+from numaudit.containermanager.topologymanager.policy import (
     CONTAINER_SCOPE,
     NONE,
     Distances,
@@ -29,13 +27,15 @@ from numaudit.memorymanager.topologymanager.policy import (
     TopologyOptions,
     create_topology_manager,
 )
-from numaudit.memorymanager.versions import (
+from numaudit.containermanager.versions import (
     LATEST_FEATURES,
     KubeletFeatures,
     KubernetesVersion,
     at_least_described,
     parse_version,
 )
+from numaudit.errors import InputError, ParseError
+from numaudit.gojson.strconv import quote
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import (

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from numaudit.containermanager.cpu import allocation as cpu_allocation
+from numaudit.containermanager.cpu import start as cpu_start
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.device.hints import DeviceState
+from numaudit.containermanager.memory import static_policy
+from numaudit.containermanager.memory.machine_state import default_machine_state
+from numaudit.containermanager.memory.replay import Refusal, check_start
+from numaudit.containermanager.memory.state import MachineState, MemoryState
+from numaudit.containermanager.memory.static_policy import MemoryPolicy
+from numaudit.containermanager.pod.spec import Pod, is_ordinary_init
 from numaudit.errors import InputError, NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit
-from numaudit.memorymanager.cpu import allocation as cpu_allocation
-from numaudit.memorymanager.cpu import start as cpu_start
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.device.hints import DeviceState
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.memory import static_policy
-from numaudit.memorymanager.memory.machine_state import default_machine_state
-from numaudit.memorymanager.memory.replay import Refusal, check_start
-from numaudit.memorymanager.memory.state import MachineState, MemoryState
-from numaudit.memorymanager.memory.static_policy import MemoryPolicy
-from numaudit.memorymanager.pod.spec import Pod, is_ordinary_init
 
 
 class StartRefused(NumauditError):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from numaudit.memorymanager.memory.candidates import JudgedCandidate, judge_candidates
-from numaudit.memorymanager.memory.state import Block
-from numaudit.memorymanager.memory.static_policy import (
+from numaudit.containermanager.memory.candidates import JudgedCandidate, judge_candidates
+from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
     NO_EXTENSION,
@@ -18,10 +18,10 @@ from numaudit.memorymanager.memory.static_policy import (
     MemoryAllocation,
     MemoryPolicy,
 )
-from numaudit.memorymanager.pod.requests import Requests
-from numaudit.memorymanager.predicates import Shortage
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.pod.requests import Requests
+from numaudit.containermanager.predicates import Shortage
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 

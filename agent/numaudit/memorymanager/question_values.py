@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.containermanager.memory.candidates import Reusable
+from numaudit.containermanager.plain import (
+    read_any_mapping,
+    read_mapping,
+    read_quantity,
+    read_sequence,
+    read_text,
+    shown,
+)
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.topologymanager.policy import Distances
+from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.errors import InputError, ParseError
-from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
-from numaudit.memorymanager.memory.candidates import Reusable
-from numaudit.memorymanager.plain import read_any_mapping, read_mapping, read_quantity, read_sequence, read_text, shown
-from numaudit.memorymanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.topologymanager.policy import Distances
-from numaudit.memorymanager.versions import KubeletFeatures
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -14,23 +14,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.cpu.allocation import take
+from numaudit.containermanager.cpu.options import parse_cpu_options
+from numaudit.containermanager.memory import static_policy
+from numaudit.containermanager.memory.machine_state import default_machine_state
+from numaudit.containermanager.memory.replay import check_start
+from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.memory.static_policy import NO_HINT, MemoryPolicy
+from numaudit.containermanager.plain import read_mapping, read_text
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.topologymanager import hints
+from numaudit.containermanager.topologymanager.policy import OptionGates, parse_options
+from numaudit.containermanager.versions import at_least_described, nearest_described, parse_version
 from numaudit.errors import InputError, ParseError
+from numaudit.gojson import json as go_json
 from numaudit.memorymanager import question_values as values
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.cpu.allocation import take
-from numaudit.memorymanager.cpu.options import parse_cpu_options
-from numaudit.memorymanager.go import json as go_json
-from numaudit.memorymanager.memory import static_policy
-from numaudit.memorymanager.memory.machine_state import default_machine_state
-from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import MemoryState
-from numaudit.memorymanager.memory.static_policy import NO_HINT, MemoryPolicy
-from numaudit.memorymanager.plain import read_mapping, read_text
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.topologymanager import hints
-from numaudit.memorymanager.topologymanager.policy import OptionGates, parse_options
-from numaudit.memorymanager.versions import at_least_described, nearest_described, parse_version
 
 Plain = Mapping[str, Any]
 

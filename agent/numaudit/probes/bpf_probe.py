@@ -7,12 +7,12 @@ import struct
 from collections.abc import Collection
 from typing import ClassVar
 
-from numaudit.kernel import bpf, perf_event
-from numaudit.kernel.bpf import RunTime
-from numaudit.kernel.bpf_map import Map, sum_per_cpu
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import bpf, perf_event
+from numaudit.kernel.tracing.bpf import RunTime
+from numaudit.kernel.tracing.bpf_map import Map, sum_per_cpu
 from numaudit.probes import reasons
-from numaudit.probes.loader import LoadedProbe
+from numaudit.probes.loading.loader import LoadedProbe
 
 LEAST_EVENTS = 1000
 """With fewer runs no cost is made of them."""

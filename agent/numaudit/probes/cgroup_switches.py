@@ -11,14 +11,15 @@ from functools import cache
 from typing import ClassVar, Literal
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import bpf, perf_event
-from numaudit.kernel.bpf import ProgramType
-from numaudit.kernel.bpf_map import sum_per_cpu
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
-from numaudit.probes import function_entry, reasons
+from numaudit.kernel.tracing import bpf, perf_event
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing.bpf_map import sum_per_cpu
+from numaudit.probes import reasons
 from numaudit.probes.bpf_probe import FIRST, BpfProbe
-from numaudit.probes.loader import LoadedProbe, Program
+from numaudit.probes.loading import function_entry
+from numaudit.probes.loading.loader import LoadedProbe, Program
 from numaudit.probes.probe import Loss
 from numaudit.probes.reasons import Refusal
 from numaudit.topology.nodeset import CpuSet

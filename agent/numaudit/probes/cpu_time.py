@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from numaudit.kernel.bpf_map import Entries, sum_per_cpu
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
 from numaudit.probes import cgroup_switches
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe
-from numaudit.probes.loader import ProbeRequest
+from numaudit.probes.loading.loader import ProbeRequest
 from numaudit.probes.probe import Kind, Loss, Reading
 
 _KEY = "=QQ"  # struct cpu_time_key

@@ -18,13 +18,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel import memory_blocks, perf_event
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.memory_blocks import MemoryBlocks
-from numaudit.kernel.perf_event import Event
-from numaudit.kernel.perf_ring import Ring
+from numaudit.kernel.memory import memory_blocks
+from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.tracing import perf_event
+from numaudit.kernel.tracing.perf_event import Event
+from numaudit.kernel.tracing.perf_ring import Ring
 from numaudit.probes import reasons
-from numaudit.probes.loader import LoadedProbe, ProbeRequest
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Kind, Loss, NodePair, Reading
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.topology.nodeset import CpuSet

@@ -13,16 +13,16 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.kernel import bpf, btf
-from numaudit.kernel.bpf import ProgramType
-from numaudit.kernel.bpf_map import Entries, sum_per_cpu
-from numaudit.kernel.btf import Btf, Function
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_nodes
-from numaudit.probes import function_entry
+from numaudit.kernel.tracing import bpf, btf
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
+from numaudit.kernel.tracing.btf import Btf, Function
 from numaudit.probes.bpf_probe import BpfProbe
-from numaudit.probes.function_entry import Programs, Way
-from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading import function_entry
+from numaudit.probes.loading.function_entry import Programs, Way
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.probe import Kind, Loss, Reading
 from numaudit.probes.reasons import Refusal
 from numaudit.snapshot import TaskMove

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import memory_blocks
-from numaudit.kernel.bpf import ProgramType
-from numaudit.kernel.bpf_map import Entries, sum_per_cpu
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory_blocks import MemoryBlocks
+from numaudit.kernel.memory import memory_blocks
+from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
 from numaudit.probes.bpf_probe import BpfProbe
-from numaudit.probes.loader import ProbeRequest, Program
+from numaudit.probes.loading.loader import ProbeRequest, Program
 from numaudit.probes.probe import Kind, Loss, NodePair, Reading
 from numaudit.probes.reasons import Reason, Refusal
 

@@ -2,7 +2,7 @@
 
 Every access is counted, not samples of them. The events are opened here, as one group on each CPU, for bcc can open no
 event that has a config1; the program finds them in a map. Which events those are is the plan's (numaudit.pmu).
-Where no BPF program may run, the kernel itself keeps the cgroups apart (numaudit.probes.pmu_cgroups).
+Where no BPF program may run, the kernel itself keeps the cgroups apart (numaudit.probes.counters.pmu_cgroups).
 Source: kernel/events/core.c (perf_event_read_local), kernel/bpf/arraymap.c (perf_event_fd_array_get_ptr).
 """
 
@@ -12,16 +12,23 @@ import errno
 import struct
 from collections.abc import Collection, Iterable, Sequence
 
-from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.kernel.tracing.bpf_map import Entries
 from numaudit.pmu.choose import Plan
 from numaudit.probes import cgroup_switches
-from numaudit.probes.accesses import WORDS, AccessCounts, AccessSums
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe, Hook
-from numaudit.probes.loader import LoadedProbe, ProbeRequest
-from numaudit.probes.plan_events import FindPlans, PlanEvents, cannot_open, choose_plan, plans_here, require_counts
-from numaudit.probes.pmu_cgroups import PmuOfCgroups
+from numaudit.probes.counters.accesses import WORDS, AccessCounts, AccessSums
+from numaudit.probes.counters.plan_events import (
+    FindPlans,
+    PlanEvents,
+    cannot_open,
+    choose_plan,
+    plans_here,
+    require_counts,
+)
+from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Kind, Loss
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.topology.nodeset import CpuSet

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
-from numaudit.kernel.bpf import RunTime
 from numaudit.kernel.host import Host
-from numaudit.probes.loader import LoadedProbe, ProbeRequest
+from numaudit.kernel.tracing.bpf import RunTime
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
 
 Loss = Literal["map-full", "busy", "ring-full", "no-address", "cpu-away"]
 """Why an event was not counted. `busy`: another BPF program was running on that CPU. `cpu-away`: a CPU had come back

@@ -12,8 +12,9 @@ from typing import Any, Self, TypeVar, cast
 from numaudit.errors import Unavailable
 from numaudit.kernel import cgroup
 from numaudit.kernel.host import Host
-from numaudit.probes import loader, reasons
-from numaudit.probes.loader import Answer, LoadedProbe, ProbeRequest
+from numaudit.probes import reasons
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import Answer, LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Reason, Refusal
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from numaudit.evaluation.access import measured
 from numaudit.evaluation.alignment import Judgements, intended_nodes
+from numaudit.evaluation.causes.placement import bytes_outside, remote_bytes, wanted_nodes
+from numaudit.evaluation.causes.shared_memory import charged_to_others, used_bytes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.placement import bytes_outside, remote_bytes, wanted_nodes
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
-from numaudit.evaluation.shared_memory import charged_to_others, used_bytes
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent
 from numaudit.report.counters import CountersOfTick

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from numaudit.containermanager.memory.headroom import Headroom, Holder
+from numaudit.containermanager.memory.state import MachineState
+from numaudit.containermanager.pod.names import PodName
 from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent import Intent
-from numaudit.memorymanager.memory.headroom import Headroom, Holder
-from numaudit.memorymanager.memory.state import MachineState
-from numaudit.memorymanager.pod.names import PodName
 from numaudit.topology.nodeset import NodeSet
 
 

@@ -11,13 +11,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from numaudit.checkpoints.start.findings import Severity as StateSeverity
+from numaudit.checkpoints.start.outlook import Answer
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.memorymanager.restart.findings import Severity as StateSeverity
-from numaudit.memorymanager.restart.outlook import Answer
 from numaudit.report.counters import Counters
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, Qos

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
+from numaudit.containermanager.pod.names import full_name
 from numaudit.errors import printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
-from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
-from numaudit.views.terminal import print_note
+from numaudit.views.terminal.terminal import print_note
 
 
 def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
+from numaudit.api import document
 from numaudit.report.values import Report
-from numaudit.views import document
 from numaudit.views.page.live_page import live_page
 
 

@@ -35,7 +35,8 @@ HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 def _program(tree: Path, target: str) -> str:
     """`numaudit capture TARGET` in a process of its own, on a host that is a tree."""
     return (
-        "import sys; from pathlib import Path; from numaudit.cli import capture, main; "
+        "import sys; from pathlib import Path; from numaudit.cli import main; "
+        "from numaudit.cli.observe import capture; "
         "from numaudit.kernel.host import Host; "
         f"capture.host = lambda _: Host.under(Path({str(tree)!r})); sys.exit(main.call(['capture', {target!r}]))"
     )
@@ -184,7 +185,7 @@ def test_a_folder_that_was_begun_is_removed_when_the_capture_fails(
     captured: CapturedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "empty").mkdir()
-    monkeypatch.setattr("numaudit.kubelet.recording.record", _interrupted)
+    monkeypatch.setattr("numaudit.kubelet.sources.recording.record", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         capture(captured("eight-nodes"), tmp_path / target)
     assert list(tmp_path.rglob("*")) == [tmp_path / "empty"]
@@ -214,7 +215,7 @@ def test_the_command_says_what_it_copied_on_standard_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
 ) -> None:
     tree = captured("memory-only-node")
-    monkeypatch.setattr("numaudit.cli.capture.host", lambda _: tree)
+    monkeypatch.setattr("numaudit.cli.observe.capture.host", lambda _: tree)
     assert call(["capture", str(tmp_path / "copy")]) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -227,7 +228,7 @@ def test_a_dash_writes_the_archive_to_standard_output(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
 ) -> None:
     tree = captured("systemd-crio")
-    monkeypatch.setattr("numaudit.cli.capture.host", lambda _: tree)
+    monkeypatch.setattr("numaudit.cli.observe.capture.host", lambda _: tree)
     monkeypatch.chdir(tmp_path)
     assert call(["capture", "-"]) == 0
     out, err = capfdbinary.readouterr()

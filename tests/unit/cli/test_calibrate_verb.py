@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.collectors.calibration import read_calibration
+from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.pmu.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
@@ -36,7 +36,7 @@ _MACHINE = Machine(tuple(Node(node, distances=row) for node, row in _DISTANCES.i
 
 @pytest.fixture(autouse=True)
 def _found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numaudit.cli.calibrate.calibrate", lambda *_: FOUND)
+    monkeypatch.setattr("numaudit.cli.observe.calibrate.calibrate", lambda *_: FOUND)
 
 
 def _host(folder: Path, cpu: str = "6 143") -> Host:

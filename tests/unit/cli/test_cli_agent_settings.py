@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.config import reference_text as config_text
 from numaudit.cli.main import call
-from numaudit.cli.metrics import reference_text as metrics_text
+from numaudit.cli.service.config import reference_text as config_text
+from numaudit.cli.service.metrics import reference_text as metrics_text
 from numaudit.config.settings import KEYS
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 

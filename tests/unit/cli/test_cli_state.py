@@ -18,15 +18,15 @@ import pytest
 
 from agent_process import PATIENCE, eventually
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats import device as device_checkpoint
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.cli.main import call
-from numaudit.memorymanager.checkpoint import device as device_checkpoint
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.restart.findings import MEANINGS
+from numaudit.containermanager.cpu.state import CPUState
 from numaudit.topology.nodeset import CpuSet
 from schemas import schema
 

@@ -14,9 +14,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from node_tree import NodeTree
+from numaudit.api.ordering import KEYS
 from numaudit.cli.main import main
 from numaudit.evaluation.verdicts import REMEDIES
-from numaudit.report.ordering import KEYS
 from pages import TOP
 
 SHARE = TOP / "share"

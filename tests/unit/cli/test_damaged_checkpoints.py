@@ -11,12 +11,12 @@ import pytest
 
 from command_tree import commands
 from damaged_files import DAMAGES, KINDS, files_of
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.cli.exits import EXIT_INTERNAL
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
-from numaudit.workloads.run.store import Store
+from numaudit.run.store import Store
 
 Capture = pytest.CaptureFixture[str]
 

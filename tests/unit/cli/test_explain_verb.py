@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from numaudit.cli.main import call
+from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.node_here import state_of
-from numaudit.kubelet.starting import Asked
+from numaudit.kubelet.questions.node_here import state_of
+from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.admission import NodeState, admit, remove
-from numaudit.memorymanager.pod.manifest import read_pod
 from scenarios import Plain, machine, play, pod, scenario
 from schemas import schema
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
-from numaudit.report.fail_below import Shortfalls, shortfalls
+from numaudit.report.gates.fail_below import Shortfalls, shortfalls
 
 Capture = pytest.CaptureFixture[str]
 POD = "default/gu-two-numanode"

@@ -21,11 +21,12 @@ from certificates import Authority
 from fixture_trees import FIXTURES
 from kubelet_http import Answer, replies, serving
 from made_up_probes import made_up_session
-from numaudit.cli import run, top
 from numaudit.cli.main import VERBS, call
+from numaudit.cli.manager import run
+from numaudit.cli.observe import top
 from numaudit.doctor import checks
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.session import Session
 from numaudit.views.top import app
 from numaudit.views.top.news import Feed, Measured, News

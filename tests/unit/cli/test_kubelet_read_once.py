@@ -1,7 +1,7 @@
 """Each source of the kubelet is read once, whatever the verb: an answer is of one moment, and the kubelet is spared.
 
 One exception is allowed: a checkpoint that was caught between two writes of the kubelet is read again until it adds up
-(`kubelet/settled_file.py`). All files here add up.
+(`kubelet/sources/settled_file.py`). All files here add up.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from made_up_probes import made_up_session
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
 from numaudit.cli.main import call
-from numaudit.cli.report_view import View
-from numaudit.cli.top_feed import LiveFeed
+from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.doctor import checks
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.session import Session
 from numaudit.views.top.news import Measured, News, key_of
 

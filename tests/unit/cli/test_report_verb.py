@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from numaudit.api.ordering import KEYS, in_order_of
+from numaudit.api.selection import first, narrow
 from numaudit.cli.main import call
 from numaudit.errors import Unavailable
 from numaudit.evaluation.findings import Finding
 from numaudit.kernel.host import Host
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
-from numaudit.report.ordering import KEYS, in_order_of
-from numaudit.report.selection import first, narrow
 from numaudit.report.values import ContainerReport
 from reports import container, report
 

@@ -15,11 +15,11 @@ from typing import NoReturn
 
 import pytest
 
-from numaudit.cli import report_watch
 from numaudit.cli.main import call
+from numaudit.cli.observe import report_watch
+from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 
 Capture = pytest.CaptureFixture[str]
 Between = Callable[..., None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.cli.main import call
-from numaudit.views.selftest_document import CheckState, SelfTestCheck
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_failure_comes_before_what_is_inconclusive_and_that_before_a_pass(
     states: list[CheckState], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks = tuple(SelfTestCheck(f"check-{number}", state, "", "") for number, state in enumerate(states))
-    monkeypatch.setattr("numaudit.cli.selftest.selftest", lambda _: checks)
+    monkeypatch.setattr("numaudit.cli.observe.selftest.selftest", lambda _: checks)
     assert call(["selftest"]) == code
     out = capsys.readouterr().out
     for number, state in enumerate(states):

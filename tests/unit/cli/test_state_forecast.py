@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from numaudit.cli.main import call
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import METRICS
 from numaudit.kernel.host import Host
-from numaudit.kubelet import process
+from numaudit.kubelet.sources import process
 from numaudit.memorymanager.forecast import Forecast, PodForecast
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.events import Key
 
 from hostile_names import HOSTILE
-from numaudit.cli.report_view import View
+from numaudit.cli.observe.report_view import View
 from numaudit.views.top.news import Measured
 from reports import container, report
 from top_screen import Screen, Told, captured, screen

@@ -14,10 +14,10 @@ from typing import NoReturn
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.cli.report_view import View
-from numaudit.cli.top_feed import LiveFeed
+from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.top_feed import LiveFeed
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from top_screen import Screen, captured, screen
 
 Capture = pytest.CaptureFixture[str]
@@ -189,6 +189,6 @@ def test_a_captured_tree_takes_no_interval(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_the_agent_never_loads_the_screen_library() -> None:
-    program = "import sys, numaudit.cli.agent, numaudit.daemon.loop\nprint('textual' in sys.modules)"
+    program = "import sys, numaudit.cli.service.agent, numaudit.daemon.loop\nprint('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -20,7 +20,8 @@ from fixture_trees import FIXTURES
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
 LIVE = (
-    "import sys; from pathlib import Path; from numaudit.cli import {verb} as verb, main, options; "
+    "import sys; from pathlib import Path; from importlib import import_module; "
+    "from numaudit.cli import main, options; verb = import_module(main.module_of('{verb}')); "
     "from numaudit.kernel.host import Host; "
     "verb.Host = options.Host = lambda: Host(kubelet_root={kubelet!r}); "
     "sys.exit(main.call(sys.argv[1:]))"

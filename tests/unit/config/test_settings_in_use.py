@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from numaudit.config.loading import load
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.observer import Observer
 
 
 def test_the_limits_of_verdicts_are_the_defaults_until_they_are_set() -> None:

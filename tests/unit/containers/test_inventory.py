@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.collectors.base import Skipped
-from numaudit.collectors.residency import Residency
 from numaudit.containers import cgroup_path
 from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide
+from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.containers.residency import Residency
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host

@@ -16,9 +16,9 @@ from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
+from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import Form
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.web.pages import Request
 
 HOSTILE_NAMES = [

@@ -6,13 +6,14 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from numaudit.cli.main import VERBS
-from numaudit.collectors.table import COLLECTORS
+from numaudit.cli.main import VERBS, module_of
 from numaudit.config.settings import KEYS
+from numaudit.engine.collectors.table import COLLECTORS
 from numaudit.evaluation.findings import RULES, kubelet, measured, promised
 from numaudit.probes.kinds import KINDS
 from numaudit.report.counters import COUNTERS, Counters
@@ -21,25 +22,26 @@ TOP = Path(__file__).parents[3]
 PACKAGE = TOP / "agent/numaudit"
 PAGE = (TOP / "docs/architecture.md").read_text(encoding="utf-8")
 MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)*(?:\.bpf\.c|\.py))`")
+MOST_MODULES = 15
 GOALS = {"column": (0, 1), "counter": (0, 4), "probe": (3, 4), "finding": (0, 1), "setting": (0, 1), "verb": (1, 1)}
 """Kind of change -> new files and edited files at most."""
 NAMES_A_PROBE = {
-    "cli/assert.py": "its limit of migrations rests on the one probe that counts them",
-    "cli/report.py": "its option --first-touch asks for the one probe that is off by default",
-    "collectors/sanity_check.py": "holds the counted hint faults against the kernel's own count",
+    "cli/manager/assert.py": "its limit of migrations rests on the one probe that counts them",
+    "cli/observe/report.py": "its option --first-touch asks for the one probe that is off by default",
+    "engine/collectors/sanity_check.py": "holds the counted hint faults against the kernel's own count",
     "doctor/checks.py": "first_touch has no BPF program, and doctor shows it among the sources",
     "doctor/sources.py": "a source of access figures is tried on a known load of its own",
-    "collectors/pages_used.py": "what scan passes say, beside what processes map",
-    "collectors/scan_passes.py": "what is kept of scan passes from tick to tick",
+    "engine/collectors/probes/pages_used.py": "what scan passes say, beside what processes map",
+    "engine/collectors/probes/scan_passes.py": "what is kept of scan passes from tick to tick",
     "evaluation/access.py": "what a source of accesses may say, and which comes first",
     "evaluation/sources/first_touch.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/hint_faults.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/pmu.py": "a source of accesses has its own arithmetic",
     "exporters/values.py": "a metric of counted or of sampled accesses names its source",
     "report/counters.py": "a counter's field is called as the probe that counts it",
-    "workloads/busy.py": "the self test's known CPU time is held against this probe",
-    "workloads/sampling.py": "the self test's known accesses are held against this probe",
-    "workloads/selftest.py": "the self test's known work is held against each source",
+    "selftest/busy.py": "the self test's known CPU time is held against this probe",
+    "selftest/sampling.py": "the self test's known accesses are held against this probe",
+    "selftest/selftest.py": "the self test's known work is held against each source",
 }
 """Modules that are about one probe, and why. All others walk KINDS."""
 
@@ -67,8 +69,15 @@ def test_every_package_is_in_the_table_of_folders() -> None:
 
 def test_every_module_of_the_kubelets_client_side_is_listed() -> None:
     section = PAGE.partition("### Inside `kubelet/`\n")[2].partition("\n#")[0]
-    modules = {f"kubelet/{path.name}" for path in (PACKAGE / "kubelet").glob("*.py") if path.stem != "__init__"}
+    kubelet = (PACKAGE / "kubelet").rglob("*.py")
+    modules = {str(path.relative_to(PACKAGE)) for path in kubelet if path.stem not in ("__init__", "podresources_pb2")}
     assert set(MODULE.findall(section)) == modules
+
+
+def test_no_folder_has_more_modules_than_one_sees_at_a_glance() -> None:
+    folders = [path for path in (PACKAGE, *PACKAGE.rglob("*")) if path.is_dir() and path.name != "__pycache__"]
+    counts = {str(path): len([one for one in path.glob("*.py") if one.stem != "__init__"]) for path in folders}
+    assert {path: count for path, count in counts.items() if count > MOST_MODULES} == {}
 
 
 def test_the_picture_shows_the_import_contract() -> None:
@@ -77,13 +86,14 @@ def test_the_picture_shows_the_import_contract() -> None:
     assert "```\n" + "\n".join(layers) + "\n```" in PAGE
 
 
-def test_every_part_of_the_memory_manager_is_listed_in_the_order_of_its_import_contract() -> None:
+@pytest.mark.parametrize("room", ["memorymanager", "checkpoints", "containermanager"])
+def test_every_part_of_the_library_is_listed_in_the_order_of_its_import_contract(room: str) -> None:
     contracts = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    (layers,) = [one["layers"] for one in contracts if one.get("containers") == ["numaudit.memorymanager"]]
-    section = PAGE.partition("### Inside `memorymanager/`\n")[2].partition("\n#")[0]
+    (layers,) = [one["layers"] for one in contracts if one.get("containers") == [f"numaudit.{room}"]]
+    section = PAGE.partition("### Inside the memory manager\n")[2].partition("\n#")[0]
     cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
     place = {part: number for number, layer in enumerate(layers) for part in layer.split(" | ")}
-    named = [part for cell in cells for part in re.findall(r"`memorymanager/(\w+)(?:/|\.py)`", cell)]
+    named = [part for cell in cells for part in re.findall(rf"`{room}/(\w+)(?:/|\.py)`", cell)]
     assert sorted(named) == sorted(place)
     assert [place[part] for part in named] == sorted(place[part] for part in named)
 
@@ -104,7 +114,7 @@ def test_each_kind_of_change_was_tried_and_keeps_to_its_goal() -> None:
 def test_a_probe_has_the_files_that_the_dry_run_names(kind: object) -> None:
     name = getattr(kind, "name", "")
     assert (PACKAGE / f"probes/{name}.py").exists()
-    assert (PACKAGE / f"collectors/{name}.py").exists()
+    assert (PACKAGE / f"engine/collectors/probes/{name}.py").exists()
     assert (TOP / f"bpf/{name}.bpf.c").exists() or name == "first_touch"  # it samples page faults by perf
 
 
@@ -117,7 +127,7 @@ def _names_of_probes(tree: ast.Module) -> set[str]:
 
 
 def test_no_module_names_a_probe_but_the_probes_own_the_lists_and_those_with_a_reason() -> None:
-    own = {f"{folder}/{kind.name}.py" for kind in KINDS for folder in ("probes", "collectors")}
+    own = {f"{folder}/{kind.name}.py" for kind in KINDS for folder in ("probes", "engine/collectors/probes")}
     naming = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
@@ -150,4 +160,4 @@ def test_a_counters_field_and_row_are_in_one_file() -> None:
 def test_every_rule_is_listed_once_and_every_verb_is_a_module() -> None:
     assert [rule.name for rule in RULES] == [one.name for of in (promised, kubelet, measured) for one in of.RULES]
     assert len({rule.name for rule in RULES}) == len(RULES)
-    assert {name for name in VERBS if not (PACKAGE / f"cli/{name}.py").exists()} == set()
+    assert {verb for verb in VERBS if find_spec(module_of(verb)) is None} == set()

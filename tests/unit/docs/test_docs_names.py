@@ -13,7 +13,7 @@ import yaml
 
 from documented_queries import documented_queries, queries_of
 from numaudit.config.settings import KEYS
-from numaudit.evaluation.causes import CauseName
+from numaudit.evaluation.causes.causes import CauseName
 from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of

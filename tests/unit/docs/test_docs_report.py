@@ -6,7 +6,7 @@ import inspect
 import re
 
 from numaudit.report.columns import View, columns_of
-from numaudit.views import report_tables
+from numaudit.views.terminal import report_tables
 from numaudit.views.top import columns
 from pages import TOP
 

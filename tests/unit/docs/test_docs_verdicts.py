@@ -11,9 +11,9 @@ from typing import get_args
 import test_remedies
 import test_remedies_of_commands
 import test_remedies_of_use
-from numaudit.evaluation.causes import CauseName
+from numaudit.evaluation.causes.causes import CauseName
+from numaudit.evaluation.causes.remedies import IN_FORCE, OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.findings import RULES
-from numaudit.evaluation.remedies import IN_FORCE, OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome

@@ -22,7 +22,7 @@ from numaudit.cli.main import call
 from numaudit.doctor import checks
 from numaudit.doctor.kubelet_answers import NAMES, answer_checks
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 

@@ -10,8 +10,8 @@ from numaudit.doctor import sources
 from numaudit.doctor.sources import SOURCES, SourceCheck, Trial, check_sources
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
+from numaudit.probes.counters.known_work import known_work
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.known_work import known_work
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
 

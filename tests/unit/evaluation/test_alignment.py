@@ -8,10 +8,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, SourceState
-from numaudit.memorymanager.memory.state import Block
 from numaudit.snapshot import (
     Allowed,
     CollectorOutcome,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.causes.causes import Cause
 from numaudit.intent import ContainerIntent, Intent, Promise
-from numaudit.memorymanager.memory.state import Block
 from numaudit.snapshot import (
     Allowed,
     Container,

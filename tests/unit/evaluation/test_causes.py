@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaudit.evaluation.arrivals import Arrival
-from numaudit.evaluation.causes import Cause, causes
+from numaudit.evaluation.causes.arrivals import Arrival
+from numaudit.evaluation.causes.causes import Cause, causes
 from numaudit.snapshot import Allowed, Mappings, NodeMemory, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -23,7 +23,7 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.report_tables import print_report
+from numaudit.views.terminal.report_tables import print_report
 
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 WEB = Container(ContainerId(7), "/web", "group")

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.checkpoints.start.findings import StateFinding
+from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import RULES, Finding, find
 from numaudit.intent import (
     CheckpointHealth,
@@ -18,8 +20,6 @@ from numaudit.intent import (
     PromisedDevices,
     StartOutlook,
 )
-from numaudit.memorymanager.memory.state import Block
-from numaudit.memorymanager.restart.findings import StateFinding
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

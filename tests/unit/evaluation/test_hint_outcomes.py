@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
+from numaudit.containermanager.pod.spec import Container, Pod, Resources
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcome_of_reason, outcomes
 from numaudit.intent import (
     ContainerIntent,
@@ -14,10 +17,7 @@ from numaudit.intent import (
     Promise,
     Rejection,
 )
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.memorymanager.pod.spec import Container, Pod, Resources
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 

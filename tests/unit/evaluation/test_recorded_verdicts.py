@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kubelet_steps import LOGS, STEPS, Step
-from numaudit.cli.report import observe
+from numaudit.cli.observe.report import observe
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
@@ -17,7 +18,6 @@ from numaudit.intent import Intent, KubeletSeries
 from numaudit.kernel.host import Host
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot

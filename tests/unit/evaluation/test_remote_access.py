@@ -13,7 +13,7 @@ from rich.console import Console
 
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.failed_moves import failed_moves
+from numaudit.evaluation.causes.failed_moves import failed_moves
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.sources.first_touch import wilson
 from numaudit.evaluation.thresholds import Thresholds
@@ -33,7 +33,7 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.report_tables import print_accesses, print_moved_pages, print_report
+from numaudit.views.terminal.report_tables import print_accesses, print_moved_pages, print_report
 
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
 WEB = Container(ContainerId(7), "/web", "group")

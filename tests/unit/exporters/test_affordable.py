@@ -15,11 +15,11 @@ from numaudit.config.settings import MetricsSettings, Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
 from numaudit.daemon.publisher import Published
+from numaudit.engine.observer import Observer
 from numaudit.exporters.exposition import Family
 from numaudit.exporters.series import Key
 from numaudit.exporters.values import misplaced
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.values import Intended
 from numaudit.snapshot import HintFault
 from numaudit.topology.nodeset import NodeSet

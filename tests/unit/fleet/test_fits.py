@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_nodes import Answering, answering, page, samples
+from numaudit.api.fleet_document import FleetForecast
 from numaudit.errors import Unavailable
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
@@ -17,8 +18,7 @@ from numaudit.fleet.forecast import ask_maps, forecast
 from numaudit.fleet.memory_map import node_there
 from numaudit.fleet.scope import Scope
 from numaudit.memorymanager.api import NodeState, admit, read_pod
-from numaudit.memorymanager.scenario.simulation import Simulation
-from numaudit.views.fleet_document import FleetForecast
+from numaudit.scenario.simulation import Simulation
 from scenarios import Plain, play, pod, scenario
 
 GIB = 1 << 30

@@ -12,15 +12,15 @@ import jsonschema
 import pytest
 
 from fleet_nodes import Answering, recorded
+from numaudit.api.document import encode
+from numaudit.api.fleet_document import FleetReport
 from numaudit.errors import Unavailable
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
-from numaudit.views import fleet_tables, terminal
-from numaudit.views.document import encode
-from numaudit.views.fleet_document import FleetReport
+from numaudit.views.terminal import fleet_tables, terminal
 from schemas import schema
 
 TOP = 10

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.kernel import bpf_map
-from numaudit.kernel.bpf_map import MapInfo, MapType, sum_per_cpu
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import bpf_map
+from numaudit.kernel.tracing.bpf_map import MapInfo, MapType, sum_per_cpu
 
 u64 = st.integers(0, (1 << 64) - 1)
 

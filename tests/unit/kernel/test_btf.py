@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel import btf
-from numaudit.kernel.btf import Btf, Function, Member, PageFlags
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import btf
+from numaudit.kernel.tracing.btf import Btf, Function, Member, PageFlags
 
 _INT, _ARRAY, _STRUCT, _ENUM, _FUNC, _FUNC_PROTO, _DATASEC = 1, 3, 4, 6, 12, 13, 15
 

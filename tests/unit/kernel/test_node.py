@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.collectors.node import to_node_memory
+from numaudit.engine.collectors.node import to_node_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import (

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
-from numaudit.kernel import numa_maps
 from numaudit.kernel.host import Host
-from numaudit.kernel.numa_maps import MappedBytes, Mapping, parse, parse_line
+from numaudit.kernel.memory import numa_maps
+from numaudit.kernel.memory.numa_maps import MappedBytes, Mapping, parse, parse_line
 
 CapturedHost = Callable[[str], Host]
 KIB, MIB = 1 << 10, 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.numa_stat import Rows, hugetlb, parse, resident_v1, resident_v2
+from numaudit.kernel.memory.numa_stat import Rows, hugetlb, parse, resident_v1, resident_v2
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode
 
 CapturedHost = Callable[[str], Host]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
-from numaudit.kernel import page_size
 from numaudit.kernel.host import Host
+from numaudit.kernel.memory import page_size
 from numaudit.kernel.node import read_machine
 
 ANON = 1_000_000

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.collectors.base import Skipped
-from numaudit.collectors.first_touch import collect
+from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.probes.first_touch import collect
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory_blocks import MemoryBlocks
-from numaudit.kernel.perf_ring import (
+from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.tracing.perf_ring import (
     RECORD_LOST,
     RECORD_LOST_SAMPLES,
     RECORD_SAMPLE,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
-from numaudit.kernel import shared_maps
 from numaudit.kernel.host import Host
-from numaudit.kernel.shared_maps import SharedMapping, devices_in_memory, parse
+from numaudit.kernel.memory import shared_maps
+from numaudit.kernel.memory.shared_maps import SharedMapping, devices_in_memory, parse
 
 LINES = """\
 55d0c5a00000-55d0c5a28000 r--p 00000000 fe:01 1311085                    /usr/bin/bash

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from kubelet_steps import RUNS
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.intent import HintRecord
-from numaudit.kubelet import admissions
-from numaudit.kubelet import log as kubelet_log
-from numaudit.kubelet.admissions import Admissions
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
+from numaudit.kubelet.parsers import admissions
+from numaudit.kubelet.parsers import log as kubelet_log
+from numaudit.kubelet.parsers.admissions import Admissions
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

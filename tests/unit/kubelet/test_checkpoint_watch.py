@@ -9,14 +9,14 @@ from time import time
 import pytest
 
 from kubelet_steps import Step
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.file import CPU, MEMORY, write
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.state import MemoryState
 from numaudit.kernel.host import Host
-from numaudit.kubelet import settled_file, state_files
-from numaudit.kubelet.checkpoints import WatchedCheckpoint
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.file import CPU, MEMORY, write
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, parse
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.memory.state import MemoryState
+from numaudit.kubelet.sources import settled_file, state_files
+from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.topology.nodeset import CpuSet
 
 ONE = Step("standalone-restricted/1-cross").read("memory_manager_state")

@@ -15,9 +15,9 @@ from kubelet_http import replies, serving
 from kubelet_steps import Step
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet.client import Endpoint, LiveKubelet, RecordedKubelet, find_endpoint, given_endpoint
-from numaudit.kubelet.podresources import Client
-from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.sources.client import Endpoint, LiveKubelet, RecordedKubelet, find_endpoint, given_endpoint
+from numaudit.kubelet.sources.podresources import Client
+from numaudit.kubelet.sources.poller import KubeletPoller
 
 PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"

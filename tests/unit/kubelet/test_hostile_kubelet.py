@@ -13,8 +13,8 @@ import pytest
 from hostile_http import FILLING, KEEPING, MIB, HostileServer, Peer, hostile, redirecting
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet.client import Endpoint, LiveKubelet
-from numaudit.kubelet.podresources import Client
+from numaudit.kubelet.sources.client import Endpoint, LiveKubelet
+from numaudit.kubelet.sources.podresources import Client
 
 DEADLINE = 0.5
 LATE = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from input_cost import MIB, MOST, costs
-from numaudit.kubelet.podresources import LARGEST_ANSWER, LARGEST_POD, MOST_CPUS, MOST_FIELDS, Answer, decode
-from numaudit.kubelet.pods import MOST_PODS
+from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.proto import podresources_pb2 as pb
+from numaudit.kubelet.sources.podresources import LARGEST_ANSWER, LARGEST_POD, MOST_CPUS, MOST_FIELDS, Answer, decode
 
 SMALL = 32 * MIB
 _HALF = LARGEST_POD // 2 - 100

@@ -9,7 +9,7 @@ import pytest
 
 from input_cost import MIB, costs
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kubelet.pods import (
+from numaudit.kubelet.parsers.pods import (
     LARGEST_POD,
     MOST_CONTAINERS,
     MOST_PODS,

@@ -6,7 +6,7 @@ import pytest
 
 from input_cost import MOST, costs
 from numaudit.errors import ParseError
-from numaudit.kubelet.config import LIMITS, parse_configz, parse_file
+from numaudit.kubelet.parsers.config import LIMITS, parse_configz, parse_file
 
 PIECES = {"short values": "a,", "lists": "[],", "mappings": "{},", "numbers": "1.5,", "texts": '"ab",'}
 

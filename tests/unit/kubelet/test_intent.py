@@ -12,16 +12,16 @@ import pytest
 
 from kubelet_json_log import as_json
 from kubelet_steps import STEPS, Step
+from numaudit.containermanager.memory.state import Block
+from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet import polled, poller
-from numaudit.kubelet.client import RecordedKubelet
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.kubelet.log_follow import FileLog, JournalLog
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.memorymanager.memory.state import Block
-from numaudit.observer import Observer
+from numaudit.kubelet.sources import polled, poller
+from numaudit.kubelet.sources.client import RecordedKubelet
+from numaudit.kubelet.sources.log_follow import FileLog, JournalLog
+from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Container
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

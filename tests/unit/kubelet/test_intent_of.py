@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kubelet_steps import STEPS, Step
-from numaudit.kubelet.intent_of import Steps, intent_of
-from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.intent.intent_of import Steps, intent_of
+from numaudit.kubelet.sources.poller import KubeletPoller
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.intent import (
     ContainerIntent,
     HintRecord,
@@ -18,13 +22,9 @@ from numaudit.intent import (
     PromisedDevices,
     Rejection,
 )
-from numaudit.kubelet.join import Joined, complete, join, rejections
-from numaudit.kubelet.podresources import PodResources
-from numaudit.kubelet.promises import Checkpoints, by_container
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.memory.state import Block, MemoryState
+from numaudit.kubelet.intent.join import Joined, complete, join, rejections
+from numaudit.kubelet.intent.promises import Checkpoints, by_container
+from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_steps import RUNS
+from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet import config as kubelet_config
-from numaudit.kubelet import process as kubelet_process
-from numaudit.kubelet.config import Document, known_flags, merge, parse_configz, read_flags, settle
-from numaudit.memorymanager.memory.reserved import read_reserved_memory
+from numaudit.kubelet.parsers import config as kubelet_config
+from numaudit.kubelet.parsers.config import Document, known_flags, merge, parse_configz, read_flags, settle
+from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.topology.quantity import Quantity
 
 FILE = (RUNS / "standalone-restricted/kubelet-config.k1.yaml").read_text()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from kubelet_json_log import as_json
 from kubelet_steps import RUNS
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import ParseError
-from numaudit.kubelet import log
-from numaudit.kubelet.log import parse
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
+from numaudit.kubelet.parsers import log
+from numaudit.kubelet.parsers.log import parse
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

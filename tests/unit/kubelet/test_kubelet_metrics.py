@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from input_cost import MIB, MOST, costs
 from kubelet_steps import Step
 from numaudit.intent import KubeletSeries
-from numaudit.kubelet.metrics import LONGEST_LINE, KubeletMetrics
-from numaudit.kubelet.metrics import parse as parse_bytes
+from numaudit.kubelet.parsers.metrics import LONGEST_LINE, KubeletMetrics
+from numaudit.kubelet.parsers.metrics import parse as parse_bytes
 
 NAME = "kubelet_admission_rejections_total"
 LARGEST = 16 * MIB

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from numaudit.errors import Unavailable
-from numaudit.kubelet import log_follow
-from numaudit.kubelet.klog import LONGEST_LINE
-from numaudit.kubelet.log_follow import FileLog, JournalLog, Line
+from numaudit.kubelet.parsers.klog import LONGEST_LINE
+from numaudit.kubelet.sources import log_follow
+from numaudit.kubelet.sources.log_follow import FileLog, JournalLog, Line
 
 
 @pytest.fixture

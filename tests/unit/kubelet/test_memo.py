@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.kubelet.memo import Inputs, Memo
+from numaudit.kubelet.sources.memo import Inputs, Memo
 
 
 def test_the_same_inputs_give_the_same_result_without_work() -> None:

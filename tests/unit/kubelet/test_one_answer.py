@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from damaged_files import DAMAGES, KINDS, files_of
+from numaudit.api.state_document import StateVerification, verifications
+from numaudit.checkpoints.formats.file import DEVICES, MEMORY, Kind
+from numaudit.checkpoints.start.outlook import worst
 from numaudit.cli.main import call
+from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.exporters.catalogue import METRICS
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files, forecast_on
-from numaudit.kubelet.starting import Asked
-from numaudit.memorymanager.checkpoint.file import DEVICES, MEMORY, Kind
+from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.restart.outlook import worst
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.values import Report
-from numaudit.views.state_document import StateVerification, verifications
 from restarted_node import log_after, node_before, reboot
 
 

@@ -11,9 +11,9 @@ from hostile_http import KEEPING, hostile
 from kubelet_http import replies, serving
 from kubelet_steps import Step
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet import poller
-from numaudit.kubelet.client import LiveKubelet
-from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.sources import poller
+from numaudit.kubelet.sources.client import LiveKubelet
+from numaudit.kubelet.sources.poller import KubeletPoller
 
 PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
 LATE = 10.0

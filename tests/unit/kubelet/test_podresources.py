@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_steps import STEPS, Step
+from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices
-from numaudit.kubelet.podresources import Answer, Client, PodResources, decode
 from numaudit.kubelet.proto import podresources_pb2 as pb
-from numaudit.memorymanager.memory.state import Block
+from numaudit.kubelet.sources.podresources import Answer, Client, PodResources, decode
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from podresources_server import serving
 

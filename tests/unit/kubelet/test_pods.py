@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubelet_steps import STEPS, Step
 from numaudit.errors import ParseError
 from numaudit.intent import PodFacts
-from numaudit.kubelet.pods import PodReader, parse_pod, without_secrets
+from numaudit.kubelet.parsers.pods import PodReader, parse_pod, without_secrets
 
 ID = "b" * 64
 RUNNING = "standalone-single-numa-node/1-running"

@@ -16,13 +16,13 @@ from numaudit.capture.tree import capture
 from numaudit.errors import ParseError
 from numaudit.intent import Intent
 from numaudit.kernel.host import Host
-from numaudit.kubelet import log as kubelet_log
-from numaudit.kubelet import recording
-from numaudit.kubelet.client import Answers, Endpoint, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.kubelet.log_follow import FileLog
-from numaudit.kubelet.podresources import Answer, Client
-from numaudit.kubelet.poller import KubeletPoller
+from numaudit.kubelet.parsers import log as kubelet_log
+from numaudit.kubelet.sources import recording
+from numaudit.kubelet.sources.client import Answers, Endpoint, LiveKubelet, RecordedKubelet
+from numaudit.kubelet.sources.log_follow import FileLog
+from numaudit.kubelet.sources.podresources import Answer, Client
+from numaudit.kubelet.sources.poller import KubeletPoller
 
 STEP = Step("standalone-single-numa-node/2-rejected")
 LOG = RUNS / "standalone-single-numa-node/kubelet.k1.log"

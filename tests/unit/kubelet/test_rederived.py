@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.engine.observer import Observer
 from numaudit.intent import Intent, Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.node_here import state_of
-from numaudit.kubelet.rederived import Rederived, differences, rederive
-from numaudit.kubelet.starting import Asked
+from numaudit.kubelet.questions.node_here import state_of
+from numaudit.kubelet.questions.rederived import Rederived, differences, rederive
+from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.admission import NodeState, remove
-from numaudit.memorymanager.scenario.values import Setup
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
-from numaudit.observer import Observer
+from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]

@@ -13,10 +13,10 @@ from cluster_history import HISTORY, TREE
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import Intent, KubeletSeries, Rejection
 from numaudit.kernel.host import Host
+from numaudit.kubelet.intent.refused_at_restart import UNKNOWN, refused_at_restart
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.kubelet.metrics import KubeletMetrics, parse
-from numaudit.kubelet.pods import parse_pod
-from numaudit.kubelet.refused_at_restart import UNKNOWN, refused_at_restart
+from numaudit.kubelet.parsers.metrics import KubeletMetrics, parse
+from numaudit.kubelet.parsers.pods import parse_pod
 
 STARTED = 1795373090.45
 

@@ -13,6 +13,9 @@ import pytest
 
 from kubelet_steps import RUNS, STEPS, Step
 from node_of_step import node_of
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.start import outlook as restart
+from numaudit.checkpoints.start.outlook import examine
 from numaudit.cli.main import call
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.checks import examine as examine_host
@@ -20,12 +23,9 @@ from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.intent import CheckpointHealth, Intent, StartOutlook
 from numaudit.kernel.host import Host
-from numaudit.kubelet import machine_watch
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.restart import outlook as restart
-from numaudit.memorymanager.restart.outlook import examine
+from numaudit.kubelet.sources import machine_watch
+from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
 from numaudit.snapshot import Snapshot
 from recorded_kubelet import read_machine

@@ -16,8 +16,8 @@ from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.kubelet.poller import KubeletPoller
-from numaudit.kubelet.starting import Asked
+from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Check
 
 SINGLE = "standalone-single-numa-node/1-running"

@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 import pytest
 
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint, write
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet import state_files
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, write
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.memory.state import Block, MemoryState
+from numaudit.kubelet.sources import state_files
 from numaudit.topology.nodeset import CpuSet
 
 ROOT = FIXTURES / "kubernetes-four-nodes"

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.state import MemoryState
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
 from numaudit.memorymanager.commands import (
     Wanted,
     check_wanted,
@@ -20,10 +22,8 @@ from numaudit.memorymanager.commands import (
     read_configuration,
     why_refused,
 )
-from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import restart
-from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
+from numaudit.containermanager.cpu.allocation import NotDivided, allocate, allocate_pod, remove, remove_stale
+from numaudit.containermanager.cpu.allocation import cpus_of as cpus_to_run_on
+from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy
+from numaudit.containermanager.cpu.options import CPUOptions
+from numaudit.containermanager.cpu.start import start
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUTopology
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.errors import InputError
-from numaudit.memorymanager.cpu.allocation import NotDivided, allocate, allocate_pod, remove, remove_stale
-from numaudit.memorymanager.cpu.allocation import cpus_of as cpus_to_run_on
-from numaudit.memorymanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy
-from numaudit.memorymanager.cpu.options import CPUOptions
-from numaudit.memorymanager.cpu.start import start
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.cpu.topology import CPUTopology
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 POLICY = CPUPolicy(GUEST, reserved=CpuSet.of(0))

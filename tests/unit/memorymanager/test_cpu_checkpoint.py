@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint, accepts, parse, verify, write
+from numaudit.containermanager.cpu.state import CPUState
 from numaudit.errors import ParseError
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint, accepts, parse, verify, write
-from numaudit.memorymanager.cpu.state import CPUState
 from numaudit.topology.nodeset import CpuSet
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/cpu_manager_state"))

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_machines import EIGHT_CORES, cpus_of, regular, regular_machines
-from numaudit.memorymanager.cpu.assignment import Accumulator, take_packed
-from numaudit.memorymanager.cpu.distribution import take_distributed
-from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology, Group
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError, KubeletHangs
+from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
+from numaudit.containermanager.cpu.distribution import take_distributed
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError, KubeletHangs
 from numaudit.topology.nodeset import CpuSet
 
 FREE = EIGHT_CORES.cpus - CpuSet.of(0, 8)

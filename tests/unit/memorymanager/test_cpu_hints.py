@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines, topologies
-from numaudit.memorymanager.cpu.hints import (
+from numaudit.containermanager.cpu.hints import (
     CPUContainer,
     CPUPod,
     CPUPolicy,
@@ -18,12 +18,12 @@ from numaudit.memorymanager.cpu.hints import (
     hints_for_container,
     hints_for_pod,
 )
-from numaudit.memorymanager.cpu.options import CPUOptions
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.cpu.topology import CPUTopology, Group
-from numaudit.memorymanager.pod.spec import Container, Pod, Resources
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
-from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.containermanager.cpu.options import CPUOptions
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUTopology, Group
+from numaudit.containermanager.pod.spec import Container, Pod, Resources
+from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantity
 

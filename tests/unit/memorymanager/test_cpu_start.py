@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular
+from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.cpu.options import CPUOptions
+from numaudit.containermanager.cpu.start import create_cpu_manager, start
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.topologymanager.policy import OptionGates
 from numaudit.errors import InputError
-from numaudit.memorymanager.cpu.hints import CPUPolicy
-from numaudit.memorymanager.cpu.options import CPUOptions
-from numaudit.memorymanager.cpu.start import create_cpu_manager, start
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.topologymanager.policy import OptionGates
 from numaudit.topology.nodeset import CpuSet
 
 PLAIN = CPUPolicy(GUEST, CpuSet.of(0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group
 from numaudit.errors import InputError
-from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology, Group
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.memorymanager.device.allocation import ByAffinity, allocate, remove_stale, split_by_affinity
-from numaudit.memorymanager.device.hints import Device, DeviceState
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.device.allocation import ByAffinity, allocate, remove_stale, split_by_affinity
+from numaudit.containermanager.device.hints import Device, DeviceState
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
 NIC = "vendor.example/nic"

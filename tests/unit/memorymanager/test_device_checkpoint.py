@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices, parse, verify, write
 from numaudit.errors import ParseError
-from numaudit.memorymanager.checkpoint.device import NO_NODE, DeviceCheckpoint, PodDevices, parse, verify, write
 from numaudit.topology.nodeset import NodeSet
 
 NIC = "vendor.example/nic"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.memorymanager.device.hints import (
+from numaudit.containermanager.device.hints import (
     Device,
     DeviceState,
     container_requests,
@@ -17,9 +17,9 @@ from numaudit.memorymanager.device.hints import (
     hints_for_pod,
     pod_requests,
 )
-from numaudit.memorymanager.pod.spec import Container, Pod, Resources
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint, merge
-from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.containermanager.pod.spec import Container, Pod, Resources
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, merge
+from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.scenario.explanation import SLOW_COMBINATIONS, Explanation, accounts_of, explain
-from numaudit.memorymanager.scenario.fate import Fate
+from numaudit.scenario.explanation import SLOW_COMBINATIONS, Explanation, accounts_of, explain
+from numaudit.scenario.fate import Fate
 from scenarios import Plain, machine, play, pod, scenario
 
 THREE = machine("11Gi", "11Gi", "11Gi")

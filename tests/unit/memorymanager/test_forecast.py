@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
 from numaudit.memorymanager.admission import NodeState, admit
 from numaudit.memorymanager.forecast import forecast
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.manager import fresh_state
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.spec import Pod
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

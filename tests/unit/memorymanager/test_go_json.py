@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
-from numaudit.memorymanager.go.json import Walk, dump, field_names, load
+from numaudit.gojson.json import Walk, dump, field_names, load
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 documents = st.recursive(

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_memory_invariants import machines
 
+from numaudit.containermanager.memory.candidates import calculate_hints
+from numaudit.containermanager.memory.headroom import Holder, headroom_of, holders_of
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.topologymanager.hints import MOST_NODES, merge
+from numaudit.containermanager.topologymanager.policy import NONE, POLICIES, RESTRICTED, SINGLE_NUMA_NODE
 from numaudit.errors import InputError
-from numaudit.memorymanager.memory.candidates import calculate_hints
-from numaudit.memorymanager.memory.headroom import Holder, headroom_of, holders_of
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.topologymanager.hints import MOST_NODES, merge
-from numaudit.memorymanager.topologymanager.policy import NONE, POLICIES, RESTRICTED, SINGLE_NUMA_NODE
 from numaudit.topology.nodeset import NodeSet
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.errors import InputError
-from numaudit.memorymanager.topologymanager.hints import (
+from numaudit.containermanager.topologymanager.hints import (
     MergeResult,
     ProviderHints,
     TopologyHint,
     candidate_masks,
     merge,
 )
-from numaudit.memorymanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
+from numaudit.containermanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
+from numaudit.errors import InputError
 from numaudit.topology.nodeset import NodeSet
 
 CLOSEST = TopologyOptions(prefer_closest_numa_nodes=True)

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import pytest
 
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.kubelet_words import kubelet_says
+from numaudit.checkpoints.start.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine
+from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.errors import ParseError
-from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.checkpoint.file import CPU, DEVICES, MEMORY, Kind
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.restart.kubelet_words import kubelet_says
-from numaudit.memorymanager.restart.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine
 
 NODE = {
     "numberOfAssignments": 0,

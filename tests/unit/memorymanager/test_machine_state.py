@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.errors import InputError
-from numaudit.memorymanager.memory.machine_state import (
+from numaudit.containermanager.memory.machine_state import (
     allocatable_memory,
     charge,
     check_reservations_fit,
@@ -15,7 +14,8 @@ from numaudit.memorymanager.memory.machine_state import (
     hugepages_name,
     release,
 )
-from numaudit.memorymanager.memory.state import Block, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.state import Block, MemoryTable, NUMANodeState
+from numaudit.errors import InputError
 from numaudit.topology.machine import HugePages, Machine, Node
 
 MI = 2**20

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from node_tree import MIB, NodeTree, Pod
-from numaudit.cli.report import observe
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.cli.observe.report import observe
+from numaudit.containermanager.memory.machine_state import charge, default_machine_state
+from numaudit.containermanager.memory.state import Block, MemoryState
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
-from numaudit.memorymanager.memory.state import Block, MemoryState
-from numaudit.observer import Observer
 from numaudit.report.values import ContainerReport, Report
 
 Promises = Mapping[tuple[str, str], tuple[Block, ...]]

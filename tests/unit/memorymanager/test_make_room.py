@@ -7,12 +7,12 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.spec import Pod
-from numaudit.memorymanager.scenario.make_room import MOST_TRIES, Room, make_room
+from numaudit.scenario.make_room import MOST_TRIES, Room, make_room
 from scenarios import Plain, machine, play, pod, scenario
 
 ONE_NODE = {"topologyManagerPolicy": "single-numa-node"}

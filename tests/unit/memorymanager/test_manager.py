@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from memory_pods import bare, container, pod
-from numaudit.errors import InputError
-from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
-from numaudit.memorymanager.device.hints import Device, DeviceState
-from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
-from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
-from numaudit.memorymanager.memory.group_rules import Verdict
-from numaudit.memorymanager.memory.static_policy import (
+from numaudit.containermanager.device.hints import Device, DeviceState
+from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
     NO_EXTENSION,
     NO_PREFERRED_DEFAULT,
     NO_PREFERRED_EXTENSION,
 )
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.errors import InputError
+from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
+from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_refusal
-from numaudit.memorymanager.pod.spec import Pod
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from recorded_kubelet import read_machine

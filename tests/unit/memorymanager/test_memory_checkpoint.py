@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint, accepts, parse, render, verify, write
+from numaudit.containermanager.memory.replay import DIFFERENT, check_start
+from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.errors import ParseError
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint, accepts, parse, render, verify, write
-from numaudit.memorymanager.memory.replay import DIFFERENT, check_start
-from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))
 POD_LEVEL = FIXTURES / "kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"

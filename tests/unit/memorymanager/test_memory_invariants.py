@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from memory_pods import container, pod
-from numaudit.memorymanager.memory.candidates import calculate_hints, find_best_hint, judge_candidates
-from numaudit.memorymanager.memory.group_rules import Verdict
-from numaudit.memorymanager.memory.machine_state import default_machine_state
-from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.memory.static_policy import (
+from numaudit.containermanager.memory.candidates import calculate_hints, find_best_hint, judge_candidates
+from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.machine_state import default_machine_state
+from numaudit.containermanager.memory.replay import check_start
+from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.static_policy import (
     MemoryPolicy,
     add_container,
     allocate,
@@ -24,8 +24,8 @@ from numaudit.memorymanager.memory.static_policy import (
     remove_container,
     remove_stale_state,
 )
-from numaudit.memorymanager.pod.spec import Container, Pod
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.pod.spec import Container, Pod
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import NodeSet
 

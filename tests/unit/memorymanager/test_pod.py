@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from memory_pods import bare, container, pod, quantities
-from numaudit.errors import InputError
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.requests import container_requests, pod_requests
-from numaudit.memorymanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.versions import (
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.requests import container_requests, pod_requests
+from numaudit.containermanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.versions import (
     LATEST_FEATURES,
     KubeletFeatures,
     nearest_described,
     parse_version,
     read_feature_gates,
 )
+from numaudit.errors import InputError
 
 GI = 2**30
 POD_LEVEL = KubeletFeatures(pod_level_resource_managers=True)

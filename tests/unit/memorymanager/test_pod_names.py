@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.memorymanager.pod.names import full_name, with_names
+from numaudit.containermanager.pod.names import full_name, with_names
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from cluster_history import Attempt, attempts, configuration
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.predicates import Capacity, amounts, node_requests, shortage
+from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.kubelet import read_allocatable
-from numaudit.memorymanager.pod.manifest import read_pod
-from numaudit.memorymanager.pod.spec import Pod
-from numaudit.memorymanager.predicates import Capacity, amounts, node_requests, shortage
-from numaudit.memorymanager.versions import KubeletFeatures
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

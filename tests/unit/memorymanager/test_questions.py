@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.errors import InputError, NumauditError
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.questions import (
@@ -26,7 +27,6 @@ from numaudit.memorymanager.questions import (
     take_cpus,
     write_state,
 )
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
 from numaudit.topology.machine import Machine
 
 GI = 2**30

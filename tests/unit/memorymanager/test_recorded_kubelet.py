@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
-from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
-from numaudit.memorymanager.memory.state import MemoryState
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.memorymanager.pod.spec import Pod, qos
 from recorded_kubelet import (
     RUNS,
     LoggedAdmission,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
-from numaudit.memorymanager.memory.replay import (
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.containermanager.memory.machine_state import charge, default_machine_state
+from numaudit.containermanager.memory.replay import (
     DIFFERENT,
     NO_MACHINE_STATE,
     Difference,
@@ -21,7 +21,7 @@ from numaudit.memorymanager.memory.replay import (
     replay,
     without_assignments,
 )
-from numaudit.memorymanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.topology.machine import HugePages, Machine, Node
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))

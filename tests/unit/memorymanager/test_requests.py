@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from memory_pods import container, pod
-from numaudit.memorymanager.pod.requests import container_requests, pod_requests
-from numaudit.memorymanager.pod.spec import Container, Pod
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.versions import KubeletFeatures
+from numaudit.containermanager.pod.requests import container_requests, pod_requests
+from numaudit.containermanager.pod.spec import Container, Pod
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.versions import KubeletFeatures
 
 GI = 2**30
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pods import quantities
-from numaudit.errors import InputError
-from numaudit.memorymanager.memory.reserved import (
+from numaudit.containermanager.memory.reserved import (
     MemoryReservation,
     convert_reserved,
     parse_reserved_memory,
@@ -17,6 +16,7 @@ from numaudit.memorymanager.memory.reserved import (
     validate_against_node,
     validate_reserved_memory,
 )
+from numaudit.errors import InputError
 from numaudit.topology.machine import Machine, Node
 
 GI = 2**30

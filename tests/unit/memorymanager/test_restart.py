@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.device import DeviceCheckpoint, PodDevices
-from numaudit.memorymanager.checkpoint.file import Checkpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.memory.machine_state import charge, default_machine_state
-from numaudit.memorymanager.memory.replay import check_start
-from numaudit.memorymanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
-from numaudit.memorymanager.restart.findings import MEANINGS, StateFinding
-from numaudit.memorymanager.restart.memory_start import machine_changes, reserved_in
-from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
+from numaudit.checkpoints.formats.file import Checkpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.findings import MEANINGS, StateFinding
+from numaudit.checkpoints.start.memory_start import machine_changes, reserved_in
+from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, examine
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.machine_state import charge, default_machine_state
+from numaudit.containermanager.memory.replay import check_start
+from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
+from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.cpu.options import CPUOptions
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.containermanager.memory.replay import DIFFERENT, without_assignments
 from numaudit.errors import ParseError
-from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.cpu.hints import CPUPolicy
-from numaudit.memorymanager.cpu.options import CPUOptions
-from numaudit.memorymanager.cpu.topology import CPUInfo, CPUTopology
-from numaudit.memorymanager.go.json import UINT64
-from numaudit.memorymanager.memory.replay import DIFFERENT, without_assignments
-from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
+from numaudit.gojson.json import UINT64
 from numaudit.topology.nodeset import CpuSet
 
 RUNS = FIXTURES / "kubelet-1.36"

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from fixture_trees import FIXTURES
-from numaudit.memorymanager.checkpoint import cpu as cpu_checkpoint
-from numaudit.memorymanager.checkpoint import file as checkpoints
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.checkpoint.cpu import CpuCheckpoint
-from numaudit.memorymanager.checkpoint.file import CPU, MEMORY, Checkpoint
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
-from numaudit.memorymanager.checkpoint.seal import NewerFormat, Seal
-from numaudit.memorymanager.cpu.state import CPUState
-from numaudit.memorymanager.go.fnv import fnv1a
-from numaudit.memorymanager.restart.kubelet_words import kubelet_says
-from numaudit.memorymanager.restart.outlook import Outlook, StartingKubelet, examine, unreadable
-from numaudit.memorymanager.restart.restore import cpu_start_error, memory_start_error
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.file import CPU, MEMORY, Checkpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.formats.seal import NewerFormat, Seal
+from numaudit.checkpoints.start.kubelet_words import kubelet_says
+from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, examine, unreadable
+from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.gojson.fnv import fnv1a
 from numaudit.topology.nodeset import CpuSet
 
 KUBELET = FIXTURES / "kubelet-1.36"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from numaudit.memorymanager.checkpoint import memory as memory_checkpoint
-from numaudit.memorymanager.scenario import files
-from numaudit.memorymanager.scenario.fate import Fate
-from numaudit.memorymanager.scenario.simulation import Simulation
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.scenario import files
+from numaudit.scenario.fate import Fate
+from numaudit.scenario.simulation import Simulation
 from recorded_kubelet import (
     RUNS,
     LoggedAdmission,

@@ -8,18 +8,12 @@ from dataclasses import replace
 import pytest
 
 from memory_pods import bare, container, pod
-from numaudit.errors import InputError
-from numaudit.memorymanager.memory.candidates import (
-    Shortage,
-    calculate_hints,
-    find_best_hint,
-    judge_candidates,
-)
-from numaudit.memorymanager.memory.group_rules import Verdict
-from numaudit.memorymanager.memory.machine_state import default_machine_state
-from numaudit.memorymanager.memory.replay import DIFFERENT, check_start
-from numaudit.memorymanager.memory.state import Block, MemoryState
-from numaudit.memorymanager.memory.static_policy import (
+from numaudit.containermanager.memory.candidates import Shortage, calculate_hints, find_best_hint, judge_candidates
+from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.machine_state import default_machine_state
+from numaudit.containermanager.memory.replay import DIFFERENT, check_start
+from numaudit.containermanager.memory.state import Block, MemoryState
+from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
     NO_EXTENSION,
@@ -37,10 +31,11 @@ from numaudit.memorymanager.memory.static_policy import (
     remove_container,
     remove_stale_state,
 )
-from numaudit.memorymanager.pod.spec import Pod
-from numaudit.memorymanager.topologymanager.admission_error import AdmissionError
-from numaudit.memorymanager.topologymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.errors import InputError
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import NodeSet
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.errors import InputError
-from numaudit.memorymanager.topologymanager.policy import (
+from numaudit.containermanager.topologymanager.policy import (
     OptionGates,
     TopologyManager,
     TopologyOptions,
     create_topology_manager,
     parse_options,
 )
+from numaudit.errors import InputError
 
 DISTANCES = {0: {0: 10, 1: 20}, 1: {0: 20, 1: 10}}
 

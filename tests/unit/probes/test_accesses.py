@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made_up_plans import PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
-from numaudit.kernel.bpf_map import Entries
-from numaudit.probes.accesses import AccessSums
+from numaudit.kernel.tracing.bpf_map import Entries
+from numaudit.probes.counters.accesses import AccessSums
 from numaudit.probes.pmu import decode
 
 WEB, NODE, CPU = 77, 1, 4

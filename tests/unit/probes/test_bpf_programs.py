@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel import memory_blocks
-from numaudit.kernel.bpf_map import Entries
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory_blocks import MemoryBlocks
+from numaudit.kernel.memory import memory_blocks
+from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.tracing.bpf_map import Entries
 from numaudit.probes import cgroup_switches, cpu_time, page_alloc
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.page_alloc import Allocations

@@ -11,12 +11,13 @@ import pytest
 
 import numaudit
 from made_up_plans import faults_and_time
-from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.probes import pmu, texts
+from numaudit.kernel.tracing import perf_event
+from numaudit.probes import pmu
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.loader import ProbeRequest
+from numaudit.probes.loading import texts
+from numaudit.probes.loading.loader import ProbeRequest
 from numaudit.probes.pmu import PMU
 
 PACKAGE = Path(numaudit.__file__).parent
@@ -118,13 +119,13 @@ def test_only_the_compiler_imports_bcc() -> None:
         "__init__.py",
         "errors.py",
         "kernel/__init__.py",
-        "kernel/bpf_load.py",
-        "kernel/syscall.py",
+        "kernel/tracing/bpf_load.py",
+        "kernel/tracing/syscall.py",
         "probes/__init__.py",
-        "probes/bytecode.py",
-        "probes/compiler.py",
+        "probes/loading/bytecode.py",
+        "probes/loading/compiler.py",
         "probes/reasons.py",
-        "probes/loader_child.py",
+        "probes/loading/loader_child.py",
     ],
 )
 def test_the_loader_process_can_be_parsed_by_an_older_python(name: str) -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import numaudit
 from numaudit.pmu.families import families
-from numaudit.probes import bytecode, texts
-from numaudit.probes.bytecode import Bytecode, Code, MapShape
-from numaudit.probes.compile import stored_texts
-from numaudit.probes.loader_child import read_fields
-from numaudit.probes.texts import Text
+from numaudit.probes.loading import bytecode, texts
+from numaudit.probes.loading.bytecode import Bytecode, Code, MapShape
+from numaudit.probes.loading.compile import stored_texts
+from numaudit.probes.loading.loader_child import read_fields
+from numaudit.probes.loading.texts import Text
 
 STORED = list(stored_texts())
 TEXT = "PROBE_CONSTANT(P_SIZE) PROBE_LOAD(args, P_ORDER) PROBE_CONSTANT(P_FLAGS) PROBE_LOAD(args, P_ORDER)"
@@ -117,7 +117,7 @@ def test_any_text_gives_fields_that_a_program_can_load_or_none(text: str) -> Non
 
 @pytest.mark.parametrize("text", STORED, ids=lambda text: text.file)
 def test_every_text_has_bytecode_of_its_present_words(text: Text) -> None:
-    """After a change of a text: python -m numaudit.probes.compile"""
+    """After a change of a text: python -m numaudit.probes.loading.compile"""
     found = texts.find_bytecode(text)
     assert not isinstance(found, str), found
     assert bytecode.unpack(found).programs

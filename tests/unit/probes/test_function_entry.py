@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from numaudit.kernel import bpf, perf_event
-from numaudit.kernel.bpf import ProgramType
-from numaudit.kernel.btf import Function
 from numaudit.kernel.host import Host
-from numaudit.probes import function_entry
-from numaudit.probes.function_entry import Attached
-from numaudit.probes.loader import LoadedProbe
+from numaudit.kernel.tracing import bpf, perf_event
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing.btf import Function
+from numaudit.probes.loading import function_entry
+from numaudit.probes.loading.function_entry import Attached
+from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.reasons import Reason, Refusal
 
 FUNCTION = "task_numa_fault"

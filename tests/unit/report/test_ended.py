@@ -12,8 +12,8 @@ from node_tree import NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.loop import Daemon
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.counters import COUNTERS, NodeSeconds

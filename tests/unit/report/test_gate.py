@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from accesses import counted, expected, first_uses, sampled, unsampled, with_accesses
-from numaudit.cli.junit import encode
 from numaudit.cli.main import call
+from numaudit.cli.manager.junit import encode
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.access import Access
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.counters import MigratedReport
-from numaudit.report.gate import GateCheck, Limits, judge_gate, worst_state
+from numaudit.report.gates.gate import GateCheck, Limits, judge_gate, worst_state
 from numaudit.report.values import ContainerReport
 
 EXPECTED = expected(0.0)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import Ledger
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
 from numaudit.report.ended import last_counts
 from numaudit.report.values import Report

@@ -15,13 +15,13 @@ import pytest
 from documents import without_times
 from fixture_trees import FIXTURES
 from hostile_names import HOSTILE
+from numaudit.api.document import encode
+from numaudit.api.redact import NAMES, PATHS, TEXTS, redact
 from numaudit.cli.main import call
 from numaudit.errors import printable
-from numaudit.evaluation.causes import Cause
+from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.report.redact import NAMES, PATHS, TEXTS, redact
 from numaudit.report.values import ContainerReport, ElsewhereReport, MappingsReport, Report, SharedMemoryReport
-from numaudit.views.document import encode
 from reports import container, report
 from schemas import schema
 

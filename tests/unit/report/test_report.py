@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.api.selection import narrow
+from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.build import build
-from numaudit.report.selection import narrow
 from numaudit.report.values import Report
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from numaudit.api.selection import narrow
 from numaudit.cli.main import call
+from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import Finding
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
-from numaudit.memorymanager.memory.state import Block
 from numaudit.report.build import build
-from numaudit.report.selection import narrow
 from numaudit.report.summary import summarize
 from numaudit.report.values import Report
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from numaudit.api.document import API_VERSION, KINDS, Doctor, encode
 from numaudit.cli.main import call
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host
-from numaudit.memorymanager.topologymanager.hints import TopologyHint
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.document import API_VERSION, KINDS, Doctor, encode
 from schemas import schema
 
 CapturedHost = Callable[[str], Host]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from numaudit.views.fit import Filled, fit, shorten, shorten_apart
+from numaudit.views.terminal.fit import Filled, fit, shorten, shorten_apart
 
 NAMES = Filled("CONTAINER", 0, ["/a", "default/a-pod-with-a-long-name/app"])
 VERDICT = Filled("VERDICT", 0, ["aligned", "unmanaged"])

@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
-from numaudit.memorymanager.memory.state import Block
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, Resident, SharedMemory, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.report_tables import print_report
+from numaudit.views.terminal.report_tables import print_report
 
 MIB = 1 << 20
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import judge
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
-from numaudit.memorymanager.memory.state import Block
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import (
@@ -25,7 +25,7 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.process_table import print_processes
+from numaudit.views.terminal.process_table import print_processes
 
 MIB = 1 << 20
 DB = ContainerId(1)

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from numaudit.api.state_document import verification
+from numaudit.checkpoints.formats.file import MEMORY
+from numaudit.checkpoints.start.outlook import StartingKubelet
 from numaudit.errors import printable
-from numaudit.kubelet.checkpoint_file import decode
-from numaudit.kubelet.examination import ExaminedFile, examine
-from numaudit.kubelet.starting import Starting
-from numaudit.memorymanager.checkpoint.file import MEMORY
-from numaudit.memorymanager.restart.outlook import StartingKubelet
+from numaudit.kubelet.parsers.checkpoint_file import decode
+from numaudit.kubelet.questions.examination import ExaminedFile, examine
+from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.build import build
 from numaudit.report.counters import AllocatedBytes, Counters, NodeSeconds
 from numaudit.report.values import Ended, Report
@@ -28,11 +29,10 @@ from numaudit.report.words import size
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views import terminal
-from numaudit.views.machine_tables import print_doctor
-from numaudit.views.report_tables import print_report
-from numaudit.views.state_document import verification
-from numaudit.views.state_tables import print_verification
+from numaudit.views.terminal import terminal
+from numaudit.views.terminal.machine_tables import print_doctor
+from numaudit.views.terminal.report_tables import print_report
+from numaudit.views.terminal.state_tables import print_verification
 from reports import container, report
 
 MIB = 1 << 20

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import yaml
 
-import numaudit.cli.run  # noqa: F401 -- imported once here, and not by each child
+import numaudit.cli.manager.run  # noqa: F401 -- imported once here, and not by each child
 from numaudit.cli.main import call
+from numaudit.containermanager.memory.state import Block
 from numaudit.intent import Promise
-from numaudit.memorymanager.memory.state import Block
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from workload import CGROUPS, MIB
 

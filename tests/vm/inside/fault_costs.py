@@ -19,13 +19,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from numaudit.kernel import bpf, perf_event
-from numaudit.kernel.bpf import ProgramType
 from numaudit.kernel.host import Host
-from numaudit.probes import function_entry, hint_faults, loader, page_alloc
-from numaudit.probes.function_entry import WAYS, Way
+from numaudit.kernel.tracing import bpf, perf_event
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.probes import hint_faults, page_alloc
 from numaudit.probes.hint_faults import FUNCTION, HintFaults
-from numaudit.probes.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading import function_entry, loader
+from numaudit.probes.loading.function_entry import WAYS, Way
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import Refusal
 from workload import MIB, cgroup, worker

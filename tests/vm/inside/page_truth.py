@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from commands import Lab, cgroups, ending
+from numaudit.containermanager.memory.state import Block
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
 from numaudit.kernel.host import Host
-from numaudit.memorymanager.memory.state import Block
-from numaudit.observer import Observer
-from numaudit.overhead.limiter import Limiter
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.migrations import MIGRATIONS

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId

@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from numaudit.containermanager.memory.state import Block
 from numaudit.intent import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
-from numaudit.kernel.numa_balancing import read_vmstat
-from numaudit.memorymanager.memory.state import Block
+from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, HintFault, Snapshot

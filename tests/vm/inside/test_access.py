@@ -20,13 +20,13 @@ from agent_process import NUMAUDIT
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.doctor.checks import probe_checks
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.access import Access, SampledPages
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
-from numaudit.overhead.limiter import Limiter
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaults
 from numaudit.probes.kinds import kinds_by_default
@@ -34,8 +34,8 @@ from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session
+from numaudit.selftest.selftest import CHECKS
 from numaudit.snapshot import ContainerId, Overhead, Snapshot
-from numaudit.workloads.selftest import CHECKS
 from samples import (
     ENOUGH,
     PAGES,
@@ -366,7 +366,7 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source() -> None:
 def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self_test(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("numaudit.workloads.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
+    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
     monkeypatch.setattr(HintFaults, "read", lambda _: HintFaultCounts())
     assert call(["selftest"]) == EXIT_FINDINGS
     assert "failed" in capsys.readouterr().out

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.kernel import perf_event
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
-from numaudit.probes import hint_faults, loader, migrations
+from numaudit.kernel.tracing import perf_event
+from numaudit.probes import hint_faults, migrations
 from numaudit.probes.first_touch import FIRST_TOUCH
-from numaudit.probes.function_entry import WAYS, Way
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaults
-from numaudit.probes.loader import LoadedProbe
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.function_entry import WAYS, Way
+from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.migrations import MIGRATIONS, Migrations
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Reason, Refusal

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.kernel import perf_event
-from numaudit.kernel.perf_event import Event
-from numaudit.kernel.perf_ring import Ring
+from numaudit.kernel.tracing import perf_event
+from numaudit.kernel.tracing.perf_event import Event
+from numaudit.kernel.tracing.perf_ring import Ring
 
 pytestmark = pytest.mark.pmu
 

@@ -36,7 +36,7 @@ PYTHON = 12 * MIB
 UNITS = {"K": 1 << 10, "M": MIB, "G": 1 << 30}
 EVIDENCE = re.compile(r" of its ([\d.]+)([KMG]) were seen used from other nodes, so ([\d.]+)% to ([\d.]+)% may be")
 
-importlib.import_module("numaudit.cli.assert")  # once here, and not by each child
+importlib.import_module("numaudit.cli.manager.assert")  # once here, and not by each child
 
 
 class Said(NamedTuple):

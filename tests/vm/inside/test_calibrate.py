@@ -11,7 +11,7 @@ import pytest
 from numaudit.cli.main import call
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.workloads.memory_speed import built, running
+from numaudit.selftest.memory_speed import built, running
 from workload import MIB, PAGE
 
 pytestmark = pytest.mark.one_kernel

@@ -12,15 +12,15 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from made_up_plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
 from numaudit.kernel.host import Host
-from numaudit.kernel.perf_event import TYPE_SOFTWARE
-from numaudit.observer import Observer
-from numaudit.overhead.limiter import Limiter
+from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.pmu.choose import Plan
-from numaudit.probes.accesses import AccessCounts
+from numaudit.probes.counters.accesses import AccessCounts
+from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import Pmu, kind_of
-from numaudit.probes.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session

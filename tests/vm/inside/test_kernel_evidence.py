@@ -18,10 +18,11 @@ import pytest
 
 from numaudit.doctor.checks import probe_checks
 from numaudit.kernel.host import Host
-from numaudit.probes import cpu_time, loader
+from numaudit.probes import cpu_time
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime, CpuTimes
 from numaudit.probes.kinds import kinds_by_default
-from numaudit.probes.loader import LoadedProbe
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, Allocations
 from numaudit.probes.session import Session
 from workload import MIB, Cgroup, Worker, cgroup, eventually, worker

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.report import observe
+from numaudit.cli.observe.report import observe
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.values import ContainerReport
 from workload import MIB, Cgroup, cgroup, eventually, worker
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Session
 from page_truth import PLANS, SLACK, run

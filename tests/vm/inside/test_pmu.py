@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from made_up_plans import CYCLES, INSTRUCTIONS, LAST_LEVEL_MISSES, REMOTE_ACCESSES, cycles_and_instructions, plan_of
-from numaudit.kernel import perf_event
 from numaudit.kernel.host import Host
-from numaudit.kernel.perf_event import Event
-from numaudit.probes.accesses import AccessCounts
+from numaudit.kernel.tracing import perf_event
+from numaudit.kernel.tracing.perf_event import Event
+from numaudit.probes.counters.accesses import AccessCounts
+from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import PMU, Pmu, kind_of
-from numaudit.probes.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session

@@ -13,7 +13,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import CannotCount, Cores, Plan, first_that_opens, plans
 from numaudit.pmu.families import Encoding
-from numaudit.probes.plan_events import PlanEvents
+from numaudit.probes.counters.plan_events import PlanEvents
 
 pytestmark = pytest.mark.pmu
 

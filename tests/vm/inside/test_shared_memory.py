@@ -13,9 +13,9 @@ import pytest
 
 import page_frames
 from numaudit.cli.main import call
-from numaudit.cli.report import observe
+from numaudit.cli.observe.report import observe
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.report.values import ContainerReport, Report
 from samples import balancing
 from workload import MIB, Cgroup, Worker, cgroup, eventually, worker

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.observer import Observer
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.session import Readings

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from container import Container, container
+from numaudit.checkpoints.formats.file import MEMORY
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.cli.main import call
+from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet import state_files
+from numaudit.kubelet.sources import state_files
 from numaudit.memorymanager.admission import NodeState, admit
-from numaudit.memorymanager.checkpoint.file import MEMORY
-from numaudit.memorymanager.checkpoint.memory import MemoryCheckpoint
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.manager import fresh_state, start
-from numaudit.memorymanager.pod.manifest import read_pod
 from workload import MIB, eventually
 
 Document = dict[str, list[dict[str, Any]]]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.evaluation.findings.rule import Evidence, Found, Rule
-from numaudit.intent import Intent
-from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
-from numaudit.memorymanager.pod.names import with_names
-from numaudit.memorymanager.restart.findings import (
+from numaudit.checkpoints.start.findings import (
     CHECKPOINT_ABSENT,
     CONFIGURATION_REFUSED,
     MAKES_A_RESTART_UNSAFE,
     StateFinding,
 )
-from numaudit.memorymanager.restart.findings import MEANINGS as STATE_MEANINGS
-from numaudit.memorymanager.topologymanager.admission_error import UNEXPECTED
+from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
+from numaudit.containermanager.pod.names import with_names
+from numaudit.containermanager.topologymanager.admission_error import UNEXPECTED
+from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.intent import Intent
+from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from numaudit.evaluation import remedies
+from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.rule import Evidence, Found, Rule
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.causes.shared_memory import used_bytes
 from numaudit.evaluation.rates import expected_remote_ratio
-from numaudit.evaluation.shared_memory import used_bytes
 from numaudit.evaluation.sources.base import Evidence, Pair, Said
 from numaudit.evaluation.window import Window
 

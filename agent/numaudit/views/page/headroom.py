@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.memorymanager.pod.names import full_name
-from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
 from numaudit.views.page.markup import Markup, element, short

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from numaudit.api.document import Topology, TopologyNode
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
 from numaudit.report.values import NodeReport, Report
 from numaudit.report.words import UNKNOWN, judged_bytes, or_unknown, size
 from numaudit.topology.sizes import in_units
-from numaudit.views.document import Topology, TopologyNode
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
 from numaudit.views.page.part import Part

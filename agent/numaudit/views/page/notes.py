@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from numaudit.containermanager.pod.names import full_name
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
-from numaudit.memorymanager.pod.names import full_name
 from numaudit.report.names import display_name
 from numaudit.report.values import CheckpointReport, ContainerReport, Report
 from numaudit.report.words import size

@@ -17,8 +17,8 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from numaudit.report.ordering import KEYS, ordered
-from numaudit.report.selection import with_words
+from numaudit.api.ordering import KEYS, ordered
+from numaudit.api.selection import with_words
 from numaudit.views.top import head, keys
 from numaudit.views.top.columns import container_grid, node_grid
 from numaudit.views.top.lines import Lines, Rows, in_ascii

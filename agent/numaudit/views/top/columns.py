@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from numaudit.memorymanager.pod.spec import MEMORY
+from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import can_promise, columns_of
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import judged_bytes, size
-from numaudit.views.container_table import fill
-from numaudit.views.fit import Filled, fit
+from numaudit.views.terminal.container_table import fill
+from numaudit.views.terminal.fit import Filled, fit
 
 _GAP = 2
 _BAR = 20

@@ -11,7 +11,7 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.report.columns import columns_of
 from numaudit.report.values import Report
-from numaudit.views.report_tables import sources_by_trouble
+from numaudit.views.terminal.report_tables import sources_by_trouble
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""

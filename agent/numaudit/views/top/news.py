@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from numaudit.api.placement_document import Placement
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.placement_document import Placement
 
 Key = tuple[str, ...]
 """What stays the same of a container while its row moves, and when it is started again."""

@@ -9,14 +9,14 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
+from numaudit.api.selection import only
 from numaudit.report.names import display_name
-from numaudit.report.selection import only
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
 from numaudit.views.judgement_notes import print_findings
-from numaudit.views.placement_page import print_container
-from numaudit.views.process_table import print_processes
-from numaudit.views.terminal import new_table, print_note, print_table
+from numaudit.views.terminal.placement_page import print_container
+from numaudit.views.terminal.process_table import print_processes
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
 from numaudit.views.top import head
 from numaudit.views.top.keys import KEYS
 from numaudit.views.top.news import Key, Measured, find

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from numaudit.api import document
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views import document
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
 from numaudit.views.page.machine import topology_file
 from reports import MACHINE

@@ -14,6 +14,7 @@ import pytest
 
 from accesses import counted, expected, first_uses, sampled, with_accesses
 from hostile_names import HOSTILE
+from numaudit.api.selection import first
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.findings import Finding
@@ -28,7 +29,6 @@ from numaudit.report.memory_manager import (
     MemoryTableReport,
 )
 from numaudit.report.names import display_name
-from numaudit.report.selection import first
 from numaudit.report.values import Intended, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.report_page import report_page

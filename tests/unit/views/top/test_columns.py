@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from accesses import counted, expected, first_uses, sampled, with_accesses
+from numaudit.api.ordering import ordered
+from numaudit.api.selection import with_words
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.memory_manager import MemoryManagerReport, MemoryTableReport
-from numaudit.report.ordering import ordered
-from numaudit.report.selection import with_words
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.top.columns import container_grid, node_grid

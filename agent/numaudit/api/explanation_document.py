@@ -1,0 +1,246 @@
+"""Why a pod is admitted or refused, as a document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence, Set
+
+import msgspec
+
+from numaudit.api import simulation_document
+from numaudit.api.simulation_document import ContainerPlace, Hint, WayIn
+from numaudit.containermanager.predicates import Shortage
+from numaudit.containermanager.topologymanager.hints import MergeSteps, ProviderHints, TopologyHint
+from numaudit.scenario import words
+from numaudit.scenario.explanation import ExplainedDecision
+from numaudit.scenario.explanation import Explanation as FoundExplanation
+from numaudit.scenario.make_room import Leaver, Room
+from numaudit.scenario.sentences import PROVIDERS
+from numaudit.topology.nodeset import NodeSet
+
+_STATIC_UID = re.compile("[0-9a-f]{32}")
+"""The hash of a manifest, and no UUID. Source: pkg/kubelet/config/common.go (applyDefaults)."""
+
+
+class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+    """One set of nodes, and what the Memory Manager made of it."""
+
+    nodes: list[int]
+    verdict: str
+    """kept, or the rule that ruled it out: too-small, in-a-group, breaks-a-group, not-free."""
+    preferred: bool
+    explanation: str
+
+
+class ProviderAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """One provider's answer; `hints` null = it has no preference at all, a resource's null = none for it."""
+
+    provider: str
+    hints: dict[str, list[Hint] | None] | None
+
+
+class MergeOffer(msgspec.Struct, frozen=True, rename="camel"):
+    """What one resource brings into the merge."""
+
+    provider: str
+    resource: str | None
+    hints: int
+    kept: int
+    """Hints that the policy lets take part."""
+
+
+class Merge(msgspec.Struct, frozen=True, rename="camel"):
+    """The merge, step by step; sets of nodes in ascending order."""
+
+    policy: str
+    offers: list[MergeOffer]
+    agreed: list[list[int]]
+    """Sets on which a preferred hint of each offer agrees."""
+    reachable: list[list[int]]
+    """What some combination of hints leaves, where none is agreed on."""
+    goal: int
+    """How many nodes a hint that is not preferred should have."""
+    finalists: list[list[int]]
+    hint: Hint
+    admitted: bool
+    combinations: int
+    """Combinations of hints that the kubelet walks through."""
+    estimated_seconds: float | None
+    """null = too few combinations to matter."""
+
+
+class ExplainedMerge(msgspec.Struct, frozen=True, rename="camel"):
+    """One merge and what went into it."""
+
+    container: str | None
+    """null = the whole pod."""
+    candidates: list[Candidate]
+    providers: list[ProviderAnswer]
+    merge: Merge
+
+
+class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that has to leave."""
+
+    namespace: str
+    name: str
+    uid: str
+    holds: str
+    returns: bool
+    """Would it be admitted here again, with what it holds, after the pod that it made room for?"""
+    command: str | None
+    """null = kubectl cannot end it: it is a static pod, of a manifest on the node."""
+
+
+class MakeRoom(msgspec.Struct, frozen=True, rename="camel"):
+    """The pods whose removal lets the pod in."""
+
+    pods: list[LeavingPod] | None
+    """The one that holds most memory first; empty = it is admitted as it is; null = no set of pods was found."""
+    exact: bool
+    """No set of fewer pods lets it in; without pods, none at all. False = the search gave up."""
+    tried: int
+    """Sets of pods."""
+    ruled_out: int
+    """No set of so many pods, or of fewer, lets it in."""
+    unnamed: int
+    """Pods that hold something here and whose names are not known, so that none of them was to leave."""
+    doubtful: int
+    """Pods in the checkpoints that may be gone: the kubelet forgets those that are, and then more is free."""
+
+
+class Doubt(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods in the checkpoints of which nobody here knows whether they live. They are taken to live."""
+
+    pods: list[str]
+    """namespace/pod, or the UID where no more is known."""
+    reason: str
+    decides: bool
+    """Is the answer another one if they are gone?"""
+
+
+class NodeShortage(msgspec.Struct, frozen=True, rename="camel"):
+    """A resource of which the node as a whole has too little left."""
+
+    resource: str
+    requested: int
+    """Thousandths of a CPU, bytes, or a number."""
+    used: int
+    """By the pods that are there."""
+    capacity: int
+    """What the node has for pods: its allocatable."""
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Why a pod is admitted or refused."""
+
+    pod: str
+    admitted: bool
+    reason: str | None
+    message: str | None
+    """The kubelet's words."""
+    outcome: str
+    detail: str | None
+    sentence: str
+    containers: dict[str, ContainerPlace]
+    decisions: list[ExplainedMerge]
+    """None under topologyManagerPolicy none."""
+    ways_in: list[WayIn]
+    """What would let it in, or align it, the smallest change first."""
+    shortage: NodeShortage | None
+    """Why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not known."""
+    not_added_up: str | None
+    """Why what the node's pods ask for was not added up, so that the answer is by NUMA rules only; null = it was."""
+    doubt: Doubt | None
+    """null = it is known of all pods in the checkpoints whether they live."""
+    notices: list[str]
+    make_room: MakeRoom | None
+    """null = that was not asked."""
+
+
+def explanation(
+    found: FoundExplanation,
+    policy: str,
+    notices: Iterable[str],
+    room: MakeRoom | None = None,
+    doubt: Doubt | None = None,
+    not_added_up: str | None = None,
+) -> Explanation:
+    """`policy` is the Topology Manager's."""
+    admission = found.admission
+    rejection = admission.rejection
+    return Explanation(
+        pod=simulation_document.full_name(admission.pod),
+        admitted=admission.admitted,
+        reason=None if rejection is None else rejection.reason,
+        message=None if rejection is None else rejection.message,
+        outcome=simulation_document.outcome(admission),
+        detail=None if rejection is None else rejection.detail,
+        sentence=found.sentence,
+        containers=simulation_document.containers(admission),
+        decisions=[explained_merge(one, policy) for one in found.decisions],
+        ways_in=simulation_document.ways_in(found.ways_in),
+        shortage=None if rejection is None else _shortage(rejection.shortage),
+        not_added_up=not_added_up,
+        doubt=doubt,
+        notices=list(notices),
+        make_room=room,
+    )
+
+
+def _shortage(short: Shortage | None) -> NodeShortage | None:
+    return None if short is None else NodeShortage(short.resource, short.requested, short.used, short.capacity)
+
+
+def make_room(found: Room, unnamed: int, doubtful: int) -> MakeRoom:
+    """`unnamed`: pods that were not to leave, for a command could not name them. All others have names of the API."""
+    pods = None if found.leavers is None else [_leaving(one) for one in found.leavers]
+    return MakeRoom(pods, found.is_exact, found.tried, found.ruled_out, unnamed, doubtful)
+
+
+def _leaving(one: Leaver) -> LeavingPod:
+    pod = one.pod
+    command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
+    is_static = _STATIC_UID.fullmatch(pod.uid) is not None
+    return LeavingPod(pod.namespace, pod.name, pod.uid, one.holds, one.returns, None if is_static else command)
+
+
+def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
+    """`policy` is the Topology Manager's."""
+    return ExplainedMerge(
+        container=one.decision.container,
+        candidates=[
+            Candidate(list(each.mask), str(each.verdict), each.preferred, words.verdict(each))
+            for each in one.candidates
+        ],
+        providers=[provider_answer(answer.provider, answer.hints) for answer in one.decision.answers],
+        merge=_steps(one.merge, policy, one.seconds),
+    )
+
+
+def _steps(merge: MergeSteps, policy: str, seconds: float | None) -> Merge:
+    return Merge(
+        policy,
+        [MergeOffer(PROVIDERS[one.provider], one.resource, len(one.hints), len(one.kept)) for one in merge.offers],
+        _masks(merge.agreed),
+        _masks(merge.reachable),
+        merge.goal,
+        _masks(merge.finalists),
+        simulation_document.hint(merge.result.hint),
+        merge.result.admit,
+        merge.combinations,
+        None if seconds is None else round(seconds, 1),
+    )
+
+
+def provider_answer(provider: str, hints: ProviderHints) -> ProviderAnswer:
+    """As the Topology Manager gets it."""
+    return ProviderAnswer(provider, None if hints is None else {name: _hints(some) for name, some in hints.items()})
+
+
+def _hints(hints: Sequence[TopologyHint] | None) -> list[Hint] | None:
+    return None if hints is None else [simulation_document.hint(one) for one in hints]
+
+
+def _masks(masks: Set[int]) -> list[list[int]]:
+    return [list(NodeSet(mask)) for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask))]

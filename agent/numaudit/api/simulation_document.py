@@ -1,0 +1,251 @@
+"""A played scenario as a document; state files and memory maps keep the words of the kubelet's checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from numaudit.checkpoints.formats.memory import plain_machine
+from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.memory.static_policy import cpuset_mems
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.memorymanager.admission import Admission
+from numaudit.memorymanager.manager import Pins
+from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.scenario import files
+from numaudit.scenario.explanation import Account, accounts_of
+from numaudit.scenario.orders import Orders
+from numaudit.scenario.simulation import Played
+from numaudit.scenario.simulation import Simulation as PlayedSimulation
+from numaudit.scenario.values import Admit, Remove, Start
+from numaudit.scenario.ways_in import WayIn as FoundWay
+
+MOST_EXPLAINED = 20
+"""Pods of one scenario that are refused or not aligned: for each, up to 80 admissions are tried."""
+_OUTCOMES = list(AdmissionOutcome)
+
+
+class Hint(msgspec.Struct, frozen=True, rename="camel"):
+    """A topology hint; `nodes` null = any."""
+
+    nodes: list[int] | None
+    preferred: bool
+
+
+class ContainerPlace(msgspec.Struct, frozen=True, rename="camel"):
+    """What one container got."""
+
+    hint: Hint | None
+    """What the Topology Manager stored; null where the container only started."""
+    outcome: str | None
+    blocks: list[dict[str, Any]]
+    """As in `memory_manager_state`: numaAffinity, type, size in bytes."""
+    cpuset_mems: str
+    """Empty = not pinned."""
+    cpus: str | None
+    """Its exclusive CPUs; null = it runs on the shared pool. Of a container that started: all it may run on."""
+    devices: dict[str, list[str]]
+    """Resource -> device ids."""
+
+
+class WayIn(msgspec.Struct, frozen=True, rename="camel"):
+    """A change after which a refused pod is admitted, or another one aligned; each was tried."""
+
+    kind: str
+    """remove-pod, request, policy, option or version."""
+    change: str
+    nodes: list[int] | None
+    """Where its memory would be; null = nowhere of its own."""
+
+
+class RestartedPod(msgspec.Struct, frozen=True, rename="camel"):
+    """What a restart of the kubelet made of one pod."""
+
+    pod: str
+    fate: str
+    """kept, elsewhere, refused or evicted."""
+    admitted: bool
+    reason: str | None
+    message: str | None
+    outcome: str | None
+    containers: dict[str, ContainerPlace]
+    sentence: str | None
+    """Why it was refused, or is on nodes that are not preferred."""
+    ways_in: list[WayIn]
+
+
+class SimulatedStep(msgspec.Struct, frozen=True, rename="camel"):
+    """One step and the memory map after it."""
+
+    step: int
+    """From 1 on."""
+    action: str
+    """admit, start, remove or restart."""
+    pod: str | None
+    container: str | None
+    admitted: bool | None
+    """Of a restart: did the kubelet start, and admit all its pods again? null = nothing was to be admitted."""
+    reason: str | None
+    message: str | None
+    """The kubelet's words."""
+    outcome: str | None
+    """Of the pod: the first in the order of outcomes that one of its containers has."""
+    detail: str | None
+    """What the kubelet does not say."""
+    note: str | None
+    sentence: str | None
+    """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
+    ways_in: list[WayIn]
+    """What would let it in, or align it, the smallest change first."""
+    containers: dict[str, ContainerPlace]
+    pods: list[RestartedPod]
+    """Of a restart."""
+    machine_state: dict[str, Any]
+    """As in `memory_manager_state`."""
+
+
+class ScenarioState(msgspec.Struct, frozen=True, rename="camel"):
+    """The kubelet's three state files, checksums included, as a scenario's `state` takes them."""
+
+    memory: dict[str, Any]
+    cpu: dict[str, Any]
+    devices: dict[str, Any]
+
+
+class AdmissionOrders(msgspec.Struct, frozen=True, rename="camel"):
+    """Which orders of the scenario's pods admit all of them."""
+
+    orders: list[list[str]]
+    tried: int
+    """Admissions that were tried."""
+    complete: bool
+    """False = it was given up before all orders were tried."""
+
+
+class Simulation(msgspec.Struct, frozen=True, rename="camel"):
+    """A scenario that was played to its end."""
+
+    steps: list[SimulatedStep]
+    state: ScenarioState
+    notices: list[str]
+    orders: AdmissionOrders | None = None
+    """With --orders."""
+
+
+def simulation(played: PlayedSimulation, orders: AdmissionOrders | None = None) -> Simulation:
+    """All steps, and the state files at the end."""
+    steps: list[SimulatedStep] = []
+    left = MOST_EXPLAINED
+    for number, one in enumerate(played.steps, 1):
+        accounts = accounts_of(one) if left > 0 else ()
+        left -= len(accounts)
+        steps.append(_step(number, one, {each.pod.uid: each for each in accounts}))
+    state = ScenarioState(**files.plain(played.kubelet, played.state))  # type: ignore[arg-type]
+    return Simulation(steps, state, list(played.notices), orders)
+
+
+def admission_orders(found: Orders) -> AdmissionOrders:
+    """The orders by the names of their pods."""
+    return AdmissionOrders([[full_name(pod) for pod in order] for order in found.orders], found.tried, found.complete)
+
+
+def full_name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def containers(admission: Admission) -> dict[str, ContainerPlace]:
+    """What each container of an admission got, by name."""
+    devices = admission.state.devices.entries.get(admission.pod.uid, {})
+    return {
+        one.container: ContainerPlace(
+            Hint(None if one.hint.affinity is None else list(one.hint.affinity), one.hint.preferred),
+            str(one.outcome),
+            _blocks(one.memory),
+            cpuset_mems(one.memory_nodes),
+            None if one.cpus is None else str(one.cpus),
+            {resource: sorted(ids) for resource, ids in devices.get(one.container, {}).items()},
+        )
+        for one in admission.placements
+    }
+
+
+def outcome(admission: Admission) -> str:
+    """Of the whole pod: why it was refused, else the first in the order of outcomes that a container has."""
+    if admission.rejection is not None:
+        return str(admission.rejection.outcome)
+    found = [one.outcome for one in admission.placements]
+    return str(min(found, key=_OUTCOMES.index, default=AdmissionOutcome.NOT_MANAGED))
+
+
+def hint(value: TopologyHint) -> Hint:
+    return Hint(None if value.affinity is None else list(value.affinity), value.preferred)
+
+
+def ways_in(found: Iterable[FoundWay]) -> list[WayIn]:
+    return [WayIn(one.kind, one.change, None if one.nodes is None else list(one.nodes)) for one in found]
+
+
+def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> SimulatedStep:
+    admission, step = one.admission, one.step
+    account = None if admission is None else accounts.get(admission.pod.uid)
+    rejection = None if admission is None else admission.rejection
+    held = {} if admission is None else containers(admission)
+    if one.pins is not None and isinstance(step, Start):
+        held = {step.container: _started(one, step, one.pins)}
+    return SimulatedStep(
+        step=number,
+        action=type(step).__name__.lower(),
+        pod=full_name(step.pod) if isinstance(step, Admit) else step.pod if isinstance(step, Start | Remove) else None,
+        container=step.container if isinstance(step, Start | Remove) else None,
+        admitted=one.admitted,
+        reason="StartRefused" if one.refusal is not None else None if rejection is None else rejection.reason,
+        message=one.refusal if rejection is None else rejection.message,
+        outcome=None if admission is None else outcome(admission),
+        detail=None if rejection is None else rejection.detail,
+        note=one.note,
+        sentence=None if account is None else account.sentence,
+        ways_in=ways_in(() if account is None else account.ways_in),
+        containers=held,
+        pods=list(_restarted(one, accounts)),
+        machine_state=plain_machine(one.after.memory.state.machine),  # type: ignore[arg-type]
+    )
+
+
+def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
+    uid = next(pod.uid for pod in one.before.pods.values() if full_name(pod) == step.pod)
+    stored = one.before.hints.get(uid, {}).get(step.container)
+    blocks = one.after.memory.state.entries.get(uid, {}).get(step.container, ())
+    devices = one.after.devices.entries.get(uid, {}).get(step.container, {})
+    return ContainerPlace(
+        None if stored is None else hint(stored),
+        None,
+        _blocks(blocks),
+        pins.cpuset_mems,
+        pins.cpuset_cpus or None,
+        {resource: sorted(ids) for resource, ids in devices.items()},
+    )
+
+
+def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[RestartedPod]:
+    for again in one.readmissions:
+        admission = again.admission
+        account = accounts.get(admission.pod.uid)
+        rejection = admission.rejection
+        yield RestartedPod(
+            full_name(admission.pod),
+            str(again.fate),
+            admission.admitted,
+            None if rejection is None else rejection.reason,
+            None if rejection is None else rejection.message,
+            outcome(admission),
+            containers(admission),
+            None if account is None else account.sentence,
+            ways_in(() if account is None else account.ways_in),
+        )
+
+
+def _blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    return [{"numaAffinity": list(one.numa_affinity or ()), "type": one.type, "size": one.size} for one in blocks]

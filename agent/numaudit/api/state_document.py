@@ -1,0 +1,213 @@
+"""What `numaudit state` prints, as values: the JSON documents and the base of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
+from numaudit.checkpoints.formats.file import Checkpoint, Kind
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.findings import StateFinding
+from numaudit.checkpoints.start.outlook import Answer
+from numaudit.containermanager.memory.headroom import headroom_of, holders_of
+from numaudit.containermanager.pod.names import PodName
+from numaudit.errors import InputError
+from numaudit.kubelet.questions.examination import ExaminedFile
+from numaudit.kubelet.questions.starting import Starting
+from numaudit.report.memory_manager import MemoryManagerReport, of_map
+from numaudit.report.values import CheckpointFindingReport
+
+Content = dict[str, Any]
+"""A checkpoint in its own words, as JSON reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingKubelet:
+    """The kubelet that is to start with the file. None = not known: it counts as it is in the file."""
+
+    version: str
+    policy: str | None
+    """Of the file's manager."""
+    pod_level_resource_managers: bool | None
+    """The feature gate."""
+    sources: dict[str, str]
+    """Where each value is from: option, configz, flag, file, default, log or metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateVerification:
+    """One checkpoint file judged. None = not known: the file could not be read, or there was nothing to compare."""
+
+    file: str
+    checkpoint: Kind | None
+    kubelet: StartingKubelet
+    format: str | None
+    """Whose checksum fits: V1, V2, ...; None = none does."""
+    policy_name: str | None
+    stored_checksum: int | None
+    computed_checksum: int | None
+    valid: bool
+    replayed_on: str | None
+    """`machine`, or `file` when only the file's own totals were there; None = nothing to replay."""
+    machine_problem: str | None
+    """Why it was not compared with the machine that it belongs to; None = it was, or the file stands alone."""
+    refusal: str | None
+    """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
+    first_difference: str | None
+    """What the replay stumbles over; None = nothing, or nothing was replayed."""
+    starts_now: Answer
+    starts_after_reboot: Answer
+    findings: tuple[CheckpointFindingReport, ...]
+    pods: Mapping[str, PodName]
+    """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateVerificationList:
+    """All checkpoints of a host."""
+
+    valid: bool
+    items: tuple[StateVerification, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedState:
+    """One checkpoint file decoded and judged."""
+
+    verification: StateVerification
+    content: Content | None
+    headroom: MemoryManagerReport | None
+    """What a memory_manager_state leaves to new containers; null = of another file, or it has no memory map. Only
+    a file of a host's kubelet is known to be judged by some policy, and what has no promise is never known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedStateList:
+    """All checkpoints of a host."""
+
+    items: tuple[DecodedState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that differs. None = the side has no such value."""
+
+    where: str
+    left: Any
+    right: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StateDifference:
+    """What differs between two checkpoints, their checksums left out."""
+
+    left: str
+    right: str
+    differences: tuple[Change, ...]
+    pods: Mapping[str, PodName]
+    """UID -> who the pods of both are, as far as the host's kubelet or its log tells."""
+
+
+def verification(file: ExaminedFile) -> StateVerification:
+    """One examined file; of one that is absent, no checkpoint, or no longer one, hardly anything is known."""
+    start, found = file.start, file.start.compared
+    checkpoint = file.checkpoint
+    replay = None if found is None else found.refusal
+    return StateVerification(
+        file=file.path,
+        checkpoint=file.file.kind,
+        kubelet=_kubelet(file.starting, file.file.kind),
+        format=None if found is None else found.verification.form,
+        policy_name=None if checkpoint is None or isinstance(checkpoint, DeviceCheckpoint) else checkpoint.policy_name,
+        stored_checksum=None if found is None else found.verification.stored,
+        computed_checksum=None if found is None else found.verification.computed,
+        valid=start.valid is not False,
+        replayed_on=("machine" if file.with_machine else "file") if found is not None and found.is_replayed else None,
+        machine_problem=None if found is None else file.machine_problem,
+        refusal=start.refusal,
+        first_difference=None if replay is None else str(replay.difference or replay.message),
+        starts_now=start.starts_now,
+        starts_after_reboot=start.starts_after_reboot,
+        findings=_findings(start.findings),
+        pods=file.pods,
+    )
+
+
+def _kubelet(starting: Starting, kind: Kind | None) -> StartingKubelet:
+    kubelet, sources = starting.kubelet, starting.sources
+    fields: dict[Kind, str] = {checkpoints.MEMORY: "memory_policy", checkpoints.CPU: "cpu_policy"}
+    field = "" if kind is None else fields.get(kind, "")
+    policy = getattr(kubelet, field, None)
+    named = {"version": "version", "policy": field, "pod_level_resource_managers": "pod_level"}
+    return StartingKubelet(
+        f"{kubelet.version[0]}.{kubelet.version[1]}",
+        policy,
+        kubelet.pod_level,
+        {shown: sources[name] for shown, name in named.items() if name in sources},
+    )
+
+
+def verifications(files: Sequence[ExaminedFile]) -> StateVerificationList:
+    """All checkpoints of a host."""
+    items = tuple([verification(one) for one in files])
+    return StateVerificationList(all(one.valid for one in items), items)
+
+
+def decoded(file: ExaminedFile) -> DecodedState:
+    """One examined file with all that it says."""
+    return DecodedState(
+        verification(file), None if file.checkpoint is None else content(file.checkpoint), headroom(file)
+    )
+
+
+def headroom(file: ExaminedFile) -> MemoryManagerReport | None:
+    """What the memory map of a file leaves to new containers; None = it has none."""
+    checkpoint = file.checkpoint
+    if not isinstance(checkpoint, MemoryCheckpoint) or not checkpoint.machine:
+        return None
+    try:
+        left = headroom_of(checkpoint.machine, file.topology_policy)
+    except InputError:  # a node without any memory; a finding says so
+        return None
+    return of_map(checkpoint.machine, left, holders_of(checkpoint.state), file.pods, {})
+
+
+def difference(
+    left: str, right: str, a: Checkpoint, b: Checkpoint, pods: Mapping[str, PodName] | None = None
+) -> StateDifference:
+    """Two checkpoints compared, by the names that they are shown with."""
+    return StateDifference(left, right, compare(content(a), content(b)), pods or {})
+
+
+def content(checkpoint: Checkpoint) -> Content:
+    """The checkpoint in the words of its file."""
+    return msgspec.json.decode(msgspec.json.encode(checkpoints.plain_content(checkpoint)), type=Content)
+
+
+def compare(left: Content, right: Content) -> tuple[Change, ...]:
+    """Value by value, in the order of the left side; the checksums are left out."""
+    without_checksum = [
+        {k: v for k, v in side.items() if k.casefold() not in ("checksum", "datachecksum")} for side in (left, right)
+    ]
+    return tuple(_changes("", *without_checksum))
+
+
+def _changes(where: str, left: object, right: object) -> Iterator[Change]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(key for key in right if key not in left)]:
+            path = f"{where}.{key}" if where else str(key)
+            if key in left and key in right:
+                yield from _changes(path, left[key], right[key])
+            else:
+                yield Change(path, left.get(key), right.get(key))
+    elif left != right:
+        yield Change(where, left, right)
+
+
+def _findings(found: Iterable[StateFinding]) -> tuple[CheckpointFindingReport, ...]:
+    return tuple(msgspec.convert(one, CheckpointFindingReport, from_attributes=True) for one in found)

@@ -1,0 +1,294 @@
+"""`cpu_manager_state`: the checkpoint of the CPU Manager, bit for bit.
+
+V1 (until Kubernetes 1.17) knows containers by their id, V2 by pod and name, V3 (1.36 with the
+feature gate PodLevelResourceManagers) adds `podEntries`. V4, since 1.37, is a V2 file with a `seal`
+beside it, which alone counts. CPU lists stay the texts they are in the file, because the checksum of
+V1 and V2 is taken over the texts.
+
+Source: pkg/kubelet/cm/cpumanager/state/{checkpoint,state_checkpoint}.go, k8s.io/utils/cpuset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from numaudit.checkpoints.formats import seal
+from numaudit.checkpoints.formats.seal import Seal
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.errors import ParseError
+from numaudit.gojson import json as go_json
+from numaudit.gojson.json import NIL_MAP, Walk, field_names
+from numaudit.gojson.spew import Verification, checksum, identify, render_map
+from numaudit.gojson.strconv import GoSyntaxError, atoi, quote
+from numaudit.topology.nodeset import CpuSet
+
+Form = Literal["V1", "V2", "V3", "V4", "no checksum"]
+
+WITH_PODS = ("V3", "V4")
+"""The formats whose checksum covers `podEntries`."""
+
+_DATA = field_names("policyName", "defaultCpuSet", "entries", "podEntries")
+_TOP = {**_DATA, **field_names("checksum", "data", "dataChecksum")}
+_POD = field_names("cpuSet")
+_SHORT = 100
+"""Length of a CPU list whose meaning is remembered; longer ones would take much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCheckpoint:
+    """The file's content, of V4 that of its `data`; CPU lists such as `0-3,8`. None = Go's nil (an explicit null)."""
+
+    policy_name: str
+    default_cpu_set: str
+    entries: Mapping[str, Mapping[str, str]] | None
+    """Pod UID -> container name -> CPU list."""
+    entries_by_id: Mapping[str, str] | None
+    """V1: container id -> CPU list. None in the other formats; `entries` is None then."""
+    pod_entries: Mapping[str, str] | None
+    """Pod UID -> CPU list of the whole pod."""
+    checksum: int
+    unknown: tuple[str, ...] = ()
+    """Paths of keys that are none of the format's; the kubelet passes over them."""
+    refused: tuple[str, ...] = ()
+    """Paths of entries that were left out, because their key is half of a surrogate pair."""
+    seal: Seal | None = None
+    """Of V4; None = an older format."""
+    outside: CpuCheckpoint | None = None
+    """Of V4: what the file says outside of `data`, all that a kubelet before 1.37 reads."""
+
+    @classmethod
+    def of(
+        cls,
+        policy_name: str,
+        state: CPUState,
+        *,
+        pod_level: bool = False,
+        version: KubernetesVersion = LATEST,
+    ) -> CpuCheckpoint:
+        """What a kubelet would write for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
+        lists = {uid: {name: str(cpus) for name, cpus in held.items()} for uid, held in state.entries.items()}
+        pods = {uid: str(cpus) for uid, cpus in state.pod_entries.items()} if pod_level else {}
+        sealed = version >= seal.SINCE
+        plain = cls(policy_name, str(state.default_cpus), lists, None, {} if sealed else pods, 0)
+        plain = replace(plain, checksum=checksum(_render(plain, "V3" if pod_level and not sealed else "V2")))
+        if not sealed:
+            return plain
+        content = replace(plain, pod_entries=pods)
+        return replace(content, seal=Seal.of(_plain_content(content)), outside=plain)
+
+    @property
+    def state(self) -> CPUState:
+        """The same as plain values; without the containers of V1, which name no pod.
+
+        Raises ParseError where a text is no CPU list, which `parse` has refused.
+        """
+        entries = {
+            uid: {name: _cpus(text, f"entries.{uid}.{name}") for name, text in containers.items()}
+            for uid, containers in (self.entries or {}).items()
+        }
+        return CPUState(_cpus(self.default_cpu_set, "defaultCpuSet"), entries, _pods(self.pod_entries or {}))
+
+    def as_read_by(self, version: KubernetesVersion) -> CpuCheckpoint:
+        """What a kubelet of this version takes for the file's content."""
+        return self if self.outside is None or version >= seal.SINCE else self.outside
+
+
+def parse(data: bytes) -> CpuCheckpoint:
+    """Read the file. Checksums are not compared: see `verify`. So V4 is read even where `data` is damaged;
+    then the content is that outside of it.
+
+    Raises ParseError naming the path of what is wrong, also where a text is no CPU list.
+    """
+    checkpoint = unmarshal(data)
+    for name, text in (checkpoint.entries_by_id or {}).items():
+        _cpus(text, f"entries.{name}")
+    _ = checkpoint.state  # refuses what is no CPU list
+    return checkpoint
+
+
+def unmarshal(data: bytes) -> CpuCheckpoint:
+    """The same, whatever the CPU lists of containers say: the kubelet checks the checksum and the policy first."""
+    walk = Walk()
+    top = walk.struct(go_json.load(data), _TOP)
+    with seal.blaming_a_newer_kubelet(walk, top):
+        outside = _content(walk, top)
+        found = seal.parse(walk, top, lambda inner, value: _content(inner, inner.struct(value, _DATA)))
+    whole = outside
+    if found is not None:
+        sealed, content = found
+        whole = replace(content or outside, checksum=outside.checksum, seal=sealed, outside=outside)
+    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
+
+
+def write(checkpoint: CpuCheckpoint) -> bytes:
+    """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
+    return seal.write(_plain_content(checkpoint.outside or checkpoint), checkpoint.checksum, checkpoint.seal)
+
+
+def plain_content(checkpoint: CpuCheckpoint) -> dict[str, object]:
+    """The content in the words of the file, whatever the format, and the checksums."""
+    return seal.with_checksums(_plain_content(checkpoint), checkpoint.checksum, checkpoint.seal)
+
+
+def verify(checkpoint: CpuCheckpoint) -> Verification:
+    """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
+    if checkpoint.seal is not None:
+        return seal.verify(checkpoint.seal, "V4")
+    forms: tuple[Form, ...] = ("V2", "V3", "V1")
+    if checkpoint.pod_entries:
+        forms = ("V3", "V2")
+    elif checkpoint.entries_by_id:
+        forms = ("V1",)
+    elif checkpoint.entries:
+        forms = ("V2", "V3")
+    if checkpoint.checksum == 0:
+        return Verification("no checksum", 0, checksum(_render(checkpoint, forms[0])))
+    return identify(checkpoint.checksum, ((form, _render(checkpoint, form)) for form in forms))
+
+
+def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level: bool = False) -> bool:
+    """Does this kubelet read a file of that format? `pod_level`: gate PodLevelResourceManagers."""
+    if form == "V3":
+        return version >= seal.SINCE or (version >= (1, 36) and pod_level)
+    if form == "V4":
+        return version >= seal.SINCE
+    return form in ("V1", "V2", "no checksum")
+
+
+def parse_cpus(text: str) -> CpuSet:
+    """A CPU list as Go's `cpuset.Parse` reads it: no spaces, no strides, no ids beyond ours.
+
+    Raises GoSyntaxError with Go's text, and ParseError for ids that no machine has, which Go reads.
+    """
+    return _parse_short_list(text) if len(text) <= _SHORT else _parse_list(text)
+
+
+def _parse_list(text: str) -> CpuSet:
+    parts = text.split(",") if text else []
+    if len(parts) > CpuSet.limit:
+        raise ParseError(f"a list of {len(parts)} CPUs and ranges: there are at most {CpuSet.limit} CPUs")
+    ids = CpuSet()
+    for part in parts:
+        first, dash, last = part.partition("-")
+        start = atoi(first)
+        end = atoi(last) if dash else start
+        if start > end:
+            raise GoSyntaxError(f"invalid range {quote(part)} ({start} > {end})")
+        if not 0 <= start <= end < CpuSet.limit:
+            raise ParseError(f"CPUs {part[:60]!r} are not within 0..{CpuSet.limit - 1}")
+        ids |= CpuSet(((1 << (end - start + 1)) - 1) << start)
+    return ids
+
+
+def _content(walk: Walk, top: Mapping[str, object]) -> CpuCheckpoint:
+    value = top.get("entries", {})
+    is_v1 = isinstance(value, dict) and any(isinstance(item, str) for item in value.values())
+    return CpuCheckpoint(
+        policy_name=walk.text(top, "policyName"),
+        default_cpu_set=walk.text(top, "defaultCpuSet"),
+        entries=None if is_v1 else _parse_entries(walk, value),
+        entries_by_id=_parse_texts(walk, "entries", value) if is_v1 else None,
+        pod_entries=_parse_pods(walk, top.get("podEntries", {})),
+        checksum=walk.number(top, "checksum"),
+    )
+
+
+def _plain_content(checkpoint: CpuCheckpoint) -> dict[str, object]:
+    document: dict[str, object] = {
+        "policyName": checkpoint.policy_name,
+        "defaultCpuSet": checkpoint.default_cpu_set,
+    }
+    if checkpoint.entries_by_id:
+        document["entries"] = go_json.plain_map(checkpoint.entries_by_id)
+    elif checkpoint.entries:
+        document["entries"] = go_json.plain_map(checkpoint.entries, go_json.plain_map)
+    if checkpoint.pod_entries:
+        document["podEntries"] = go_json.plain_map(checkpoint.pod_entries, lambda text: {"cpuSet": text})
+    return document
+
+
+_parse_short_list = lru_cache(maxsize=4096)(_parse_list)
+
+
+def _cpus(text: str, where: str) -> CpuSet:
+    try:
+        return parse_cpus(text)
+    except GoSyntaxError:
+        raise ParseError(f"{where}: not a CPU list such as 0-3,8: {text[:60]!r}") from None
+    except ParseError as error:
+        raise ParseError(f"{where}: {error}") from None
+
+
+def _pods(pod_entries: Mapping[str, str]) -> dict[str, CpuSet]:
+    return {uid: _cpus(text, f"podEntries.{uid}.cpuSet") for uid, text in pod_entries.items()}
+
+
+def _parse_entries(walk: Walk, value: object) -> dict[str, Mapping[str, str]] | None:
+    if value is None:
+        return None
+    walk.below("entries")
+    entries = {
+        uid: NIL_MAP if containers is None else {name: walk.as_text(text) for name, text in walk.items(containers)}
+        for uid, containers in walk.items(value)
+    }
+    walk.up()
+    return entries
+
+
+def _parse_texts(walk: Walk, name: str, value: object) -> dict[str, str]:
+    walk.below(name)
+    texts = {key: walk.as_text(text) for key, text in walk.items(value)}
+    walk.up()
+    return texts
+
+
+def _parse_pods(walk: Walk, value: object) -> dict[str, str] | None:
+    if value is None:
+        return None
+    walk.below("podEntries")
+    pods = {uid: walk.text(walk.struct(pod, _POD), "cpuSet") for uid, pod in walk.items(value)}
+    if sum(map(_least_cpus, pods.values())) > CpuSet.limit:
+        walk.refuse(f"more than {CpuSet.limit} CPUs in all; pods share none")
+    walk.up()
+    return pods
+
+
+def _least_cpus(text: str) -> int:
+    """How many CPUs a list names; 0 = it cannot be read, which is said elsewhere."""
+    try:
+        return len(parse_cpus(text))
+    except (GoSyntaxError, ParseError):
+        return 0
+
+
+def _render(checkpoint: CpuCheckpoint, form: Form) -> str:
+    pods = ""
+    if form == "V1":
+        by_id = checkpoint.entries_by_id if checkpoint.entries is None else {}
+        kind, entries = "map[string]string", render_map(None if by_id is None else sorted(by_id.items()))
+    else:
+        held = checkpoint.entries
+        kind, entries = "map[string]map[string]string", render_map(None if held is None else _render_containers(held))
+    if form == "V3":
+        shared = None if checkpoint.pod_entries is None else _render_pods(_pods(checkpoint.pod_entries))
+        pods = f" PodEntries:(state.PodCPUAssignments){render_map(shared)}"
+    return (
+        f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.policy_name}"
+        f" DefaultCPUSet:(string){checkpoint.default_cpu_set}"
+        f" Entries:({kind}){entries}{pods} Checksum:(checksum.Checksum)0}}"
+    )
+
+
+def _render_containers(entries: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    for uid, containers in sorted(entries.items()):
+        yield uid, render_map(None if containers is NIL_MAP else sorted(containers.items()))
+
+
+def _render_pods(pods: Mapping[str, CpuSet]) -> Iterator[tuple[str, str]]:
+    for uid, cpus in sorted(pods.items()):
+        elements = render_map((cpu, "{}") for cpu in cpus)
+        yield uid, f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}}){elements}}}}}"

@@ -1,0 +1,106 @@
+"""The three checkpoint files of the kubelet's managers, whichever one it is.
+
+The formats are in `memory`, `cpu` and `device` of this package, the checksum is in `go.spew`.
+
+Source: pkg/kubelet/checkpointmanager, pkg/kubelet/cm/{memorymanager,cpumanager,devicemanager}.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import device as device_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.errors import ParseError
+from numaudit.gojson import json as go_json
+from numaudit.gojson.spew import Verification
+
+Kind = Literal["memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint"]
+"""The files' names under the kubelet's root (the last one in `device-plugins`)."""
+
+Checkpoint = MemoryCheckpoint | CpuCheckpoint | DeviceCheckpoint
+
+MEMORY: Kind = "memory_manager_state"
+CPU: Kind = "cpu_manager_state"
+DEVICES: Kind = "kubelet_internal_checkpoint"
+
+_KEY_OF_KIND: dict[str, Kind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "data": DEVICES}
+"""Key -> kind, the most telling first: the text `data` of a memory or CPU checkpoint is no `Data` of devices."""
+
+
+def kind_of(name: str, data: bytes) -> Kind:
+    """Which checkpoint is it? By the file's name, else by its keys. Raises ParseError when neither decides."""
+    for kind in (MEMORY, CPU, DEVICES):
+        if name == kind:
+            return kind
+    document = go_json.load(data)
+    found = _kind_by_keys(document)
+    if found is None:
+        raise ParseError("not a checkpoint: it has none of the keys machineState, defaultCpuSet and Data")
+    return found
+
+
+def _kind_by_keys(document: object) -> Kind | None:
+    values = {key.casefold(): value for key, value in document.items()} if isinstance(document, dict) else {}
+    for key, kind in _KEY_OF_KIND.items():
+        if key in values and not (kind == DEVICES and isinstance(values[key], str)):
+            return kind
+    data = values.get("data")
+    return _kind_by_keys(go_json.load(data.encode())) if isinstance(data, str) else None
+
+
+def kind(checkpoint: Checkpoint) -> Kind:
+    """The name of the file that holds such a checkpoint."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return MEMORY
+    return CPU if isinstance(checkpoint, CpuCheckpoint) else DEVICES
+
+
+def parse(kind: Kind, data: bytes) -> Checkpoint:
+    """Read a checkpoint. Raises ParseError naming the path of what is wrong."""
+    if kind == MEMORY:
+        return memory_checkpoint.parse(data)
+    if kind == CPU:
+        return cpu_checkpoint.parse(data)
+    return device_checkpoint.parse(data)
+
+
+def write(checkpoint: Checkpoint) -> bytes:
+    """The file as the kubelet writes it. Stored checksums are written as they are."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return memory_checkpoint.write(checkpoint)
+    if isinstance(checkpoint, CpuCheckpoint):
+        return cpu_checkpoint.write(checkpoint)
+    return device_checkpoint.write(checkpoint)
+
+
+def plain_content(checkpoint: Checkpoint) -> dict[str, object]:
+    """The content in the words of its file: of V3 and V4 that of `data`, as if it stood in the file itself."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return memory_checkpoint.plain_content(checkpoint)
+    if isinstance(checkpoint, CpuCheckpoint):
+        return cpu_checkpoint.plain_content(checkpoint)
+    return device_checkpoint.plain_content(checkpoint)
+
+
+def newer_format(checkpoint: Checkpoint, verification: Verification) -> str | None:
+    """Why a file that does not verify seems to be a newer kubelet's; None = it does not."""
+    if verification.is_valid or isinstance(checkpoint, DeviceCheckpoint):
+        return None
+    if checkpoint.seal is not None and checkpoint.seal.is_foreign:
+        return f"{checkpoint.seal.problem}, though dataChecksum fits"
+    keys = [path for path in checkpoint.unknown if "." not in path]
+    return f"no known checksum fits, and there are keys unknown here: {', '.join(keys[:3])}" if keys else None
+
+
+def verify(checkpoint: Checkpoint) -> Verification:
+    """Does the stored checksum fit, and by which format?"""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        return memory_checkpoint.verify(checkpoint)
+    if isinstance(checkpoint, CpuCheckpoint):
+        return cpu_checkpoint.verify(checkpoint)
+    return device_checkpoint.verify(checkpoint)

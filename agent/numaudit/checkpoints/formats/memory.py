@@ -1,0 +1,302 @@
+"""`memory_manager_state`: the checkpoint of the Memory Manager, bit for bit.
+
+Three formats exist. V1 is written since Kubernetes 1.21; V2 adds `podEntries` and is written by 1.36
+with the feature gate PodLevelResourceManagers. Both have the same keys, so only the checksum shows
+a V2 file without pod entries from a V1 file. V3, since 1.37, is a V1 file with a `seal` beside it,
+which alone counts.
+
+Source: pkg/kubelet/cm/memorymanager/state/{checkpoint,state_checkpoint}.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from numaudit.checkpoints.formats import memory_text, seal
+from numaudit.checkpoints.formats.memory_text import PodEntries
+from numaudit.checkpoints.formats.seal import Seal
+from numaudit.containermanager.memory.state import (
+    Block,
+    Entries,
+    MachineState,
+    MemoryState,
+    MemoryTable,
+    NUMANodeState,
+)
+from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.gojson import json as go_json
+from numaudit.gojson.json import INT64, NIL_LIST, NIL_MAP, Walk, field_names
+from numaudit.gojson.spew import Verification, checksum, identify
+from numaudit.topology.nodeset import NodeSet
+
+Form = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
+"""`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader
+accepts. `no checksum`: the stored one is 0, which 1.36 takes for a V1 file without checksum."""
+
+WITH_PODS = ("V2", "V3")
+"""The formats whose checksum covers `podEntries`."""
+
+_DATA = field_names("policyName", "machineState", "entries", "podEntries")
+_TOP = {**_DATA, **field_names("checksum", "data", "dataChecksum")}
+_NODE = field_names("numberOfAssignments", "memoryMap", "cells")
+_TABLE = field_names("total", "systemReserved", "allocatable", "reserved", "free")
+_BLOCK = field_names("numaAffinity", "type", "size")
+_POD = field_names("memoryBlocks")
+_LARGEST_NODE = NodeSet.limit - 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCheckpoint:
+    """The file's content; of V3 that of its `data`. None = Go's nil (an explicit null), not the same as empty.
+
+    Deeper inside, nil is go_json's NIL_MAP or NIL_LIST, of nodes without `memoryMap` for example.
+    """
+
+    policy_name: str
+    machine: MachineState | None
+    entries: Entries | None
+    pod_entries: PodEntries | None
+    checksum: int
+    unknown: tuple[str, ...] = ()
+    """Paths of keys that are none of the format's; the kubelet passes over them."""
+    refused: tuple[str, ...] = ()
+    """Paths of entries that were left out, because their key is half of a surrogate pair."""
+    seal: Seal | None = None
+    """Of V3; None = an older format."""
+    outside: MemoryCheckpoint | None = None
+    """Of V3: what the file says outside of `data`, all that a kubelet before 1.37 reads."""
+
+    @classmethod
+    def of(
+        cls,
+        policy_name: str,
+        state: MemoryState,
+        *,
+        pod_level: bool = False,
+        version: KubernetesVersion = LATEST,
+    ) -> MemoryCheckpoint:
+        """What a kubelet would write for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
+        pods = dict(state.pod_entries) if pod_level else {}
+        sealed = version >= seal.SINCE
+        plain = cls(policy_name, state.machine, state.entries, {} if sealed else pods, 0)
+        plain = replace(plain, checksum=checksum(render(plain, "V2" if pod_level and not sealed else "V1")))
+        if not sealed:
+            return plain
+        content = replace(plain, pod_entries=pods)
+        return replace(content, seal=Seal.of(_plain_content(content)), outside=plain)
+
+    @property
+    def state(self) -> MemoryState:
+        """The same as plain values, where nil and empty are one."""
+        pods = {uid: blocks or () for uid, blocks in (self.pod_entries or {}).items()}
+        return MemoryState(self.machine or {}, self.entries or {}, pods)
+
+    def as_read_by(self, version: KubernetesVersion) -> MemoryCheckpoint:
+        """What a kubelet of this version takes for the file's content."""
+        return self if self.outside is None or version >= seal.SINCE else self.outside
+
+
+def parse(data: bytes) -> MemoryCheckpoint:
+    """Read the file. Checksums are not compared: see `verify`. So V3 is read even where `data` is damaged;
+    then the content is that outside of it.
+
+    Raises ParseError naming the path of what is wrong: types, numbers below 0 or beyond 64 bits,
+    node ids of 1024 and more, a key that occurs twice, null where the kubelet would fall over it.
+    """
+    walk = Walk()
+    top = walk.struct(go_json.load(data), _TOP)
+    with seal.blaming_a_newer_kubelet(walk, top):
+        outside = _content(walk, top)
+        found = seal.parse(walk, top, lambda inner, value: _content(inner, inner.struct(value, _DATA)))
+    whole = outside
+    if found is not None:
+        sealed, content = found
+        whole = replace(content or outside, checksum=outside.checksum, seal=sealed, outside=outside)
+    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
+
+
+def write(checkpoint: MemoryCheckpoint) -> bytes:
+    """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
+    return seal.write(_plain_content(checkpoint.outside or checkpoint), checkpoint.checksum, checkpoint.seal)
+
+
+def plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
+    """The content in the words of the file, whatever the format, and the checksums."""
+    return seal.with_checksums(_plain_content(checkpoint), checkpoint.checksum, checkpoint.seal)
+
+
+def plain_machine(machine: MachineState | None) -> object:
+    """A memory map in the words of the file."""
+    return go_json.plain_map(machine, _plain_node)
+
+
+def verify(checkpoint: MemoryCheckpoint) -> Verification:
+    """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
+    if checkpoint.seal is not None:
+        return seal.verify(checkpoint.seal, "V3")
+    if checkpoint.checksum == 0:
+        return Verification("no checksum", 0, checksum(render(checkpoint, "V1")))
+    looks_like_v2 = bool(checkpoint.pod_entries)
+    forms: tuple[Form, ...] = ("V2", "V1") if looks_like_v2 else ("V1", "V2")
+    return identify(checkpoint.checksum, ((form, render(checkpoint, form)) for form in (*forms, "V1 (new type name)")))
+
+
+def render(checkpoint: MemoryCheckpoint, form: Form) -> str:
+    """The text that the checksum of V1 or V2 is taken over."""
+    return memory_text.render(
+        checkpoint.policy_name,
+        checkpoint.machine,
+        checkpoint.entries,
+        checkpoint.pod_entries if form == "V2" else None,
+        type_name="MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint",
+        with_pods=form == "V2",
+    )
+
+
+def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level: bool = False) -> bool:
+    """Does this kubelet read a file of that format? `pod_level`: gate PodLevelResourceManagers."""
+    if form == "V1":
+        return True
+    if form in ("V1 (new type name)", "no checksum"):
+        return version >= (1, 36)
+    if form == "V2":
+        return version >= seal.SINCE or (version >= (1, 36) and pod_level)
+    return form == "V3" and version >= seal.SINCE
+
+
+def _content(walk: Walk, top: Mapping[str, object]) -> MemoryCheckpoint:
+    return MemoryCheckpoint(
+        policy_name=walk.text(top, "policyName"),
+        machine=_parse_machine(walk, top),
+        entries=_parse_entries(walk, top),
+        pod_entries=_parse_pod_entries(walk, top),
+        checksum=walk.number(top, "checksum"),
+    )
+
+
+def _parse_machine(walk: Walk, top: Mapping[str, object]) -> MachineState | None:
+    value = top.get("machineState", {})
+    if value is None:
+        return None
+    walk.below("machineState")
+    machine = {_node_id(walk, key): _parse_node(walk, item) for key, item in walk.items(value)}
+    walk.up()
+    return dict(sorted(machine.items()))
+
+
+def _node_id(walk: Walk, key: str) -> int:
+    if not (key.isascii() and key.isdigit() and len(key) <= 4 and str(int(key)) == key and int(key) <= _LARGEST_NODE):
+        walk.refuse(f"expected a node id from 0 to {_LARGEST_NODE} as the key")
+    return int(key)
+
+
+def _parse_node(walk: Walk, value: object) -> NUMANodeState:
+    node = walk.struct(value, _NODE)
+    assignments = walk.number(node, "numberOfAssignments", INT64)
+    tables: Mapping[str, MemoryTable] = NIL_MAP
+    if node.get("memoryMap") is not None:
+        walk.below("memoryMap")
+        tables = {resource: _parse_table(walk, item) for resource, item in walk.items(node["memoryMap"])}
+        walk.up()
+    return NUMANodeState(assignments, tables, walk.numbers(node, "cells", _LARGEST_NODE))
+
+
+def _parse_table(walk: Walk, value: object) -> MemoryTable:
+    table = walk.struct(value, _TABLE)
+    return MemoryTable(
+        walk.number(table, "total"),
+        walk.number(table, "systemReserved"),
+        walk.number(table, "allocatable"),
+        walk.number(table, "reserved"),
+        walk.number(table, "free"),
+    )
+
+
+def _parse_entries(walk: Walk, top: Mapping[str, object]) -> Entries | None:
+    value = top.get("entries", {})
+    if value is None:
+        return None
+    walk.below("entries")
+    entries = {uid: _parse_containers(walk, containers) for uid, containers in walk.items(value)}
+    walk.up()
+    return entries
+
+
+def _parse_containers(walk: Walk, value: object) -> Mapping[str, tuple[Block, ...]]:
+    if value is None:
+        return NIL_MAP
+    return {name: _parse_blocks(walk, blocks) for name, blocks in walk.items(value)}
+
+
+def _parse_pod_entries(walk: Walk, top: Mapping[str, object]) -> PodEntries | None:
+    value = top.get("podEntries", {})
+    if value is None:
+        return None
+    walk.below("podEntries")
+    entries = {uid: _parse_pod(walk, pod) for uid, pod in walk.items(value)}
+    walk.up()
+    return entries
+
+
+def _parse_pod(walk: Walk, value: object) -> tuple[Block, ...] | None:
+    pod = walk.struct(value, _POD)
+    if pod.get("memoryBlocks") is None:
+        return None
+    walk.below("memoryBlocks")
+    blocks = _parse_blocks(walk, pod["memoryBlocks"])
+    walk.up()
+    return blocks
+
+
+def _parse_blocks(walk: Walk, value: object) -> tuple[Block, ...]:
+    if value is None:
+        return NIL_LIST
+    return tuple([_parse_block(walk, block) for block in walk.elements(value)])
+
+
+def _parse_block(walk: Walk, value: object) -> Block:
+    block = walk.struct(value, _BLOCK)
+    affinity = walk.numbers(block, "numaAffinity", _LARGEST_NODE)
+    return Block(affinity, walk.text(block, "type"), walk.number(block, "size"))
+
+
+def _plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
+    document: dict[str, object] = {
+        "policyName": checkpoint.policy_name,
+        "machineState": plain_machine(checkpoint.machine),
+    }
+    if checkpoint.entries:
+        document["entries"] = go_json.plain_map(
+            checkpoint.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
+        )
+    if checkpoint.pod_entries:
+        document["podEntries"] = go_json.plain_map(
+            checkpoint.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
+        )
+    return document
+
+
+def _plain_node(node: NUMANodeState) -> dict[str, object]:
+    return {
+        "numberOfAssignments": node.number_of_assignments,
+        "memoryMap": go_json.plain_map(node.memory_map, _plain_table),
+        "cells": node.cells,
+    }
+
+
+def _plain_table(table: MemoryTable) -> dict[str, int]:
+    return {
+        "total": table.total,
+        "systemReserved": table.system_reserved,
+        "allocatable": table.allocatable,
+        "reserved": table.reserved,
+        "free": table.free,
+    }
+
+
+def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]] | None:
+    if blocks is NIL_LIST:
+        return None
+    return [{"numaAffinity": block.numa_affinity, "type": block.type, "size": block.size} for block in blocks]

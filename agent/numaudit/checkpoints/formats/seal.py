@@ -1,0 +1,126 @@
+"""`data` and `dataChecksum`: the form of the memory and CPU checkpoints since Kubernetes 1.37.
+
+The content is a text of JSON in the file, and the checksum is that of the text. Beside it the file repeats
+the content as older kubelets know it, with their checksum. A kubelet of 1.37 ignores that part, an older
+kubelet ignores `data`, so a file is read after an upgrade and after a downgrade.
+
+Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/{checkpoint,state_checkpoint}.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from numaudit.containermanager.versions import KubernetesVersion
+from numaudit.errors import ParseError
+from numaudit.gojson import json as go_json
+from numaudit.gojson.json import Walk, WrongType
+from numaudit.gojson.spew import Verification, checksum
+from numaudit.gojson.syntax import syntax_error
+
+SINCE: KubernetesVersion = (1, 37)
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The two keys as they are in the file."""
+
+    data: str
+    checksum: int
+    problem: str | None = None
+    """Why `data` cannot be read; None = it can."""
+    go_problem: str | None = None
+    """The same in Go's words, where they are known."""
+    is_json: bool = True
+
+    @classmethod
+    def of(cls, content: Mapping[str, object]) -> Seal:
+        """What a kubelet would write."""
+        data = go_json.dump(content).decode()
+        return cls(data, _checksum(data))
+
+    @property
+    def computed(self) -> int:
+        return _checksum(self.data)
+
+    @property
+    def checksum_fits(self) -> bool:
+        return self.checksum == self.computed
+
+    @property
+    def is_foreign(self) -> bool:
+        """Does the checksum fit JSON that cannot be read here? Then a newer kubelet wrote it."""
+        return self.problem is not None and self.is_json and self.checksum_fits
+
+
+def parse(
+    walk: Walk, top: Mapping[str, object], read: Callable[[Walk, object], Content]
+) -> tuple[Seal, Content | None] | None:
+    """The seal of a file and what `read` makes of its data (None = it cannot be read); None = it has no seal."""
+    data, stored = walk.text(top, "data"), walk.number(top, "dataChecksum")
+    if not data and not stored:
+        return None
+    inner = Walk()
+    inner.below("data")
+    try:
+        content = read(inner, go_json.load(data.encode()))
+    except ParseError as error:
+        syntax = syntax_error(data.encode())
+        return Seal(data, stored, str(error), syntax or _type_error(error), syntax is None), None
+    walk.unknown += inner.unknown
+    walk.refused += inner.refused
+    return Seal(data, stored), content
+
+
+def write(outside: Mapping[str, object], checksum: int, found: Seal | None) -> bytes:
+    """A file with this content outside of `data`, and with the seal where it has one."""
+    document = {**outside, "checksum": checksum}
+    if found is not None:
+        document |= {"data": found.data, "dataChecksum": found.checksum}
+    return go_json.dump(document)
+
+
+def with_checksums(content: Mapping[str, object], checksum: int, found: Seal | None) -> dict[str, object]:
+    """The content with the checksums that a file has beside it."""
+    document = {**content, "checksum": checksum}
+    return document if found is None else document | {"dataChecksum": found.checksum}
+
+
+def verify(found: Seal, form: str) -> Verification:
+    """A checksum of 0 is compared like any other. Data that cannot be read has no format."""
+    fits = found.problem is None and found.checksum_fits
+    return Verification(form if fits else None, found.checksum, found.computed)
+
+
+class NewerFormat(ParseError):
+    """The file has keys that no known kubelet writes, and the others are not as known."""
+
+
+@contextmanager
+def blaming_a_newer_kubelet(walk: Walk, top: Mapping[str, object]) -> Iterator[None]:
+    """Raise NewerFormat instead of ParseError where the top level, as `walk` has read it, is not as known."""
+    keys = list(walk.unknown)
+    if not isinstance(top.get("data", ""), str):
+        keys.append("data")
+    try:
+        yield
+    except ParseError as error:
+        if not keys:
+            raise
+        raise NewerFormat(f"{error}; and there are keys unknown here: {', '.join(keys[:3])}") from None
+
+
+def _type_error(error: ParseError) -> str | None:
+    if isinstance(error, WrongType):
+        return f"json: cannot unmarshal {error.value} into Go struct field {error.path}"
+    return None
+
+
+def _checksum(data: str) -> int:
+    """Of go-spew's text for a string."""
+    return checksum(f"(string){data}")

@@ -1,0 +1,64 @@
+"""What the kubelet says when it does not start with a file that was examined.
+
+Source: pkg/kubelet/cm/memorymanager/policy_static.go, state/state_checkpoint.go of both managers.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.file import DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, pod_level_gate
+from numaudit.checkpoints.start.restore import (
+    cpu_restore_error,
+    cpu_start_error,
+    memory_restore_error,
+    memory_start_error,
+)
+from numaudit.containermanager.versions import KubernetesVersion
+from numaudit.errors import ParseError
+
+
+class _Gates(TypedDict):
+    directory: str
+    version: KubernetesVersion
+    pod_level: bool
+
+
+def kubelet_says(
+    kind: Kind, data: bytes, outlook: Outlook | None, kubelet: StartingKubelet, directory: str
+) -> str | None:
+    """The kubelet's words when it does not start with this file; None = it starts, or they are not known.
+
+    `outlook` None = the file could not be read. `directory` is where the kubelet has the file.
+    """
+    read = None if outlook is None else outlook.read
+    kubelet = kubelet if read is None else kubelet.assumed_for(read)
+    if outlook is not None and _is_beyond_us(outlook):
+        return None
+    as_read = None if outlook is None else outlook.read_as or outlook.verification
+    pod_level = bool(kubelet.pod_level) if as_read is None else pod_level_gate(as_read, kubelet)
+    gates: _Gates = {"directory": directory, "version": kubelet.version, "pod_level": pod_level}
+    try:
+        if isinstance(read, MemoryCheckpoint) and as_read is not None:
+            not_restored = memory_restore_error(read, as_read, policy=kubelet.memory_policy, **gates)
+        elif isinstance(read, CpuCheckpoint) and as_read is not None:
+            not_restored = cpu_restore_error(read, as_read, policy=kubelet.cpu_policy, **gates)
+        elif kind == MEMORY:
+            not_restored = memory_start_error(data, policy=kubelet.memory_policy, **gates)
+        else:
+            not_restored = None if kind == DEVICES else cpu_start_error(data, policy=kubelet.cpu_policy, **gates)
+    except ParseError:
+        return None
+    if not_restored is not None or outlook is None:
+        return not_restored
+    if outlook.refusal is not None:
+        return outlook.refusal.message
+    return next((one.message for one in outlook.findings if one.name == "cpu-state-refused"), None)
+
+
+def _is_beyond_us(outlook: Outlook) -> bool:
+    stops = {finding.what_it_stops for finding in outlook.findings}
+    return "unknown" in stops and "start" not in stops

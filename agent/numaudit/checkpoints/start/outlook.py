@@ -1,0 +1,271 @@
+"""Will the kubelet start with these checkpoints, now and after a reboot? What stops it, and what helps?
+
+Source: pkg/kubelet/cm/memorymanager/policy_static.go (validateState), state/state_checkpoint.go of
+both managers, pkg/kubelet/cm/devicemanager/manager.go (Start).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
+from numaudit.checkpoints.formats.file import DEVICES, Checkpoint, Kind, newer_format, verify
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.formats.seal import SINCE as SEALED_SINCE
+from numaudit.checkpoints.formats.seal import NewerFormat
+from numaudit.checkpoints.start.cpu_start import cpu_findings
+from numaudit.checkpoints.start.findings import StateFinding, Stops
+from numaudit.checkpoints.start.memory_start import memory_findings, replayed
+from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.memory.machine_state import SystemReserved
+from numaudit.containermanager.memory.replay import Refusal
+from numaudit.containermanager.versions import DRIFT_GATE, LATEST, KubernetesVersion, charges_pods_again
+from numaudit.errors import ParseError
+from numaudit.gojson.spew import Verification
+from numaudit.topology.machine import Machine
+
+UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"
+MOST_OF_A_NAME = 20
+"""Findings of one name that are listed; a damaged file may give a million of them."""
+
+Answer = Literal["yes", "no", "at risk", "once", "unknown"]
+"""`at risk`: it depends on chance, or on what the next boot makes of the machine. `once`: it starts, and makes of the
+file what it does not start with again. `unknown`: no machine to compare, or what decides about it is not known."""
+_WORST_FIRST: tuple[Answer, ...] = ("no", "at risk", "once", "unknown", "yes")
+
+
+@dataclass(frozen=True, slots=True)
+class StartingKubelet:
+    """The kubelet that is to start."""
+
+    version: KubernetesVersion = LATEST
+    pod_level: bool | None = None
+    """Gate PodLevelResourceManagers; None = as it was when the file was written."""
+    memory_policy: str | None = None
+    """memoryManagerPolicy of its configuration; None = as in the file. So is `cpu_policy`."""
+    cpu_policy: str | None = None
+    reserved_memory: SystemReserved | None = None
+    """What its configuration reserves; None = as in the file."""
+    cpu_manager: CPUPolicy | None = None
+    """The static CPU Manager of its configuration on this machine; None = not known, or its policy is none."""
+    reservation_problem: str | None = None
+    """Why that could not be worked out from a configuration that is there."""
+    configuration_problem: str | None = None
+    """Why the kubelet refuses its configuration and so starts with no checkpoint; in its words where it has some."""
+    tolerates_drift: bool = False
+    """Gate MemoryManagerDriftTolerance, whose effect is not known."""
+    version_is_known: bool = True
+    """False: `version` is an assumption, which gives way to a file that only a newer kubelet writes."""
+
+    def assumed_for(self, checkpoint: Checkpoint) -> StartingKubelet:
+        """The same, of a version that could have written this file where the version is not known."""
+        is_sealed = not isinstance(checkpoint, DeviceCheckpoint) and checkpoint.seal is not None
+        if self.version_is_known or not is_sealed:
+            return self
+        return replace(self, version=max(self.version, SEALED_SINCE))
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What was found in one checkpoint, and whether the kubelet starts with it."""
+
+    verification: Verification
+    findings: tuple[StateFinding, ...]
+    starts_now: Answer
+    starts_after_reboot: Answer
+    refusal: Refusal | None = None
+    """What the kubelet says to the replay of the file's assignments: on the machine, or, where there is
+    none, on the file's own totals. None = it agrees, or nothing was replayed (see `is_replayed`)."""
+    is_replayed: bool = False
+    read: Checkpoint | None = None
+    """What this kubelet takes for the file's content: of a newer format the part that it knows."""
+    read_as: Verification | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        return not any(finding.severity == "error" for finding in self.findings)
+
+
+def examine(
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
+) -> Outlook:
+    """All findings of one checkpoint. `machine` None = the file stands alone, as CPUs do when it names none."""
+    if isinstance(checkpoint, CpuCheckpoint) and machine is not None and not machine.cpus:
+        machine = None  # there is nothing to compare CPUs with
+    kubelet = kubelet.assumed_for(checkpoint)
+    read = checkpoint if isinstance(checkpoint, DeviceCheckpoint) else checkpoint.as_read_by(kubelet.version)
+    read_as = verification if read is checkpoint else verify(read)
+    found = _findings(read, read_as, machine, kubelet)
+    findings = most_of_each((*_of_the_file(checkpoint, verification, read), *found))
+    now, later = outlook(findings, machine is not None or _needs_no_machine(read))
+    result = Outlook(verification, findings, now, later, read=read, read_as=read_as)
+    if not (isinstance(read, MemoryCheckpoint) and read_as.is_valid and read.policy_name == "Static"):
+        return result
+    pod_level = _counts_pods(read, read_as, kubelet)
+    reserved = kubelet.reserved_memory
+    refusal = replayed(read, machine, version=kubelet.version, pod_level=pod_level, reserved=reserved)
+    return replace(result, refusal=refusal, is_replayed=True)
+
+
+def unreadable(kind: Kind | None, error: ParseError) -> StateFinding:
+    """The finding of a file that `parse` refuses."""
+    if isinstance(error, NewerFormat):
+        return StateFinding("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
+    return StateFinding("devices-lost" if kind == DEVICES else "unreadable", str(error))
+
+
+def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answer, Answer]:
+    """Does the kubelet start now, and after a reboot?"""
+    stops = {finding.what_it_stops for finding in findings}
+    if "start" in stops:
+        return "no", "no"
+    if "now" in stops:
+        return "no", "at risk"
+    if "maybe" in stops:
+        return "at risk", "at risk"
+    if "unknown" in stops or not machine_known:
+        return "unknown", "unknown"
+    now: Answer = "once" if "second start" in stops else "yes"
+    return now, "at risk" if "reboot" in stops else now
+
+
+def worst(answers: Iterable[Answer]) -> Answer:
+    """Of several files: the kubelet starts only if it starts with each of them."""
+    return min(answers, key=_WORST_FIRST.index, default="yes")
+
+
+def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
+    """Is the gate PodLevelResourceManagers on? When no source says, it is as it was for this file's format."""
+    return verification.form in ("V2", "V3", "V4") if kubelet.pod_level is None else kubelet.pod_level
+
+
+def _counts_pods(
+    checkpoint: MemoryCheckpoint | CpuCheckpoint, verification: Verification, kubelet: StartingKubelet
+) -> bool:
+    """Do pod-level entries count? Kubelets before 1.37 refuse them without their gate, later ones drop them."""
+    with_pods = memory_checkpoint.WITH_PODS if isinstance(checkpoint, MemoryCheckpoint) else cpu_checkpoint.WITH_PODS
+    return verification.form in with_pods and (kubelet.version < SEALED_SINCE or pod_level_gate(verification, kubelet))
+
+
+def _needs_no_machine(checkpoint: Checkpoint) -> bool:
+    """Policy none keeps no state, and devices are not compared with the machine."""
+    return isinstance(checkpoint, DeviceCheckpoint) or checkpoint.policy_name.casefold() == "none"
+
+
+def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
+    """Of each name the first ones, with a note how many more there are."""
+    counts = Counter(finding.name for finding in findings)
+    shown: Counter[str] = Counter()
+    kept: list[StateFinding] = []
+    for finding in findings:
+        shown[finding.name] += 1
+        if shown[finding.name] <= MOST_OF_A_NAME:
+            kept.append(finding)
+    for name, count in counts.items():
+        if count > MOST_OF_A_NAME:
+            kept.append(StateFinding("more-findings", f"at least {count - MOST_OF_A_NAME} more of {name}"))
+    return tuple(kept)
+
+
+def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Checkpoint) -> Iterator[StateFinding]:
+    """What holds whichever kubelet reads it, and what a kubelet that knows only a part of it loses."""
+    for path in checkpoint.unknown:
+        yield StateFinding("unknown-key", f"{path} is not a key of this format", path)
+    # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
+    stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
+    for path in checkpoint.refused:
+        yield StateFinding("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
+    if isinstance(checkpoint, DeviceCheckpoint) or isinstance(read, DeviceCheckpoint):
+        return
+    if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:
+        pods = ", ".join(checkpoint.pod_entries)
+        yield StateFinding(
+            "downgrade-loses-pods", f"this kubelet does not read podEntries of {pods}", "data.podEntries"
+        )
+
+
+def _findings(
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
+) -> Iterator[StateFinding]:
+    if isinstance(checkpoint, DeviceCheckpoint):
+        yield from _device_findings(verification)
+        return
+    newer = newer_format(checkpoint, verification)
+    if newer is not None:
+        yield StateFinding("format-unknown", f"{UNKNOWN_FORMAT}: {newer}")
+        return
+    if checkpoint.seal is not None and checkpoint.seal.problem and checkpoint.seal.checksum_fits:
+        yield StateFinding("unreadable", checkpoint.seal.problem, "data")
+        return
+    if not verification.is_valid:
+        yield StateFinding(
+            "checksum-mismatch",
+            f"the file says {verification.stored}, its content gives {verification.computed}",
+            "checksum" if checkpoint.seal is None else "dataChecksum",
+        )
+        return
+    if verification.form == "no checksum":
+        yield StateFinding("checksum-missing", "the stored checksum is 0, which is not checked", "checksum")
+    pod_level, counted = pod_level_gate(verification, kubelet), _counts_pods(checkpoint, verification, kubelet)
+    yield from _policy_changes(checkpoint, kubelet)
+    if isinstance(checkpoint, MemoryCheckpoint):
+        accepted = memory_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
+        yield from _format_findings(verification, accepted, kubelet, pod_level)
+        reserved = kubelet.reserved_memory
+        found = memory_findings(
+            checkpoint, verification, machine, version=kubelet.version, pod_level=counted, reserved=reserved
+        )
+        yield from map(_tolerated, found) if kubelet.tolerates_drift else found
+        if checkpoint.policy_name == "Static" and kubelet.reservation_problem is not None:
+            yield StateFinding("reservation-not-known", kubelet.reservation_problem, "machineState")
+    else:
+        accepted = cpu_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
+        yield from _format_findings(verification, accepted, kubelet, pod_level)
+        manager = kubelet.cpu_manager
+        yield from cpu_findings(
+            checkpoint, verification, machine, version=kubelet.version, pod_level=counted, manager=manager
+        )
+    if pod_level and counted and checkpoint.pod_entries and charges_pods_again(kubelet.version):
+        pods = ", ".join(checkpoint.pod_entries)
+        yield StateFinding("pod-level-charged-again", f"pods with pod-level resources: {pods}", "podEntries")
+
+
+def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
+    configured = kubelet.memory_policy if isinstance(checkpoint, MemoryCheckpoint) else kubelet.cpu_policy
+    if configured is not None and configured != checkpoint.policy_name:
+        message = f"the file is of policy {checkpoint.policy_name!r}, the kubelet's configuration says {configured!r}"
+        yield StateFinding("policy-changed", message, "policyName")
+
+
+def _format_findings(
+    verification: Verification, accepted: bool, kubelet: StartingKubelet, pod_level: bool
+) -> Iterator[StateFinding]:
+    if not accepted:
+        yield StateFinding(
+            "format-not-accepted",
+            f"format {verification.form} is read as corrupt by Kubernetes {kubelet.version[0]}.{kubelet.version[1]} "
+            f"with PodLevelResourceManagers {'on' if pod_level else 'off'}",
+            "checksum",
+        )
+
+
+def _tolerated(finding: StateFinding) -> StateFinding:
+    if finding.name != "memory-total-drift":
+        return finding
+    return replace(
+        finding, message=f"{finding.message}; {DRIFT_GATE} is on, whose effect is not known", stops="unknown"
+    )
+
+
+def _device_findings(verification: Verification) -> Iterator[StateFinding]:
+    if not verification.is_valid:
+        message = f"the file says {verification.stored}, its content gives {verification.computed}"
+        yield StateFinding("devices-lost", f"checksum mismatch: {message}", "Checksum")
+    if verification.form == "before 1.20":
+        yield StateFinding("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")

@@ -1,0 +1,204 @@
+"""What the kubelet says when it starts with a checkpoint that it does not take.
+
+It reads the file, compares the checksum, then the policy, then the content with the machine; the first
+objection stops it. The checks of the content are in `memory.replay` and `cpu.start`.
+
+JSON errors: those of the syntax are Go's to the letter. Where a value has the wrong type, the kubelet's
+text goes on with the name of a Go field, which differs between builds; here it goes on with the value's
+path in the file. Go also names the first such value of the file, here it may be another one.
+
+Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/state_checkpoint.go, pkg/kubelet/checkpointmanager.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numaudit.checkpoints.formats import cpu as cpu_checkpoint
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint, parse_cpus
+from numaudit.checkpoints.formats.file import CPU, MEMORY
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.formats.seal import Seal
+from numaudit.containermanager.cpu import start as cpu_start
+from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.memory.replay import check_start
+from numaudit.containermanager.memory.state import MachineState, MemoryState
+from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.errors import InputError, ParseError
+from numaudit.gojson.json import WrongType
+from numaudit.gojson.spew import Verification
+from numaudit.gojson.strconv import GoSyntaxError, quote
+from numaudit.gojson.syntax import syntax_error
+from numaudit.topology.nodeset import CpuSet
+
+KUBELET_ROOT = "/var/lib/kubelet"
+CORRUPTED = "checkpoint is corrupted"
+
+
+def memory_start_error(
+    data: bytes | None,
+    *,
+    policy: str | None = None,
+    directory: str = KUBELET_ROOT,
+    machine: MachineState | None = None,
+    version: KubernetesVersion = LATEST,
+    pod_level: bool = False,
+) -> str | None:
+    """What the Memory Manager says when it does not start with this `memory_manager_state`; None = it starts.
+
+    `data` None = there is no file, so the kubelet writes one. `policy` is the configured one (None = do
+    not compare), `directory` where the file is, `machine` the memory map of the machine without pods
+    (`default_machine_state`; None = do not compare), `pod_level` the gate PodLevelResourceManagers.
+    Raises ParseError for what Go reads but no kubelet writes, where its answer is not known: text that
+    is no UTF-8, a negative node, a key that occurs twice.
+    """
+    if data is None:
+        return None
+    try:
+        checkpoint = memory_checkpoint.parse(data).as_read_by(version)
+        verification = memory_checkpoint.verify(checkpoint)
+    except ParseError as error:
+        return _not_restored("memory", directory, _json_error(data, error))
+    problem = memory_restore_error(
+        checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
+    )
+    if problem is not None or machine is None or checkpoint.policy_name != "Static":
+        return problem
+    state = checkpoint.state
+    counts_pods = pod_level and verification.form in memory_checkpoint.WITH_PODS
+    restored = state if counts_pods else MemoryState(state.machine, state.entries)
+    refusal = check_start(restored, machine, version=version, pod_level=counts_pods)
+    return None if refusal is None else refusal.message
+
+
+def memory_restore_error(
+    checkpoint: MemoryCheckpoint,
+    verification: Verification,
+    *,
+    policy: str | None,
+    directory: str,
+    version: KubernetesVersion,
+    pod_level: bool,
+) -> str | None:
+    """The first part of `memory_start_error`, for a file that was read already as this kubelet reads it."""
+    if not memory_checkpoint.accepts(verification.form, version=version, pod_level=pod_level):
+        return _not_restored("memory", directory, _not_accepted(checkpoint.seal, "v3", "memory manager"))
+    if policy is not None and policy != checkpoint.policy_name:
+        changed = f"[memorymanager] {_policy_differs(policy, checkpoint.policy_name)}"
+        return _not_restored("memory", directory, changed)
+    return None
+
+
+def cpu_start_error(
+    data: bytes | None,
+    *,
+    policy: str | None = None,
+    directory: str = KUBELET_ROOT,
+    manager: CPUPolicy | None = None,
+    version: KubernetesVersion = LATEST,
+    pod_level: bool = False,
+) -> str | None:
+    """What the CPU Manager says when it does not start with this `cpu_manager_state`; None = it starts.
+
+    As `memory_start_error`; `manager` is the static policy on this machine (`read_kubelet(...).cpu`;
+    None = do not compare). In a file from before Kubernetes 1.18 containers are named by an id that only
+    the container runtime could match to a pod, so they are passed over.
+    """
+    if data is None:
+        return None
+    try:
+        checkpoint = cpu_checkpoint.unmarshal(data).as_read_by(version)
+        verification = cpu_checkpoint.verify(checkpoint)
+    except ParseError as error:
+        return _not_restored("CPU", directory, _json_error(data, error))
+    problem = cpu_restore_error(
+        checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
+    )
+    if problem is not None or manager is None or checkpoint.policy_name != cpu_start.STATIC:
+        return problem
+    try:
+        cpu_start.start(
+            manager, _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
+        )
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def cpu_restore_error(
+    checkpoint: CpuCheckpoint,
+    verification: Verification,
+    *,
+    policy: str | None,
+    directory: str,
+    version: KubernetesVersion,
+    pod_level: bool,
+) -> str | None:
+    """The first part of `cpu_start_error`, for a file that was read already as this kubelet reads it."""
+    if not cpu_checkpoint.accepts(verification.form, version=version, pod_level=pod_level):
+        return _not_restored("CPU", directory, _not_accepted(checkpoint.seal, "v4", "cpu manager"))
+    if policy is not None and policy != checkpoint.policy_name:
+        return _not_restored("CPU", directory, _policy_differs(policy, checkpoint.policy_name))
+    try:
+        _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
+    except GoSyntaxError as error:
+        return _not_restored("CPU", directory, str(error))
+    return None
+
+
+def _cpu_state(checkpoint: CpuCheckpoint, *, with_pods: bool) -> CPUState:
+    """Raises GoSyntaxError with the kubelet's text for a list that it cannot read."""
+    try:
+        default = parse_cpus(checkpoint.default_cpu_set)
+    except GoSyntaxError as error:
+        raise GoSyntaxError(f"could not parse default cpu set {quote(checkpoint.default_cpu_set)}: {error}") from None
+    entries = {
+        uid: {name: _container_cpus(text, name, uid) for name, text in containers.items()}
+        for uid, containers in (checkpoint.entries or {}).items()
+    }
+    pods = checkpoint.pod_entries if with_pods else None
+    return CPUState(default, entries, {uid: parse_cpus(text) for uid, text in (pods or {}).items()})
+
+
+def _container_cpus(text: str, name: str, uid: str) -> CpuSet:
+    try:
+        return parse_cpus(text)
+    except GoSyntaxError as error:
+        raise GoSyntaxError(
+            f"could not parse cpuset {quote(text)} for container {quote(name)} in pod {quote(uid)}: {error}"
+        ) from None
+
+
+def _json_error(data: bytes, error: ParseError) -> str:
+    """Go's words for a document that was not read. Raises the error again where Go would have read it."""
+    syntax = syntax_error(data)
+    if syntax is not None:
+        return syntax
+    if isinstance(error, WrongType):
+        return f"json: cannot unmarshal {error.value} into Go struct field {error.path}"
+    raise error
+
+
+def _not_accepted(seal: Seal | None, form: str, manager: str) -> str:
+    """Raises ParseError where the kubelet's words about data of the wrong form are not known."""
+    if seal is None:
+        return CORRUPTED
+    if not seal.checksum_fits:
+        return f"could not load {form} checkpoint: {CORRUPTED}"
+    if seal.go_problem is None:
+        raise ParseError(f"{seal.problem}")
+    return f"could not load {form} checkpoint: failed to deserialize {manager} checkpoint data: {seal.go_problem}"
+
+
+def _policy_differs(configured: str, stored: str) -> str:
+    return f"configured policy {quote(configured)} differs from state checkpoint policy {quote(stored)}"
+
+
+def _not_restored(manager: Literal["memory", "CPU"], directory: str, why: str) -> str:
+    file = f"{directory.rstrip('/')}/{MEMORY if manager == 'memory' else CPU}"
+    return (
+        f"could not restore state from checkpoint: {why}, please drain this node and delete the {manager} manager "
+        f"checkpoint file {quote(file)} before restarting Kubelet"
+    )

@@ -1,0 +1,54 @@
+"""`numaudit state headroom`: what the Memory Manager can still promise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numaudit.api import document
+from numaudit.checkpoints.formats.file import MEMORY
+from numaudit.cli import options
+from numaudit.engine.engine import Engine
+from numaudit.engine.observer import Observer
+from numaudit.errors import Unavailable
+from numaudit.report.values import Report
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit state headroom
+  numaudit state headroom --root ./captured -o json
+Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or it may not be read.
+"""
+)
+@options.output("table", "json")
+@options.root
+def command(output: str, root: Path | None) -> None:
+    """What can still be promised, and what is in the way.
+
+    By node and group: the largest containers that are admitted now, memory that is free but for no container of one
+    node, who keeps each group together, and the memory without a promise that is on each node.
+    """
+    report = Engine(Observer.of(options.host(root))).tick().report
+    found = report.memory_manager
+    if found is None:
+        raise Unavailable(f"no memory map is known here: {_why_not(report)}")
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Headroom", found))
+    else:
+        from numaudit.views.terminal import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        headroom_tables.print_headroom(found, terminal.console())
+
+
+def _why_not(report: Report) -> str:
+    intent = next((one for one in report.sources if one.source == "intent"), None)
+    if intent is not None and intent.state == "absent":
+        return f"{intent.reason}; run it on a node, as root, or give a captured one with --root"
+    if report.kubelet is not None and report.kubelet.memory_manager_policy == "None":
+        return "the kubelet's Memory Manager has the policy None, which promises nothing"
+    said = [finding.message for one in report.checkpoints if one.file == MEMORY for finding in one.findings]
+    return f"{said[0] if said else f'{MEMORY} cannot be read'}; `numaudit state verify` says more"

@@ -1,0 +1,101 @@
+"""`numaudit explain POD`: one container from its promise to what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.api.placement_document import Placement, PlacementList, account
+from numaudit.api.selection import narrow
+from numaudit.cli.observe.report import observe_whole
+from numaudit.engine.engine import Engine
+from numaudit.engine.observer import Observer
+from numaudit.errors import InputError, Unavailable
+from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.intent import HintRecord, Intent
+from numaudit.kernel.host import Host
+from numaudit.kubelet.host_files import storage_of
+from numaudit.kubelet.questions.node_here import node_here, state_of
+from numaudit.kubelet.questions.rederived import Rederived, admitted_at, rederive
+from numaudit.kubelet.questions.starting import Asked
+from numaudit.memorymanager.admission import NodeState
+from numaudit.report.values import ContainerReport, Report
+from numaudit.scenario.values import Setup
+from numaudit.snapshot import Snapshot
+
+MAPPINGS_BUDGET = 2.0
+"""Seconds, as of a report."""
+
+
+def placements(host: Host, which: str, duration: float | None) -> PlacementList:
+    """Those of that name, as `numaudit report` takes it. Raises InputError when none is a container of a pod."""
+    observer = Observer.of(host)
+    if duration is not None:  # a name that is not there is not worth the wait
+        _named(Engine(observer).tick().report, which)
+    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration)
+    containers, refused = _named(ticked.report, which)
+    admissions = Admissions.of(observer, ticked.snapshot)
+    items = [admissions.of_container(one) for one in containers]
+    items += [admissions.of_refused(one) for one in refused]
+    return PlacementList(items, ticked.report.nodes)
+
+
+def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[HintOutcome, ...]]:
+    found = narrow(report, which)
+    containers = [one for one in found.containers if one.pod_uid is not None and one.container is not None]
+    if not containers and not found.rejections:
+        raise InputError(f"{which!r} is no container of a pod; `numaudit report {which}` shows what is known of it")
+    return containers, found.rejections
+
+
+def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | str:
+    """The host's kubelet; or why it is not known."""
+    kubelet, host = observer.kubelet, observer.kubelet.poller.host
+    pods = frozenset(one.pod_uid for one in snapshot.containers if one.pod_uid is not None)
+    try:
+        here = node_here(
+            kubelet.readings,
+            Asked(),
+            folder=host.kubelet_root,
+            with_cgroup=pods if snapshot.is_whole_host else None,
+            storage=storage_of(host),
+        )
+        return here.setup, state_of(here.setup, here.files, here.pods, here.storage)
+    except (InputError, Unavailable) as error:
+        return str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Admissions:
+    """How the kubelet came to its promises."""
+
+    intent: Intent
+    node: tuple[Setup, NodeState] | str
+
+    @classmethod
+    def of(cls, observer: Observer, snapshot: Snapshot) -> Admissions:
+        """By what the newest tick, which is that of the snapshot, read of the kubelet."""
+        return cls(snapshot.intent or Intent(), _node(observer, snapshot))
+
+    def of_container(self, one: ContainerReport) -> Placement:
+        own = (hint for hint in self._records(one.pod_uid) if hint.container in (None, one.container))
+        record = next(own, None)
+        admission = account(record, self._derived(one.pod_uid), one.container)
+        promised_at = None if one.pod_uid is None else admitted_at(self.intent, one.pod_uid)
+        return Placement(one, None, admission, promised_at, self._started_at(one))
+
+    def of_refused(self, one: HintOutcome) -> Placement:
+        record = next(iter(self._records(one.pod_uid)), None)
+        return Placement(None, one, account(record, self._derived(one.pod_uid), None))
+
+    def _started_at(self, one: ContainerReport) -> float | None:
+        pod = (self.intent.pods or {}).get(one.pod_uid or "")
+        parts = () if pod is None else pod.containers
+        return next((part.started_at for part in parts if part.name == one.container), None)
+
+    def _records(self, uid: str | None) -> list[HintRecord]:
+        return [one for one in reversed(self.intent.hints) if uid is not None and one.pod_uid == uid]
+
+    def _derived(self, uid: str | None) -> Rederived | str:
+        if isinstance(self.node, str):
+            return self.node
+        return "the pod's UID is not known" if uid is None else rederive(*self.node, self.intent, uid)

@@ -1,0 +1,50 @@
+"""`numaudit simulate`: pods on a described machine, step by step."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numaudit.api import document, simulation_document
+from numaudit.cli import options
+from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.manager.scenario_files import ScenarioFiles
+from numaudit.config import yaml_document
+from numaudit.scenario.orders import find_orders
+from numaudit.scenario.reading import read_scenario
+from numaudit.scenario.simulation import simulate
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit simulate docs/examples/walk-through.yaml
+  numaudit simulate scenario.yaml -o json
+  numaudit simulate scenario.yaml --orders --fail-on-reject
+Exit codes: 0 fine, 1 a pod was refused and --fail-on-reject is given, 2 the scenario is wrong.
+"""
+)
+@click.argument("scenario", type=options.FilePath(exists=True, dir_okay=False, readable=False))
+@options.output("table", "json")
+@click.option("--orders", is_flag=True, help="Ask which orders of the scenario's pods admit all of them.")
+@click.option(
+    "--fail-on-reject", is_flag=True, help="Exit with 1 when a pod is refused, or the kubelet does not start again."
+)
+def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> None:
+    """Play SCENARIO: which pods a kubelet admits, where, and its memory map after each step."""
+    read = read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open)
+    played = simulate(read)
+    for notice in played.notices:
+        click.echo(f"numaudit: {notice}", err=True)
+    found = simulation_document.admission_orders(find_orders(read)) if orders else None
+    shown = simulation_document.simulation(played, found)
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Simulation", shown))
+    else:
+        from numaudit.views.terminal import simulation_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        simulation_tables.print_simulation(played, shown, terminal.console())
+    if fail_on_reject and played.has_refusal:
+        click.get_current_context().exit(EXIT_FINDINGS)

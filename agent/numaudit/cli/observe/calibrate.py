@@ -1,0 +1,79 @@
+"""`numaudit calibrate`: how fast this machine's own memory is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numaudit.api import document
+from numaudit.cli import options
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host, explain
+from numaudit.kernel.replace_file import replace_file
+from numaudit.selftest.calibrate import MOST_ROUNDS, calibrate
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit calibrate
+  numaudit calibrate --dry-run -o json
+  numaudit calibrate --file ./this-kind-of-machine.json
+Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
+"""
+)
+@options.output("table", "json")
+@click.option(
+    "--file",
+    "target",
+    type=options.FilePath(dir_okay=False),
+    help=f"Store the figures here.  [default: {Host().calibration}]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(3, 1000),
+    default=MOST_ROUNDS,
+    show_default=True,
+    help="Measure each figure until its best three rounds agree, or this many times.",
+)
+@click.option("--dry-run", is_flag=True, help="Measure and print, but store nothing.")
+def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> None:
+    """Measure latency and read bandwidth from each node's CPUs to each node's memory, and store them.
+
+    Takes some seconds for each pair of nodes, and all CPUs of one node at a time: run it while the machine is idle.
+    Needs a C compiler. Reports and the agent use the stored figures wherever they are needed; machines of the same
+    kind can share one file.
+    """
+    if dry_run and target is not None:
+        raise click.UsageError("--dry-run stores nothing, so there is no use for --file")
+    found = calibrate(Host(), _progress, rounds)
+    text = document.encode("Calibration", found)
+    if output == "json":
+        sys.stdout.buffer.write(text)
+    else:
+        from numaudit.views.terminal import calibration_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        calibration_tables.print_calibration(found, terminal.console())
+    if not dry_run:
+        sys.stdout.flush()
+        _store(target or Host().calibration, text)
+
+
+def _progress(line: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"measuring: {line}", err=True)
+
+
+def _store(path: Path, text: bytes) -> None:
+    try:
+        if path == Host().calibration:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        replace_file(path, text, mode=0o644)
+    except OSError as error:
+        raise Unavailable(
+            f"the figures are not stored: {explain(error, str(path)).replace('read', 'write', 1)}; "
+            "--file names another place, --dry-run stores nothing"
+        ) from error
+    click.echo(f"stored in {path}", err=True)

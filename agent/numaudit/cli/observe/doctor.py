@@ -1,0 +1,53 @@
+"""`numaudit doctor`: what this host can measure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numaudit.api import document
+from numaudit.cli import options
+from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS
+from numaudit.doctor import outcome
+from numaudit.doctor.checks import examine, names
+
+_EXITS = {"all": 0, "some": EXIT_FINDINGS, "none": EXIT_CANNOT_ANSWER}
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit doctor
+  numaudit doctor -o json
+  numaudit doctor --require residency,'access hint_faults'
+Exit codes: 0 all sources work, 1 some (or a required one) do not, 2 usage, 3 nothing can be measured.
+"""
+)
+@options.output("table", "json")
+@click.option(
+    "--require",
+    metavar="SOURCE[,SOURCE]",
+    help="Exit with 0 when these sources work, whatever the others do, and with 1 when one of them does not.",
+)
+@options.root
+def command(output: str, require: str | None, root: Path | None) -> int:
+    """Say what this host can measure, and for what it cannot: why, and what to do.
+
+    Hardware that this machine does not have is not counted as a source that does not work.
+    """
+    needed = None if require is None else outcome.required(require, names())
+    checks = examine(options.host(root))
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("Doctor", document.Doctor(checks)))
+    else:
+        from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        machine_tables.print_doctor(checks, terminal.console())
+    if needed is None:
+        return _EXITS[outcome.outcome(checks)]
+    lacking = outcome.lacking(checks, needed)
+    for name in lacking:
+        click.echo(f"numaudit: --require: {name} does not work here; its line says why", err=True)
+    return EXIT_FINDINGS if lacking else 0

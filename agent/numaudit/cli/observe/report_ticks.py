@@ -1,0 +1,25 @@
+"""One report after another, for what is drawn until it is interrupted."""
+
+from __future__ import annotations
+
+from numaudit.cli import options
+from numaudit.engine.engine import Engine, Ticked
+from numaudit.engine.observer import Observer
+from numaudit.errors import Unavailable
+from numaudit.probes.session import Session
+from numaudit.snapshot import ContainerId
+
+
+class Ticks:
+    """Each tick is judged by the one before it, as the agent does; the probes stay loaded."""
+
+    def __init__(self, observer: Observer, session: Session) -> None:
+        self._engine = Engine(observer, session, options.thresholds())
+
+    def take(self, numa_maps_budget: float | None, numa_maps_of: ContainerId | None = None) -> Ticked:
+        """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none."""
+        ticked = self._engine.tick(numa_maps_budget, numa_maps_of)
+        for one in ticked.report.sources:
+            if one.source == "cgroups" and one.state not in ("ok", "partial"):
+                raise Unavailable(f"no container could be read: {one.reason}")
+        return ticked

@@ -1,0 +1,56 @@
+"""Which rows of a report are shown, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TextIO
+
+from numaudit.api.ordering import in_order_of
+from numaudit.api.selection import first, narrow, of_verdicts
+from numaudit.report.values import Report
+from numaudit.views.remainders import is_small_remainder
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the options of `numaudit report` ask to see."""
+
+    which: str | None = None
+    namespace: str | None = None
+    verdicts: Collection[str] | None = None
+    sort: str = "verdict"
+    top: int | None = None
+    wide: bool = False
+    has_all: bool = False
+    """Does the output show what groups hold themselves, also next to nothing? Tables and pages leave that out."""
+    matrix: bool = False
+    hide: Callable[[Report, Report], Report] | None = None
+    """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
+
+    def subject(self, whole: Report) -> Report:
+        """What the report is about. Raises InputError when nothing is called so."""
+        subject = narrow(whole, self.which, self.namespace)
+        return subject if self.hide is None else self.hide(subject, whole)
+
+    def rows(self, subject: Report) -> Report:
+        """The rows that are shown of it."""
+        chosen = subject if self.verdicts is None else of_verdicts(subject, self.verdicts)
+        ordered = in_order_of(chosen, self.sort)
+        if self.top is None:
+            return ordered
+        return first(ordered, self.top, lambda one: self.has_all or not is_small_remainder(one))
+
+    def print(self, whole: Report, file: TextIO | None = None) -> None:
+        """Print the tables, on standard output if no file is given. Raises InputError as `subject` does."""
+        from numaudit.views.terminal import process_table, report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        shown = self.rows(self.subject(whole))
+        out = terminal.console(whole_lines=self.wide, file=file)
+        report_tables.print_report(shown, out, wide=self.wide, of=len(whole.containers))
+        if self.which is not None:
+            process_table.print_processes(shown, out)
+        if self.matrix:
+            report_tables.print_matrix(shown, out)
+            report_tables.print_accesses(shown, out)
+            report_tables.print_moved_pages(shown, out)

@@ -1,0 +1,109 @@
+"""`numaudit report --watch`: the report again and again, until Ctrl-C."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import time
+from collections.abc import Collection
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+import click
+
+from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli.observe.report_ticks import Ticks
+from numaudit.cli.observe.report_view import View
+from numaudit.cli.progress import Duration
+from numaudit.daemon.ticks import Beat
+from numaudit.engine.observer import Observer
+from numaudit.errors import NumauditError, printable
+from numaudit.kernel.host import explain
+from numaudit.probes.probe import Kind
+from numaudit.report.values import Report
+
+_HOME, _END_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
+"""Go to the first line; clear to the end of the line; clear all that is below."""
+
+
+class Interval(Duration):
+    """A time between ticks. What follows --watch and is none may be a NAME."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise click.BadParameter(f"{error.message}; a NAME comes before --watch", ctx, param) from None
+
+
+def watch(
+    observer: Observer, view: View, seconds: float, numa_maps_budget: float | None, kinds: Collection[Kind[Any]]
+) -> int:
+    """Draw a report at every tick; the exit code, once it is interrupted.
+
+    Raises what the first tick raises. What a later one raises is said above the report of the last that went well.
+    """
+    beat = Beat(seconds, time.monotonic())
+    drawn, drawn_at = "", ""
+    try:
+        with observer.open_probes(kinds) as session:
+            ticks = Ticks(observer, session)
+            while True:
+                headline = f"{_now()}, every {seconds:g} s; Ctrl-C ends it"
+                try:
+                    drawn, drawn_at = _text(view, ticks.take(numa_maps_budget).report), _now()
+                except (NumauditError, OSError, ValueError) as error:
+                    if not drawn:
+                        raise
+                    headline += f"; FAILED: {explain(error)}; below is what there was at {drawn_at}"
+                _show(headline, drawn)
+                pause(beat.next_due(time.monotonic()) - time.monotonic())
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def pause(seconds: float) -> None:
+    """Wait for the next tick, if it is not due already."""
+    time.sleep(max(0.0, seconds))
+
+
+class _Frame(io.StringIO):
+    """What will be written to standard output: it has colours, and fits, where that is a terminal."""
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()
+
+
+def _text(view: View, report: Report) -> str:
+    frame = _Frame()
+    view.print(report, frame)
+    return frame.getvalue()
+
+
+def _show(headline: str, text: str) -> None:
+    """Over the last drawing on a terminal, as much as it has lines for; a pipe gets all, and an empty line."""
+    lines = [printable(headline), *text.splitlines()]
+    if sys.stdout.isatty():
+        lines = cut(lines, *shutil.get_terminal_size())
+        sys.stdout.write(_HOME + "".join(f"{line}{_END_OF_LINE}\n" for line in lines) + _REST)
+    else:
+        sys.stdout.write("\n".join(lines) + "\n\n")
+    sys.stdout.flush()
+
+
+def cut(lines: list[str], columns: int, rows: int) -> list[str]:
+    """The lines for which there is room, and how many more there are."""
+    from rich.text import Text  # noqa: PLC0415 (rich is needed for tables only)
+
+    room = rows - 2
+    for taken, line in enumerate(lines):
+        room -= max(1, ceil(Text.from_ansi(line).cell_len / max(1, columns)))
+        if room < 0:
+            return [*lines[:taken], f"... {len(lines) - taken} more lines; --top N shows fewer rows"]
+    return lines
+
+
+def _now() -> str:
+    return datetime.now().astimezone().strftime("%H:%M:%S")

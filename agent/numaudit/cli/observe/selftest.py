@@ -1,0 +1,46 @@
+"""`numaudit selftest`: does numaudit see what it should on this host?"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from numaudit.api import document
+from numaudit.api.selftest_document import SelfTest
+from numaudit.cli import options
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.selftest.selftest import selftest
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit selftest
+  numaudit selftest -o json
+Exit codes: 0 all checks pass, 1 one fails, 2 usage, 3 none could be tried, 5 inconclusive: the machine is too busy.
+"""
+)
+@options.output("table", "json")
+def command(output: str) -> int:
+    """Let two small processes use near and far memory, and check that numaudit tells them apart.
+
+    Needs root. Makes two cgroups of its own for some seconds, and removes them.
+    """
+    checks = selftest(Host())
+    if output == "json":
+        sys.stdout.buffer.write(document.encode("SelfTest", SelfTest(checks)))
+    else:
+        from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+
+        machine_tables.print_selftest(checks, terminal.console())
+    states = {one.state for one in checks}
+    if "failed" in states:
+        return EXIT_FINDINGS
+    if "inconclusive" in states:
+        return EXIT_INCONCLUSIVE
+    if states == {"not tried"}:
+        raise Unavailable("nothing could be tried on this host; the table says why")
+    return 0

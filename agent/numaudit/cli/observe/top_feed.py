@@ -1,0 +1,174 @@
+"""Ticks for `numaudit top`, measured in a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from numaudit.cli.manager.placement import MAPPINGS_BUDGET, Admissions
+from numaudit.cli.observe.report import observe_whole
+from numaudit.cli.observe.report_ticks import Ticks
+from numaudit.cli.observe.report_view import View
+from numaudit.daemon.ticks import Beat
+from numaudit.engine.observer import Observer
+from numaudit.errors import NumauditError
+from numaudit.kernel.host import explain
+from numaudit.report.values import Report
+from numaudit.snapshot import ContainerId
+from numaudit.views.top.news import Ended, Failed, Key, Measured, News, Opened, find
+
+_PATIENCE = 5.0
+"""Seconds for the last tick, once the screen is closed."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the screen has asked for; guarded by its condition, which is notified of every change."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    stopped: bool = False
+    paused: bool = False
+    at_once: bool = False
+    """The next tick is not to wait for its time."""
+    interval: float | None = None
+    """A new one; None = it is as it was."""
+    open: Key | None = None
+
+
+class LiveFeed:
+    """This host, tick after tick; the probes stay loaded."""
+
+    captured: str | None = None
+
+    def __init__(self, observer: Observer, view: View, interval: float) -> None:
+        self.interval = interval
+        self._observer, self._view = observer, view
+        self._asked = _Asked()
+        self._thread: threading.Thread | None = None
+        self._last: Report | None = None
+
+    def start(self, tell: Callable[[News], None]) -> None:
+        self._thread = threading.Thread(target=self._run, args=(tell,), name="ticks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits until the probes are gone, or for a few seconds."""
+        with self._asked.changed:
+            self._asked.stopped = True
+            self._asked.changed.notify()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+
+    def set_paused(self, paused: bool) -> None:
+        with self._asked.changed:
+            self._asked.paused, self._asked.at_once = paused, not paused
+            self._asked.changed.notify()
+
+    def set_interval(self, seconds: float) -> None:
+        with self._asked.changed:
+            self._asked.interval = self.interval = seconds
+            self._asked.changed.notify()
+
+    def open(self, key: Key | None) -> None:
+        with self._asked.changed:
+            self._asked.open = key
+            self._asked.at_once |= key is not None
+            self._asked.changed.notify()
+
+    def _run(self, tell: Callable[[News], None]) -> None:
+        try:
+            with self._observer.open_probes() as session:
+                ticks = Ticks(self._observer, session)
+                beat = Beat(self.interval, time.monotonic())
+                while not self._asked.stopped:
+                    tell(self._tick(ticks))
+                    beat = self._wait(beat)
+        except BaseException as error:  # the screen ends, and whoever started it says why
+            tell(Ended(error))
+
+    def _tick(self, ticks: Ticks) -> News:
+        """Raises what the first one raises."""
+        key = self._asked.open
+        one = None if key is None or self._last is None else find(self._last, key)
+        try:
+            if one is None or one.id is None:
+                ticked = ticks.take(None)
+            else:
+                ticked = ticks.take(MAPPINGS_BUDGET, ContainerId(one.id))
+            measured = _measured(self._view, ticked.report)
+        except (NumauditError, OSError, ValueError) as error:
+            if self._last is None:
+                raise
+            return Failed(explain(error))
+        self._last = ticked.report
+        return measured if key is None else _opened(measured, key, Admissions.of(self._observer, ticked.snapshot))
+
+    def _wait(self, beat: Beat) -> Beat:
+        """Until the next tick is due, or asked for; the beat from then on."""
+        asked = self._asked
+        due = beat.next_due(time.monotonic())
+        with asked.changed:
+            while not asked.stopped and not asked.at_once:
+                if asked.interval is not None:
+                    beat.restart(asked.interval, time.monotonic())
+                    due, asked.interval = beat.due, None
+                left = due - time.monotonic()
+                if left <= 0 and not asked.paused:
+                    return beat
+                asked.changed.wait(None if asked.paused else left)
+            asked.at_once, asked.interval = False, None
+        return Beat(self.interval, time.monotonic())
+
+
+class CapturedFeed:
+    """A captured tree: one tick, and nothing more."""
+
+    interval = 0.0
+
+    def __init__(self, observer: Observer, view: View, root: str) -> None:
+        self.captured: str | None = root
+        self._observer, self._view = observer, view
+        self._tell: Callable[[News], None] | None = None
+        self._measured: Measured | None = None
+        self._admissions: Admissions | None = None
+
+    def start(self, tell: Callable[[News], None]) -> None:
+        self._tell = tell
+        threading.Thread(target=self._run, args=(tell,), name="tick", daemon=True).start()
+
+    def _run(self, tell: Callable[[News], None]) -> None:
+        try:
+            ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None)
+            self._measured = _measured(self._view, ticked.report)
+            self._admissions = Admissions.of(self._observer, ticked.snapshot)
+            tell(self._measured)
+        except BaseException as error:
+            tell(Ended(error))
+
+    def open(self, key: Key | None) -> None:
+        if key is not None and self._tell and self._measured and self._admissions:
+            self._tell(_opened(self._measured, key, self._admissions))
+
+    def set_interval(self, seconds: float) -> None:
+        """A tree that never changes has none."""
+
+    def set_paused(self, paused: bool) -> None:
+        """It is always."""
+
+    def stop(self) -> None:
+        """It has no probes."""
+
+
+def _measured(view: View, whole: Report) -> Measured:
+    """Raises InputError when nothing is called as the view says."""
+    return Measured(whole, view.rows(view.subject(whole)))
+
+
+def _opened(measured: Measured, key: Key, admissions: Admissions) -> Measured:
+    """With how the container came to its promise, if a kubelet has a part in it."""
+    one = find(measured.report, key)
+    of_pod = one is not None and one.pod_uid is not None and one.container is not None
+    placement = admissions.of_container(one) if one is not None and of_pod else None
+    return replace(measured, opened=Opened(key, placement))

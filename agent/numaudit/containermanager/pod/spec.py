@@ -1,0 +1,197 @@
+"""The part of a pod that the resource managers use: containers, their requests, QoS.
+
+Source: k8s.io/api/core/v1/types.go, pkg/apis/core/v1/helper/qos/qos.go,
+k8s.io/component-helpers/resource/helpers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.errors import InputError
+from numaudit.topology.quantity import Quantities
+
+QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
+QOS_CLASSES: tuple[QosClass, ...] = ("Guaranteed", "Burstable", "BestEffort")
+
+CPU = "cpu"
+MEMORY = "memory"
+HUGEPAGES_PREFIX = "hugepages-"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Requests and limits of a container or, since 1.32, of a whole pod."""
+
+    requests: Quantities = field(default_factory=dict)
+    limits: Quantities = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An app or init container."""
+
+    name: str
+    resources: Resources = field(default_factory=Resources)
+    restarts_always: bool = False
+    """`restartPolicy: Always` of an init container: a sidecar ("restartable init container")."""
+    allocated: Quantities | None = None
+    """`allocatedResources` of the container's status; None = the pod has no status of this container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as the kubelet gets it."""
+
+    name: str
+    namespace: str
+    uid: str
+    containers: tuple[Container, ...]
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources | None = None
+    """`spec.resources`, the pod-level resources."""
+    status_qos: QosClass | None = None
+    """`status.qosClass`, which wins over the computed class since 1.32."""
+    overhead: Quantities = field(default_factory=dict)
+    """`spec.overhead`, what its runtime class takes beside its containers."""
+    is_critical: bool = False
+    """A kubelet that lacks room for it evicts other pods."""
+    _known: _Known | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def known(self) -> _Known:
+        """What each step of an admission asks, found once: a pod may have a thousand containers, and each asks."""
+        if self._known is None:
+            object.__setattr__(self, "_known", _Known.of(self))
+        assert self._known is not None
+        return self._known
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """Init containers first: the order in which the kubelet admits them."""
+        return self.init_containers + self.containers
+
+    @property
+    def has_pod_level_resources(self) -> bool:
+        """Does `spec.resources` name a resource that Kubernetes supports at pod level?"""
+        if self.resources is None:
+            return False
+        named = {*self.resources.requests, *self.resources.limits}
+        return any(name == CPU or is_memory(name) for name in named)
+
+    def container(self, name: str) -> Container:
+        """The init or app container of this name. Raises InputError."""
+        found = self.known.containers.get(name)
+        if found is not None:
+            return found
+        known = ", ".join(one.name for one in self.all_containers)
+        raise InputError(f"pod {self.namespace}/{self.name} has no container {name!r}; it has {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Of one pod."""
+
+    containers: Mapping[str, Container]
+    """By name."""
+    init: frozenset[str]
+    """Names of the init containers."""
+    sidecars: frozenset[str]
+    qos: dict[bool, QosClass] = field(default_factory=dict)
+    """The computed class, by whether pod-level resources count."""
+
+    @classmethod
+    def of(cls, pod: Pod) -> Self:
+        return cls(
+            {one.name: one for one in reversed(pod.all_containers)},
+            frozenset(one.name for one in pod.init_containers),
+            frozenset(one.name for one in pod.init_containers if one.restarts_always),
+        )
+
+
+def is_memory(resource: str) -> bool:
+    """Is this a resource of the Memory Manager: memory or huge pages of some size?"""
+    return resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX)
+
+
+def is_sidecar(pod: Pod, name: str, features: KubeletFeatures) -> bool:
+    """Is this init container restartable, for a kubelet that treats it apart from an ordinary one?"""
+    return features.knows_sidecars and name in pod.known.sidecars
+
+
+def is_ordinary_init(pod: Pod, name: str, features: KubeletFeatures) -> bool:
+    """Does this container end before the app containers start?"""
+    return name in pod.known.init and not is_sidecar(pod, name, features)
+
+
+def qos(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> QosClass:
+    """The pod's quality of service class: as its status says (since 1.32), else computed from cpu and memory.
+
+    Where pod-level resources count, those of the containers do not.
+    """
+    if pod.status_qos is not None and features.version >= (1, 32):
+        return pod.status_qos
+    computed = pod.known.qos
+    if features.counts_pod_level not in computed:
+        computed[features.counts_pod_level] = _compute_qos(pod, features.counts_pod_level)
+    return computed[features.counts_pod_level]
+
+
+def _compute_qos(pod: Pod, counts_pod_level: bool) -> QosClass:
+    if counts_pod_level and pod.resources is not None:
+        parts = [pod.resources]
+    else:
+        parts = [one.resources for one in pod.all_containers]
+    requests = _sums(one.requests for one in parts)
+    limits = _sums(one.limits for one in parts)
+    if not requests and not limits:
+        return "BestEffort"
+    all_limited = all(_is_positive(one.limits, CPU) and _is_positive(one.limits, MEMORY) for one in parts)
+    return "Guaranteed" if all_limited and requests == limits else "Burstable"
+
+
+def is_unsupported(pod: Pod, features: KubeletFeatures) -> bool:
+    """Are these pod-level resources that the static policies of this kubelet leave alone?"""
+    return pod.has_pod_level_resources and not features.manages_pod_level
+
+
+def is_managed_at_pod_level(pod: Pod, features: KubeletFeatures) -> bool:
+    return pod.has_pod_level_resources and features.manages_pod_level
+
+
+def requests_of(pod: Pod, container: Container, features: KubeletFeatures) -> Quantities:
+    """The requests that count: of the spec, or in old kubelets with in-place resize those in the status."""
+    if features.in_place_pod_vertical_scaling and container.allocated is not None:
+        return container.allocated
+    return container.resources.requests
+
+
+def is_eligible(pod: Pod, container: Container, features: KubeletFeatures) -> bool:
+    """May the container have exclusive resources of its own?
+
+    In a pod that is managed at pod level only containers that would be Guaranteed by themselves may.
+    """
+    if not is_managed_at_pod_level(pod, features):
+        return True
+    requests, limits = container.resources.requests, container.resources.limits
+    return all(
+        _is_positive(requests, name) and name in limits and requests[name].nano == limits[name].nano
+        for name in (CPU, MEMORY)
+    )
+
+
+def _sums(lists: Iterable[Quantities]) -> dict[str, int]:
+    """The sums of the positive amounts of cpu and memory, in billionths."""
+    sums: dict[str, int] = {}
+    for one in lists:
+        for name, quantity in one.items():
+            if name in (CPU, MEMORY) and quantity.nano > 0:
+                sums[name] = sums.get(name, 0) + quantity.nano
+    return sums
+
+
+def _is_positive(quantities: Quantities, name: str) -> bool:
+    return name in quantities and quantities[name].nano > 0

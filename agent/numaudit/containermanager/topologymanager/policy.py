@@ -1,0 +1,152 @@
+"""How the Topology Manager is set up: policy, scope, options.
+
+Source: pkg/kubelet/cm/topologymanager/{topology_manager,policy_options}.go, pkg/features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.errors import InputError
+from numaudit.gojson.strconv import GoSyntaxError, atoi, parse_bool, quote
+
+NONE = "none"
+BEST_EFFORT = "best-effort"
+RESTRICTED = "restricted"
+SINGLE_NUMA_NODE = "single-numa-node"
+POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
+
+CONTAINER_SCOPE = "container"
+POD_SCOPE = "pod"
+
+PREFER_CLOSEST = "prefer-closest-numa-nodes"
+MAX_ALLOWABLE = "max-allowable-numa-nodes"
+DEFAULT_MAX_NODES = 8
+
+Distances = Mapping[int, Mapping[int, int]]
+"""SLIT: from node -> to node -> relative distance, 10 = local."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyOptions:
+    """The `topologyManagerPolicyOptions` in force."""
+
+    prefer_closest_numa_nodes: bool = False
+    max_allowable_numa_nodes: int = DEFAULT_MAX_NODES
+
+
+@dataclass(frozen=True, slots=True)
+class OptionGates:
+    """The two feature gates that open the options that are not stable yet, of either manager.
+
+    `TopologyManagerPolicyAlphaOptions` and `...BetaOptions`, or `CPUManagerPolicyAlphaOptions` and
+    `...BetaOptions`; the values here are the kubelet's defaults.
+    """
+
+    alpha: bool = False
+    beta: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyManager:
+    """A Topology Manager that the kubelet would start with."""
+
+    policy: str
+    scope: str
+    options: TopologyOptions
+
+
+def create_topology_manager(
+    policy: str,
+    scope: str,
+    options: Mapping[str, str],
+    *,
+    nodes: int,
+    distances: Distances | None = None,
+    gates: OptionGates = OptionGates(),
+    version: KubernetesVersion = LATEST,
+) -> TopologyManager:
+    """Check a Topology Manager's configuration as the kubelet does, with the kubelet's words.
+
+    `nodes` is the number of NUMA nodes of the machine. The order of checks is options, distances,
+    number of nodes, policy, scope; policy none ignores everything else and has scope none.
+    Where several options are wrong the kubelet names any one of them; here it is the first.
+    Raises InputError.
+    """
+    if policy == NONE:
+        return TopologyManager(NONE, NONE, TopologyOptions())
+    parsed = parse_options(options, gates=gates, version=version)
+    if parsed.prefer_closest_numa_nodes and not distances:
+        raise InputError("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
+    if nodes > parsed.max_allowable_numa_nodes:
+        raise InputError(f"unsupported on machines with more than {parsed.max_allowable_numa_nodes} NUMA Nodes")
+    if policy not in POLICIES:
+        raise InputError(f"unknown policy: {quote(policy)}")
+    if scope not in (CONTAINER_SCOPE, POD_SCOPE):
+        raise InputError(f"unknown scope: {quote(scope)}")
+    return TopologyManager(policy, scope, parsed)
+
+
+def parse_options(
+    options: Mapping[str, str],
+    *,
+    gates: OptionGates = OptionGates(),
+    version: KubernetesVersion = LATEST,
+) -> TopologyOptions:
+    """Read `topologyManagerPolicyOptions`; raises InputError with the kubelet's text."""
+    prefer_closest, max_nodes = False, DEFAULT_MAX_NODES
+    for name, value in options.items():
+        _check_available(name, gates, version)
+        if name == PREFER_CLOSEST:
+            prefer_closest = bool_option(name, value)
+        else:
+            max_nodes = _max_nodes(name, value)
+    return TopologyOptions(prefer_closest, max_nodes)
+
+
+def bool_option(name: str, value: str) -> bool:
+    """A policy option's value; raises InputError with the kubelet's text."""
+    try:
+        return parse_bool(value)
+    except GoSyntaxError as error:
+        raise InputError(f"bad value for option {quote(name)}: {error}") from None
+
+
+def _max_nodes(name: str, value: str) -> int:
+    try:
+        number = atoi(value)
+    except GoSyntaxError as error:
+        raise InputError(f"unable to convert policy option to integer {quote(name)}: {error}") from None
+    if number < DEFAULT_MAX_NODES:
+        raise InputError(f"the minimum value of {quote(name)} should not be less than {DEFAULT_MAX_NODES}")
+    return number
+
+
+def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
+    level = _level(name, version)
+    if level is None:
+        raise InputError(f"unknown Topology Manager Policy option: {quote(name)}")
+    if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
+        # 1.32 rewrote only the text about alpha options.
+        if version < (1, 32) or (level == "beta" and version < (1, 33)):
+            raise InputError(
+                f"Topology Manager Policy {level.capitalize()}-level Options not enabled, "
+                f"but option {quote(name)} provided"
+            )
+        raise InputError(
+            f"topology manager policy {level}-level options not enabled, but option {quote(name)} provided"
+        )
+
+
+def _level(name: str, version: KubernetesVersion) -> str | None:
+    """How ripe an option is in a version, or None where it is unknown."""
+    if name == PREFER_CLOSEST:
+        steps = {(1, 26): "alpha", (1, 28): "beta", (1, 32): "stable"}
+    elif name == MAX_ALLOWABLE:
+        steps = {(1, 31): "beta", (1, 35): "stable"}
+    else:
+        return None
+    reached = [level for since, level in steps.items() if version >= since]
+    return reached[-1] if reached else None

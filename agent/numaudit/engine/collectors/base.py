@@ -1,0 +1,148 @@
+"""What every collector shares: what it works on, and a result that is caught once and becomes an CollectorOutcome."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, TypeVar
+
+from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.containers.memory_stat import MemoryStats
+from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.engine.collectors.probes.penalty import MachinePenalty
+from numaudit.engine.collectors.probes.scan_passes import ScanPasses
+from numaudit.engine.collectors.sanity_check import SanityCheck
+from numaudit.errors import Absent, NumauditError, Unavailable, printable
+from numaudit.kernel.cgroup import Hierarchies, Reader
+from numaudit.kernel.host import Host, explain
+from numaudit.kubelet.kubelet_intent import KubeletIntent
+from numaudit.probes.probe import Kind, Reading
+from numaudit.probes.session import Readings
+from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
+from numaudit.topology.machine import Machine
+
+Value = TypeVar("Value")
+R = TypeVar("R", bound=Reading)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Counts items that vanished or could not be read, and remembers why the first unreadable one was not."""
+
+    gone: int = 0
+    failed: int = 0
+    reason: str | None = None
+
+    def count(self, error: Exception) -> None:
+        """A group or process that has just ended is normal; anything else is a reason to show."""
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV, errno.ESRCH):
+            self.gone += 1
+            return
+        self.lose(1, explain(error))
+
+    def note(self, reason: str) -> None:
+        """Nothing promised is missing, but a reader should know why there is no more."""
+        self.reason = self.reason or reason
+
+    def lose(self, items: int, reason: str) -> None:
+        """So many items are missing from the answer for this reason; the first reason is shown."""
+        self.failed += items
+        self.reason = self.reason or reason
+
+
+@dataclass(slots=True)
+class Run:
+    """Runs collectors and keeps their outcomes, so that a failing one does not stop the others."""
+
+    outcomes: list[CollectorOutcome] = field(default_factory=list)
+
+    def __call__(self, source: str, collect: Callable[[Skipped], Value], default: Value) -> Value:
+        skipped = Skipped()
+        start = perf_counter()
+        value, problem = default, None
+        try:
+            value = collect(skipped)
+        except Absent as error:
+            problem = CollectorOutcome(source, "absent", printable(str(error)))
+        except Unavailable as error:
+            problem = CollectorOutcome(source, "unavailable", printable(str(error)))
+        except (NumauditError, OSError, ValueError) as error:
+            problem = CollectorOutcome(source, "failed", printable(explain(error)))
+        except Exception as error:
+            # A bug in one collector is no reason to lose what the others found.
+            problem = CollectorOutcome(source, "failed", printable(f"internal error: {type(error).__name__}: {error}"))
+            _log.exception("internal error in the collector %s", source)
+        seconds = perf_counter() - start
+        self.outcomes.append(problem or _outcome(source, skipped, seconds))
+        return value
+
+
+def _outcome(source: str, skipped: Skipped, seconds: float) -> CollectorOutcome:
+    return CollectorOutcome(
+        source,
+        "partial" if skipped.failed else "ok",
+        None if skipped.reason is None else printable(skipped.reason),
+        seconds,
+        skipped.gone + skipped.failed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What the collectors of one tick work on."""
+
+    host: Host
+    machine: Machine
+    reader: Reader
+    census: Census
+    owners: Owners
+    kubelet: KubeletIntent
+    sanity_check: SanityCheck
+    scan_passes: ScanPasses
+    penalty: MachinePenalty
+    memory_stats: MemoryStats
+    readings: Readings | None = None
+    """None = there are no probes."""
+    mappings_budget: float | None = None
+    """Seconds for numa_maps; None = it is not read."""
+    mappings_of: ContainerId | None = None
+    """The one container of which it is read; None = of all of them."""
+
+    def read(self, kind: Kind[R]) -> R:
+        """A probe's reading. Raises Unavailable when the probe does not run, or its cgroups are not containers'."""
+        require_v2(self.reader.hierarchies)
+        assert self.readings is not None
+        return self.readings.of(kind)
+
+    def unwatched(self, watched: frozenset[int] | None) -> set[ContainerId]:
+        """Containers none of whose cgroups are among those that a probe watches; None = it watches all."""
+        if watched is None:
+            return set()
+        groups_of = self.census.groups
+        return {owner for owner, groups in groups_of.items() if watched.isdisjoint(group.id for group in groups)}
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """One question about the host."""
+
+    name: str
+    """As outcomes show it."""
+    collect: Callable[[Tick, Snapshot, Skipped], Snapshot]
+    """Takes the snapshot so far and adds its answer; when it raises, the snapshot stays as it is."""
+    is_due: Callable[[Tick], bool] = lambda _: True
+    probe: Kind[Any] | None = None
+    """Where the answer comes from, if it is a probe."""
+
+
+def require_v2(hierarchies: Hierarchies) -> None:
+    """BPF programs know a task by its cgroup of version 2. Raises Unavailable where memory is counted by another."""
+    if not hierarchies.is_v2:
+        raise Unavailable(
+            f"cgroup {hierarchies.mode}: BPF programs see only cgroups of version 2, which do not count memory here; "
+            "boot with systemd.unified_cgroup_hierarchy=1"
+        )

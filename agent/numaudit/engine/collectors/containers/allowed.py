@@ -1,0 +1,87 @@
+"""What does the kernel let each container use?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.errors import ParseError
+from numaudit.kernel.cgroup import Reader, parse_process_cgroups
+from numaudit.kernel.host import Host, read_text
+from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.topology.nodeset import NodeSet
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
+    intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
+    promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
+    return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader, promised).collect(tick.census, skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedNodes:
+    """Reads the effective cpuset of every container, for one tick."""
+
+    host: Host
+    reader: Reader
+    promised: Mapping[int, NodeSet] = field(default_factory=dict)
+    """The nodes that containers were promised."""
+    _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
+    """What groups above such without a cpuset of their own answered in this tick."""
+
+    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Allowed]:
+        found: dict[ContainerId, Allowed] = {}
+        for container in census.containers:
+            path = census.folder(container.id)
+            try:
+                one = self._of(path)
+                if self.promised.get(container.id, one.nodes) != one.nodes:
+                    one = replace(one, own_nodes=self.reader.own_nodes(path))
+                found[container.id] = one
+            except (OSError, ParseError) as error:
+                skipped.count(error)
+        return found
+
+    def _of(self, path: str) -> Allowed:
+        try:
+            return self.reader.allowed(path)
+        except FileNotFoundError:
+            return self._by_process(path) if self.reader.hierarchies.is_v2 is False else self._by_parent(path)
+
+    def _by_process(self, path: str) -> Allowed:
+        """cgroup v1: the cpuset hierarchy may be cut another way, so ask a process where it is."""
+        for pid in self.reader.processes(path):
+            try:
+                own = parse_process_cgroups(read_text(self.host.proc / str(pid) / "cgroup"))
+            except OSError:
+                continue
+            if "cpuset" in own:
+                return self.reader.allowed(own["cpuset"])
+        return Allowed(None, None)
+
+    def _by_parent(self, path: str) -> Allowed:
+        """cgroup v2 without the cpuset controller that far down: the nearest group above that has it decides.
+
+        Each group above is asked once, for a tenant may make thousands of groups, each below the last.
+        """
+        without: list[str] = []
+        above = path.rpartition("/")[0]
+        while above not in self._above:
+            try:
+                self._above[above] = self.reader.allowed(above)
+            except FileNotFoundError:
+                if not above:
+                    self._above[above] = Allowed(None, None)
+                    break
+                without.append(above)
+                above = above.rpartition("/")[0]
+            except (OSError, ParseError) as error:
+                self._above[above] = error
+        answer = self._above[above]
+        self._above.update(dict.fromkeys(without, answer))
+        if isinstance(answer, Exception):
+            raise answer.with_traceback(None)
+        return answer

@@ -1,0 +1,156 @@
+"""What the processes of one container map: sums, shared memory, and each process's own part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, cast
+
+from numaudit.engine.collectors.containers.segments import Segment, Segments
+from numaudit.errors import ParseError, printable
+from numaudit.kernel import process_stat
+from numaudit.kernel.cgroup import unescape
+from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kernel.memory import numa_maps, page_owner, shared_maps
+from numaudit.kernel.memory.shared_maps import SharedMapping
+from numaudit.snapshot import ContainerId, Mappings, Process, ProcessMapping, SharedMemory
+
+_JUDGED = ("anon", "heap", "stack", "shmem", "hugetlb")
+"""Kinds of mapping; files of disks and libraries judge nothing."""
+_WORTH_ASKING = 1 << 20
+"""Bytes of shared memory of which it is asked whose they are."""
+
+
+@dataclass
+class ProcessWalk:
+    """What is the same for all processes of a walk."""
+
+    host: Host
+    page_size: int
+    owners: Mapping[int, ContainerId]
+    """cgroup id -> container."""
+    _in_memory: dict[str, bool] = field(default_factory=dict)
+    """Device -> does it keep its files in memory?"""
+
+    def process(self, pid: int) -> Process:
+        """Its name and start, which are None when it has ended."""
+        try:
+            stat = read_bytes(self.host.proc / str(pid) / "stat")
+            started = process_stat.parse(pid, stat).started
+        except (OSError, IndexError, ValueError):
+            return Process(pid, None, None)
+        name = printable(process_stat.name_of(stat).decode("utf-8", "surrogateescape"))
+        booted = self._booted_at
+        return Process(pid, name, None if booted is None else booted + started / os.sysconf("SC_CLK_TCK"))
+
+    @cached_property
+    def _booted_at(self) -> float | None:
+        """Seconds since the epoch, by /proc/stat."""
+        try:
+            words = read_text(self.host.proc / "stat").split()
+            return float(words[words.index("btime") + 1])
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def shared(self, pid: int) -> dict[int, SharedMapping] | None:
+        """The shared mappings of a process by address; None = not to be read."""
+        try:
+            return shared_maps.read(self.host, pid)
+        except (OSError, ParseError):
+            return None
+
+    def is_in_memory(self, pid: int, device: str) -> bool:
+        """Is this the device of a tmpfs? By the mounts of the first process that has a file of it mapped."""
+        if device not in self._in_memory:
+            try:
+                known = shared_maps.devices_in_memory(read_text(self.host.proc / str(pid) / "mountinfo"))
+            except OSError:
+                known = frozenset()
+            self._in_memory[device] = device in known
+        return self._in_memory[device]
+
+    def owner(self, segment: Segment) -> ContainerId | None:
+        """Whose all sampled pages of a segment are. None = of several, of the root cgroup, or not to be seen."""
+        part = max(segment.parts, key=lambda part: part.size)
+        if part.size < _WORTH_ASKING:
+            return None
+        try:
+            found = page_owner.sample(self.host, part.pid, part.address, part.end - part.begin, self.page_size)
+        except OSError:
+            return None
+        owners = {self.owners.get(cgroup) for cgroup in found}
+        return owners.pop() if len(owners) == 1 else None
+
+
+@dataclass(slots=True)
+class Mapped:
+    """Adds up one container's processes."""
+
+    walk: ProcessWalk
+    sums: numa_maps.MappedBytes = field(default_factory=numa_maps.MappedBytes)
+    _segments: Segments = field(default_factory=Segments)
+    _by_process: list[ProcessMapping] = field(default_factory=list)
+    _shows_shared: bool = False
+
+    def add(self, pid: int, mappings: tuple[numa_maps.Mapping, ...]) -> None:
+        """One process."""
+        shared = self.walk.shared(pid)
+        if shared is not None:
+            self._shows_shared = True
+            mappings = tuple([self._shared(pid, mapping, shared.get(mapping.address)) for mapping in mappings])
+        self.sums.add(mappings)
+        self._by_process.extend(_by_kind(self.walk.process(pid), mappings))
+
+    def mappings(self, read: int, alive: int) -> Mappings:
+        """Of `read` processes out of those that live."""
+        shared = None
+        if self._shows_shared:
+            found = [self._value(segment) for segment in self._segments.found.values()]
+            shared = tuple(sorted(found, key=lambda one: -sum(one.bytes_by_node.values())))
+        sums = self.sums
+        return Mappings(
+            sums.by_kind,
+            sums.by_policy,
+            sums.by_page_size,
+            read,
+            alive,
+            shared,
+            tuple(self._by_process),
+            sums.unsampled,
+        )
+
+    def _shared(self, pid: int, mapping: numa_maps.Mapping, shared: SharedMapping | None) -> numa_maps.Mapping:
+        """Notes shared memory, and calls it so where it has a name on a tmpfs."""
+        if shared is None or not mapping.bytes_by_node or mapping.kind not in ("file", "shmem", "hugetlb"):
+            return mapping
+        if mapping.kind == "file":
+            if not self.walk.is_in_memory(pid, shared.device):
+                return mapping
+            mapping = replace(mapping, kind="shmem")
+        self._segments.add(pid, mapping, shared)
+        return mapping
+
+    def _value(self, segment: Segment) -> SharedMemory:
+        kind = cast(Literal["shmem", "hugetlb"], segment.kind)
+        return SharedMemory(kind, _name(segment.file), segment.bytes_by_node, self.walk.owner(segment))
+
+
+def _by_kind(process: Process, mappings: tuple[numa_maps.Mapping, ...]) -> list[ProcessMapping]:
+    """Its mappings that judge alignment; those of one kind, policy and file are one."""
+    sums: dict[tuple[str, str, str | None], dict[int, int]] = {}
+    for mapping in mappings:
+        if mapping.kind in _JUDGED and mapping.bytes_by_node:
+            file = mapping.file if mapping.kind == "shmem" else None
+            by_node = sums.setdefault((mapping.kind, mapping.policy, file), {})
+            for node, size in mapping.bytes_by_node.items():
+                by_node[node] = by_node.get(node, 0) + size
+    return [
+        ProcessMapping(process, kind, policy, None if file is None else _name(file), by_node)
+        for (kind, policy, file), by_node in sums.items()
+    ]
+
+
+def _name(file: str) -> str:
+    return printable(unescape(file))

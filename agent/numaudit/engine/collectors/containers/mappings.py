@@ -1,0 +1,118 @@
+"""Which kinds of mapping and which memory policies does each container use?
+
+Reading numa_maps walks page tables, so only one-off answers ask, and only within a time budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import msgspec
+
+from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
+from numaudit.errors import ParseError
+from numaudit.kernel.cgroup import Cgroup, Reader
+from numaudit.kernel.host import Host
+from numaudit.kernel.memory import numa_maps
+from numaudit.snapshot import BytesByNode, ContainerId, Mappings, Snapshot
+
+_HIDDEN = (
+    "processes are in another PID namespace; run in the host's (docker run --pid=host; hostPID: true in Kubernetes)"
+)
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
+    judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
+    if tick.mappings_of is not None:
+        judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ == tick.mappings_of}
+    order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
+    return replace(snapshot, numa_maps=_of(tick).collect(tick.census, order, skipped))
+
+
+def collect_root(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
+    if tick.mappings_of is not None:
+        return snapshot
+    hugetlb = _of(tick).unattributed_hugetlb(skipped)
+    unattributed = snapshot.unattributed
+    if unattributed is None or unattributed.hugetlb is not None:
+        return snapshot
+    return replace(snapshot, unattributed=msgspec.structs.replace(unattributed, hugetlb=hugetlb))
+
+
+def _of(tick: Tick) -> ProcessMappings:
+    assert tick.mappings_budget is not None
+    return ProcessMappings(tick.host, tick.reader, tick.mappings_budget)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMappings:
+    """Reads /proc/PID/numa_maps of every container's processes, the largest container first."""
+
+    host: Host
+    reader: Reader
+    budget: float
+    """Seconds of wall-clock time; what was not reached by then stays out, and the count says so."""
+
+    def collect(self, census: Census, order: Sequence[ContainerId], skipped: Skipped) -> dict[ContainerId, Mappings]:
+        deadline = monotonic() + self.budget
+        walk = ProcessWalk(self.host, self.reader.page_size, census.owner_of())
+        found: dict[ContainerId, Mappings] = {}
+        for container in order:
+            processes = self._processes(census.groups[container], skipped)
+            mapped = Mapped(walk)
+            read, alive = self._read(processes, deadline, skipped, mapped.add)
+            found[container] = mapped.mappings(read, alive)
+        return found
+
+    def unattributed_hugetlb(self, skipped: Skipped) -> BytesByNode | None:
+        """Huge pages of the processes in the root cgroup, which no hugetlb file of cgroup v2 shows.
+
+        None when not all of them could be read in time. Shared mappings count for each process.
+        """
+        sums = numa_maps.MappedBytes()
+        processes = self.reader.all_processes("")
+        read, alive = self._read(processes, monotonic() + self.budget, skipped, lambda _, mapped: sums.add(mapped))
+        return sums.by_kind.get("hugetlb", {}) if read == alive else None
+
+    def _read(
+        self,
+        processes: Sequence[int],
+        deadline: float,
+        skipped: Skipped,
+        use: Callable[[int, tuple[numa_maps.Mapping, ...]], None],
+    ) -> tuple[int, int]:
+        """How many were read and given to `use`, and how many live."""
+        done = gone = 0
+        for position, pid in enumerate(processes):
+            if monotonic() > deadline:
+                skipped.lose(len(processes) - position, f"the time budget of {self.budget:g} s ran out")
+                break
+            if not pid:
+                skipped.lose(1, _HIDDEN)
+                continue
+            try:
+                mappings = numa_maps.read(self.host, pid)
+            except (FileNotFoundError, ProcessLookupError) as error:
+                skipped.count(error)
+                gone += 1
+            except (OSError, ParseError) as error:
+                skipped.count(error)
+            else:
+                use(pid, mappings)
+                done += 1
+        return done, len(processes) - gone
+
+    def _processes(self, groups: Sequence[Cgroup], skipped: Skipped) -> list[int]:
+        pids: list[int] = []
+        for group in groups:
+            try:
+                pids.extend(self.reader.all_processes(group.path))
+            except OSError as error:
+                skipped.count(error)
+        return pids

@@ -1,0 +1,136 @@
+"""Where does each container's memory live?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import NamedTuple
+
+from msgspec import structs
+
+from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.errors import ParseError
+from numaudit.kernel.cgroup import Reader
+from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
+
+_IMPOSSIBLE = (
+    "the kernel shows more on a node than is in use there: it miscounts huge pages that were migrated (a newer kernel "
+    "may not), or they were allocated while this was read"
+)
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
+    reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
+    found = Residency(reader, _in_use(snapshot.nodes)).collect(tick.census, skipped)
+    return replace(snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident)
+
+
+class Found(NamedTuple):
+    """Where the bytes are."""
+
+    resident: dict[ContainerId, Resident]
+    unattributed: Resident | None
+    """Of the root cgroup itself: the memory controller's own account of it, so it stays independent of the nodes'
+    meminfo. None = the kernel does not show it."""
+    not_resident: dict[ContainerId, tuple[tuple[str, str], ...]]
+    """What is not known of a container, and why, where that is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Reads memory.numa_stat and hugetlb.*.numa_stat of every container, each byte once."""
+
+    reader: Reader
+    in_use: BytesByNode | None = None
+    """Bytes of the huge pages that each node has given out; None = not known."""
+
+    def collect(self, census: Census, skipped: Skipped) -> Found:
+        """Bytes by container, and the unattributed ones."""
+        unknown: dict[ContainerId, tuple[tuple[str, str], ...]] = {}
+        by_path = self._read_all(census, skipped, unknown)
+        doubtful = {census.folder(id_) for id_, ((what, _),) in unknown.items() if what == "hugetlb"}
+        own: dict[ContainerId, Resident] = {}
+        for container in census.containers:
+            path = census.folder(container.id)
+            whole = by_path.get(path)
+            if whole is not None:
+                own[container.id] = whole if container.whole else self._own(by_path, census, path)
+            if not container.whole and not doubtful.isdisjoint(census.children.get(path, ())):
+                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
+                own[container.id] = structs.replace(own[container.id], hugetlb=None)
+        return Found(own, self._unattributed(by_path, census, skipped), unknown)
+
+    def _read_all(
+        self, census: Census, skipped: Skipped, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
+    ) -> dict[str, Resident]:
+        """By path, descendants included."""
+        found: dict[str, Resident] = {}
+        for container in census.containers:
+            path = census.folder(container.id)
+            try:
+                resident = self.reader.resident(path)
+            except (OSError, ParseError) as error:
+                why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
+                if why is None:
+                    skipped.count(error)
+                else:  # no byte is missing: the group above has them
+                    unknown[container.id] = (("resident", why),)
+                continue
+            if not self._is_possible(resident.hugetlb):
+                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
+                resident = structs.replace(resident, hugetlb=None)
+            found[path] = resident
+        return found
+
+    def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
+        in_use = self.in_use
+        return in_use is None or all(size <= in_use.get(node, 0) for node, size in (hugetlb or {}).items())
+
+    def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
+        """What the children do not hold: the group's own, and what children that were removed left behind."""
+        children = census.children.get(path, ())
+        return _without(by_path[path], [by_path[child] for child in children if child in by_path])
+
+    def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: Skipped) -> Resident | None:
+        try:
+            by_path = {**by_path, "/": self.reader.resident("")}
+        except (OSError, ParseError) as error:
+            skipped.count(error)
+            return None
+        return self._own(by_path, census, "/")
+
+
+def _in_use(nodes: Sequence[NodeMemory]) -> dict[int, int]:
+    """All that a node has where it does not say how many are free."""
+    return {
+        node.node: sum((pages.total - (pages.free or 0)) * pages.page_size for pages in node.huge_pages)
+        for node in nodes
+    }
+
+
+def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
+    """The page sizes in use now; pages can be reserved and given back at any time."""
+    return tuple(sorted({pages.page_size for node in nodes for pages in node.huge_pages if pages.total}))
+
+
+def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
+    """What the parts do not hold. Counters are read one after the other, so a difference may dip below 0."""
+    return Resident(*[_less(column, columns) for column, *columns in zip(*map(_columns, (whole, *parts)), strict=True)])
+
+
+_columns = attrgetter(*RESIDENT_TYPES)
+"""In the order of Resident's fields."""
+
+
+def _less(whole: BytesByNode | None, parts: Iterable[BytesByNode | None]) -> BytesByNode | None:
+    if whole is None:
+        return None
+    left = dict(whole)
+    for part in filter(None, parts):
+        for node, size in part.items():
+            if node in left:
+                left[node] -= size
+    return {node: max(0, size) for node, size in left.items()}

@@ -1,0 +1,69 @@
+"""From which node did each container use its memory? By the samples that NUMA balancing takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numaudit.engine.collectors.base import Skipped, Tick, require_v2
+from numaudit.engine.collectors.probes.pages_used import pages_used
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
+from numaudit.probes.hint_faults import HINT_FAULTS
+from numaudit.snapshot import Sampled, Snapshot
+from numaudit.topology.machine import Machine
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Faults since the probe was loaded.
+
+    Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.
+
+    A container without samples that the kernel does scan, and that is watched, is left out.
+    """
+    require_v2(tick.reader.hierarchies)
+    require_sampling(tick.host, tick.machine)
+    reading = tick.read(HINT_FAULTS)
+    tick.sanity_check.compare(_kernel_count(tick.host), reading if reading.watched is None else None)
+    if reading.all_lost:
+        text = "hint faults were not counted: the map was full, or another BPF program was running"
+        skipped.lose(reading.all_lost, text)
+    groups_of = tick.census.groups
+    faults = tick.owners.add_up("hint_faults", reading.pages)
+    unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
+    unwatched = tick.unwatched(reading.watched)
+    used = pages_used(tick, snapshot, reading.passes)
+    sampled = {
+        owner: Sampled(
+            faults.get(owner, {}),
+            used.get(owner),
+            knows_passes=reading.passes is not None,
+            is_scanned=owner not in unscanned,
+            is_watched=owner not in unwatched,
+        )
+        for owner in {*faults, *used, *unscanned, *unwatched}
+    }
+    return replace(snapshot, hint_faults=sampled)
+
+
+def _kernel_count(host: Host) -> int | None:
+    try:
+        return read_vmstat(host).get("numa_hint_faults")
+    except Unavailable:  # then there is nothing to compare with
+        return None
+
+
+def require_sampling(host: Host, machine: Machine) -> None:
+    """Raises Unavailable, saying why, when this kernel takes no samples of memory accesses now."""
+    mode = read_mode(host)
+    if mode is None:
+        raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING), so it takes no samples")
+    if len(machine.nodes) < 2:
+        raise Unavailable("with one node there are no remote accesses, so the kernel takes no samples")
+    if not mode.flags:
+        raise Unavailable("kernel.numa_balancing is 0, so the kernel takes no samples; 1 switches it on")
+    if not mode.samples_accesses:
+        raise Unavailable(
+            f"kernel.numa_balancing is {mode.flags}: the kernel samples only memory of slow tiers, none on nodes with "
+            "CPUs; 1 or 3 samples all nodes"
+        )

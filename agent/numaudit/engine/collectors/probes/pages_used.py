@@ -1,0 +1,95 @@
+"""Which of its memory did each container use, and from where? The newest scan passes beside what its processes map."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from numaudit.engine.collectors.base import Tick
+from numaudit.errors import ParseError
+from numaudit.kernel import process_status
+from numaudit.kernel.cgroup import Cgroup
+from numaudit.kernel.host import Host
+from numaudit.probes.hint_faults import Passes
+from numaudit.snapshot import ContainerId, PagesUsed, Resident, Snapshot
+
+_CHARGED = ("anon", "file", "shmem", "hugetlb")
+"""What processes can map."""
+_NOT_KNOWN: Mapping[int, int] = {}
+
+
+def pages_used(tick: Tick, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, PagesUsed]:
+    """What the newest scan passes say of each container that they have anything of."""
+    known, now = tick.scan_passes, time.time()
+    if passes is not None:
+        known.take(passes.by_cgroup, now)
+    groups_of = tick.census.groups
+    known.keep_cgroups({group.id for groups in groups_of.values() for group in groups})
+    scanned = known.cgroups()
+    found: dict[ContainerId, PagesUsed] = {}
+    shmem_on = {one.node: size for one in snapshot.nodes for size in (one.resident.shmem or {}).values()}
+    for owner, groups in groups_of.items():
+        if scanned.isdisjoint(group.id for group in groups):
+            continue
+        processes = {group.id: _processes(tick, group) for group in groups}
+        for cgroup, pids in processes.items():
+            known.keep_only(cgroup, pids)
+        used = known.of(processes.keys(), tick.machine.page_size, now)
+        if used is not None:
+            mapped = list(_mapped(tick.host, (pid for own in processes.values() for pid in own)))
+            found[owner] = limited(used, snapshot.residency.get(owner), mapped, shmem_on)
+    return found
+
+
+def limited(
+    used: PagesUsed,
+    resident: Resident | None,
+    mapped: Sequence[process_status.Resident],
+    shmem_on: Mapping[int, int] = _NOT_KNOWN,
+) -> PagesUsed:
+    """The same with what the processes map, and no more on a node than they can have there.
+
+    A page that faults twice in a pass would count twice, and memory may have moved since the pass: the bytes on its
+    node are a limit. Memory of other containers that is sampled is shared memory: the kernel samples no file that is
+    only read. `mapped`: of each process that can be read. `shmem_on`: shared memory on each node, of anybody.
+    """
+    if resident is None or resident.anon is None:
+        return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
+    charged = {kind: sum((getattr(resident, kind) or {}).values()) for kind in _CHARGED}
+    most = [max((one[place] for one in mapped), default=0) for place in range(3)]
+    of_others = max(0, most[2] - charged["shmem"])
+    own_shmem, limits = resident.shmem or {}, resident.sum_of(_CHARGED)
+    for node in {node for _, node in used.remote}:
+        there = of_others if node not in shmem_on else max(0, shmem_on[node] - own_shmem.get(node, 0))
+        limits[node] = limits.get(node, 0) + min(of_others, there)
+    used = replace(used, remote=_within(used.remote, limits))
+    if not mapped:
+        return used
+    # Children share their parent's memory, and processes share files: that counts once where the sums say so.
+    private = max(most[0], min(sum(one.anon for one in mapped), charged["anon"]))
+    files = min(sum(one.file for one in mapped), most[1] + charged["file"])
+    shmem = min(sum(one.shmem for one in mapped), most[2] + charged["shmem"])
+    return replace(used, mapped=private + files + shmem + charged["hugetlb"])
+
+
+def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> dict[tuple[int, int], int]:
+    """No more on each node than its limit."""
+    sums: dict[int, int] = {}
+    for (_, node), size in remote.items():
+        sums[node] = sums.get(node, 0) + size
+    return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items() if size}
+
+
+def _processes(tick: Tick, group: Cgroup) -> tuple[int, ...]:
+    try:
+        return tick.reader.processes(group.path)
+    except OSError:  # it has ended
+        return ()
+
+
+def _mapped(host: Host, pids: Iterable[int]) -> Iterator[process_status.Resident]:
+    for pid in pids:
+        with suppress(OSError, ParseError):  # it has ended, or may not be read
+            yield process_status.read(host, pid)

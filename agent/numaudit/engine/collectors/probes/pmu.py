@@ -1,0 +1,41 @@
+"""How often did each container use near and far memory, as the processor counts it?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.pmu.choose import Plan
+from numaudit.probes.pmu import PMU
+from numaudit.snapshot import CountBasis, CountedAccesses, Snapshot
+
+_PREFETCH = "prefetch"
+
+
+def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    """Accesses since the probe was loaded. Raises Unavailable when it does not run."""
+    reading = tick.read(PMU)
+    if reading.all_lost:
+        text = "intervals were not counted: the map of the probe was full, or another BPF program was running"
+        skipped.lose(reading.all_lost, text)
+    accesses = tick.owners.add_up("pmu", reading.accesses)
+    times = tick.owners.add_up("pmu times", reading.times)
+    basis, unwatched = basis_of(reading.plan), tick.unwatched(reading.watched)
+    counted = {
+        owner: CountedAccesses(
+            basis,
+            accesses.get(owner, {}),
+            enabled_ns=times.get(owner, {}).get("enabled", 0),
+            running_ns=times.get(owner, {}).get("running", 0),
+            is_watched=owner not in unwatched,
+        )
+        for owner in times.keys() | unwatched
+    }
+    return replace(snapshot, pmu=counted, penalty=tick.penalty.of(tick.host, tick.machine))
+
+
+def basis_of(plan: Plan) -> CountBasis:
+    """What one count of a plan is."""
+    includes, may_include = plan.set.includes, plan.set.may_include
+    maybe = None if _PREFETCH in may_include else False
+    return CountBasis(plan.set.id, plan.set.unit, includes_prefetch=True if _PREFETCH in includes else maybe)

@@ -1,0 +1,76 @@
+"""One tick of a host: observe, judge, keep the probes to their budget, and report. The agent and every verb
+make it here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.limiter import Limiter
+from numaudit.errors import NumauditError
+from numaudit.evaluation.alignment import Judgements, judge
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.probes.session import Readings, Session
+from numaudit.report.build import build
+from numaudit.report.values import Report
+from numaudit.snapshot import ContainerId, Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticked:
+    """All that one tick found."""
+
+    snapshot: Snapshot
+    judgements: Judgements
+    report: Report
+    observed_at: float
+    """By the monotonic clock, for the wall clock may be set."""
+
+
+def as_observed(snapshot: Snapshot) -> Snapshot:
+    """Nothing is added to it."""
+    return snapshot
+
+
+@dataclass(slots=True)
+class Engine:
+    """The ticks of one host. Each one is judged by the one before it."""
+
+    observer: Observer
+    session: Session | None = None
+    """The probes; None = there are none."""
+    thresholds: Thresholds = DEFAULT
+    limiter: Limiter | None = None
+    counts_from_load: bool = False
+    """Counts are those since the probes were loaded, not since the tick before."""
+    with_promises: Callable[[Snapshot], Snapshot] = as_observed
+    """Adds what was promised to whom, where it is no kubelet that promised it."""
+    last: Ticked | None = None
+
+    def tick(self, numa_maps_budget: float | None = None, numa_maps_of: ContainerId | None = None) -> Ticked:
+        """numa_maps is read only with a budget (seconds), and of this one container only if one is given."""
+        readings = None if self.session is None else Readings(self.session)
+        observed = self.observer.observe(mappings_budget=numa_maps_budget, readings=readings, mappings_of=numa_maps_of)
+        snapshot, observed_at = self.with_promises(observed), time.monotonic()
+        before = None if self.last is None or self.counts_from_load else self.last.snapshot
+        earlier = None if self.last is None else self.last.judgements
+        judgements = judge(snapshot, before, earlier, self.thresholds)
+        snapshot = self._keep_budget(snapshot, judgements, readings)
+        self.last = Ticked(snapshot, judgements, build(snapshot, judgements, before), observed_at)
+        return self.last
+
+    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: Readings | None) -> Snapshot:
+        """The snapshot with what measuring cost; probes that cost too much are paused from now on."""
+        if self.limiter is None or readings is None:
+            return snapshot
+        try:
+            return replace(snapshot, overhead=self.limiter.after_tick(snapshot, judgements, readings))
+        except (NumauditError, OSError) as error:
+            _log.warning("the probes cannot be kept to their budget: %s", error)
+            return snapshot

@@ -1,0 +1,129 @@
+"""The composition root: here sources are built and joined, once per tick."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from numaudit.containers.inventory import Census, Inventory
+from numaudit.engine.collectors.base import Collector, Run, Tick
+from numaudit.engine.collectors.containers.memory_stat import MemoryStats
+from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.engine.collectors.probes.penalty import MachinePenalty
+from numaudit.engine.collectors.probes.scan_passes import ScanPasses
+from numaudit.engine.collectors.sanity_check import SanityCheck
+from numaudit.engine.collectors.table import COLLECTORS
+from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
+from numaudit.kernel.host import Host
+from numaudit.kernel.kept_files import KeptFiles
+from numaudit.kernel.node import MachineNow
+from numaudit.kubelet.kubelet_intent import KubeletIntent
+from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.probe import Kind
+from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.session import Readings, Session
+from numaudit.snapshot import ContainerId, Snapshot
+
+_LEAST_CAPACITY = 1024
+"""BPF maps hold twice as many cgroups as there are, and at least this many."""
+_LEAST_PAIRS = 4096
+"""And at least this many pairs of a cgroup and a node: those that come and go within a tick have one or two each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Observes one host. Built once; each `observe` is one tick."""
+
+    host: Host
+    machine: MachineNow
+    hierarchies: Hierarchies
+    inventory: Inventory
+    reader: Reader
+    files: KeptFiles
+    kubelet: KubeletIntent
+    owners: Owners = field(default_factory=Owners)
+    sanity_check: SanityCheck = field(default_factory=SanityCheck)
+    scan_passes: ScanPasses = field(default_factory=ScanPasses)
+    penalty: MachinePenalty = field(default_factory=MachinePenalty)
+    memory_stats: MemoryStats = field(default_factory=MemoryStats)
+
+    @classmethod
+    def of(cls, host: Host) -> Observer:
+        """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
+        machine = MachineNow.of(host)
+        hierarchies = find_hierarchies(host)
+        files = KeptFiles()
+        reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
+        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
+
+    def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:
+        """Load probes, each as far as this host lets it. The session is the caller's to close.
+
+        Where memory is counted by cgroup v1 no two containers could be kept apart, so nothing is loaded.
+        """
+        return self.probe_loader(kinds_by_default() if kinds is None else kinds)()
+
+    def probe_loader(self, kinds: Collection[Kind[Any]]) -> Callable[[], Session]:
+        """What loads these probes, in any thread, sized for the cgroups that there are now."""
+        if self.host.is_live and not self.hierarchies.is_v2:
+            text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
+            return partial(Session.refused, kinds, Refusal(Reason.CGROUP_V1, text))
+        cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
+        nodes = len(self.machine.read().nodes)
+        capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
+        return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=nodes)
+
+    def observe(
+        self,
+        mappings_budget: float | None = None,
+        readings: Readings | None = None,
+        mappings_of: ContainerId | None = None,
+    ) -> Snapshot:
+        """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`.
+
+        `mappings_of`: the one container of which numa_maps is read; None = of all of them.
+        """
+        run = Run()
+        counted: set[int] = set()
+        if readings is not None and self.hierarchies.is_v2:
+            # Before the walk: what is counted by then and not found by the walk has ended.
+            counted = run("bpf cgroups", lambda _: readings.session.cgroups(), counted)
+        census = run("cgroups", lambda _: self.inventory.take(), Census((), {}, {"/": ()}))
+        is_followed = readings is not None and self.hierarchies.is_v2 and bool(census.containers)
+        if is_followed:
+            self.owners.follow(census, counted)
+        machine = self.machine.read()
+        tick = Tick(
+            self.host,
+            machine,
+            self.reader,
+            census,
+            self.owners,
+            self.kubelet,
+            self.sanity_check,
+            self.scan_passes,
+            self.penalty,
+            self.memory_stats,
+            readings,
+            mappings_budget,
+            mappings_of,
+        )
+        hierarchies = self.hierarchies
+        snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)
+        for one in COLLECTORS:
+            if _is_due(one, tick):
+                snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)
+        if readings is not None and is_followed:
+            run("bpf clean-up", lambda _: readings.forget(self.owners.ended()), 0)
+        self.files.end_tick()
+        return replace(snapshot, taken_at=time.time(), outcomes=tuple(run.outcomes))
+
+
+def _is_due(collector: Collector, tick: Tick) -> bool:
+    kind = collector.probe
+    if kind is None:
+        return collector.is_due(tick)
+    return tick.readings is not None and kind.name in tick.readings.session.probes

@@ -1,0 +1,133 @@
+"""What do the probes cost, and what has to pause so that they keep to their budget?
+
+The cost is estimated: events that the probes counted, times nanoseconds for each event (calibration.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaudit.containers.inventory import Inventory
+from numaudit.engine.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
+from numaudit.engine.overhead.calibration import Listener, assumed
+from numaudit.evaluation.alignment import Judgements
+from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.probes.kinds import KINDS
+from numaudit.probes.probe import Kind, Probe, Reading
+from numaudit.probes.reasons import Refusal
+from numaudit.probes.session import Readings, Session
+from numaudit.snapshot import ContainerId, Cost, Overhead, OverheadOfProbe, Snapshot
+
+WATCHED_AT_MOST = 64
+"""Containers on the watch list."""
+_KINDS = {kind.name: kind for kind in KINDS}
+
+
+@dataclass(slots=True)
+class Limiter:
+    """Keeps the probes of one session to a share of all CPUs' time."""
+
+    session: Session
+    limit: float
+    """Share of the CPU time of all online CPUs, 0.01 = 1 %."""
+    costs: dict[str, Cost]
+    """By the probe's name; what is not in it is assumed."""
+    inventory: Inventory
+    budget: Budget = field(default_factory=Budget)
+    clock: Callable[[], float] = time.monotonic
+    _before: Mapping[str, Reading] = field(default_factory=dict)
+    _ticked_at: float | None = None
+    _turn: int = 0
+    _sums: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _listener: Listener = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._listener = Listener(self.session)
+
+    def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: Readings) -> Overhead:
+        """What the probes cost since the tick before, and what is paused from now on.
+
+        Raises OSError, and Refusal when a probe that was paused cannot be put back.
+        """
+        now = self.clock()
+        loads, full = self._loads(readings.taken), self._full(readings.taken)
+        share = None
+        if self._ticked_at is not None:
+            share = share_of(loads, now - self._ticked_at, len(snapshot.machine.node_of_cpu))
+            self.budget = next_budget(self.budget, share, self.limit)
+        self._ticked_at = now
+        self.costs |= self._listener.after_tick(loads)
+        self._before = readings.taken
+        steps = self.budget.steps
+        for step in STEPS:
+            if step.pauses is not None:
+                self.session.pause(step.pauses, step.name in steps)
+        watched = self._narrow(snapshot, judgements, full)
+        coverage = None if watched is None else watched.coverage
+        return Overhead(share, self.limit, steps, coverage, self._add(loads))
+
+    def cost_of(self, probe: str) -> Cost:
+        """Of one event, as it was measured last, else as it is assumed."""
+        return self.costs.get(probe) or assumed(_KINDS[probe])
+
+    def close(self) -> None:
+        """Ask the kernel for nothing more."""
+        self._listener.close()
+
+    def _loads(self, taken: Mapping[str, Reading]) -> list[Load]:
+        """Events since the tick before, of each probe that was read in both."""
+        loads = []
+        for name, reading in taken.items():
+            earlier = self._before.get(name)
+            if earlier is not None and (events := reading.since(earlier).events) is not None:
+                loads.append(Load(name, events, self.cost_of(name).ns))
+        return loads
+
+    def _add(self, loads: list[Load]) -> tuple[OverheadOfProbe, ...]:
+        """The sums since the first tick."""
+        for load in loads:
+            events, seconds = self._sums.get(load.probe, (0, 0.0))
+            self._sums[load.probe] = events + load.events, seconds + load.seconds
+        return tuple(
+            OverheadOfProbe(probe, events, seconds, self.cost_of(probe).ns, self.cost_of(probe).basis)
+            for probe, (events, seconds) in self._sums.items()
+        )
+
+    def _full(self, taken: Mapping[str, Reading]) -> set[str]:
+        """Probes whose map became full since the tick before."""
+        before = {name: reading.lost.get("map-full", 0) for name, reading in self._before.items()}
+        return {name for name, reading in taken.items() if reading.lost.get("map-full", 0) > before.get(name, 0)}
+
+    def _narrow(self, snapshot: Snapshot, judgements: Judgements, full: set[str]) -> WatchList | None:
+        """Watch some only when that is a step taken, or when a map cannot hold all: then the others go first."""
+        probes = self._narrowable()
+        if not probes:
+            return None
+        if full.isdisjoint(probes) and WATCH_LIST not in self.budget.steps:
+            for probe in probes.values():
+                probe.watch(None)
+            return None
+        chosen = self._choose(snapshot, judgements)
+        groups = self.inventory.take().groups
+        cgroups = frozenset(group.id for id_ in chosen.watched for group in groups.get(ContainerId(id_), ()))
+        for name, probe in probes.items():
+            probe.watch(cgroups)
+            if name in full:
+                probe.forget(probe.cgroups() - cgroups)
+        return chosen
+
+    def _narrowable(self) -> dict[str, Probe[Reading]]:
+        kinds: list[Kind[Any]] = [kind for kind in KINDS if kind.can_narrow]
+        found = {kind.name: self.session.probe(kind) for kind in kinds}
+        return {name: probe for name, probe in found.items() if not isinstance(probe, Refusal)}
+
+    def _choose(self, snapshot: Snapshot, judgements: Judgements) -> WatchList:
+        intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
+        promised = [one.id for one in snapshot.containers if (found := intents.get(one.id)) and found.promise.memory]
+        suspicious = [id_ for id_, verdict in judgements.verdicts.items() if verdict.name in MISALIGNED]
+        chosen = choose(promised, suspicious, [one.id for one in snapshot.containers], WATCHED_AT_MOST, self._turn)
+        self._turn = chosen.next_turn
+        return chosen

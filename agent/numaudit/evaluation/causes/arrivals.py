@@ -1,0 +1,167 @@
+"""How did bytes come to nodes where they should not be? Judged tick by tick, while they come.
+
+A node that was full when they were allocated may have room again at the tick, because kswapd has freed some of it. So
+what counts is what happened since the previous tick: allocations that were meant for a node and went to another
+(`numa_foreign`), and pages that the container's own tasks moved away. Of bytes that were there before, nobody knows it.
+
+Source: Documentation/admin-guide/numastat.rst, mm/page_alloc.c (zone_statistics), mm/migrate.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Literal, TypeVar, get_args
+
+from msgspec import Struct
+
+from numaudit.evaluation.causes.placement import bytes_outside
+from numaudit.evaluation.rates import increase
+from numaudit.snapshot import ContainerId, Migrated, MigratedPages, Snapshot
+from numaudit.topology.nodeset import NodeSet
+
+Key = TypeVar("Key", bound=Hashable)
+Passing = Literal["a full node", "a migration by its own tasks"]
+"""What leaves no trace: it shows only to who watches while bytes come."""
+PASSING = _FULL, _MIGRATION = get_args(Passing)
+NUMA_BALANCING = "numa_misplaced"
+_OTHERS = ("syscall_or_cpuset", "mempolicy_mbind", "demotion", "damon")
+"""Of the kernel's other reasons to migrate pages (enum migrate_reason) those that change the node."""
+_HUGE_PAGE = 2 << 20
+
+
+class Arrival(Struct, frozen=True):
+    """How the bytes of one container came to other nodes than the wanted ones. All in bytes."""
+
+    wanted: NodeSet
+    outside: int
+    """On other nodes now."""
+    full: Mapping[int, int] = {}
+    """Wanted node -> what came while it was full: allocations for it went to other nodes."""
+    moved: Mapping[str, int] = {}
+    """The kernel's reason -> what the container's tasks moved away from the wanted nodes."""
+    unwatched: Mapping[Passing, int] = {}
+    """What was not measured, or gave no answer -> how much came meanwhile."""
+
+    def missed(self, limit: int) -> tuple[Passing, ...]:
+        """What was not watched while more than this number of bytes came."""
+        return tuple(what for what in PASSING if self.unwatched.get(what, 0) > limit)
+
+    def shrunk_to(self, outside: int) -> Arrival:
+        """The same when some of the bytes have gone. Nobody knows which, so those not watched may all be left."""
+        part = outside / self.outside
+        full = {node: round(size * part) for node, size in self.full.items()}
+        moved = {reason: round(size * part) for reason, size in self.moved.items()}
+        unwatched = {what: min(size, outside) for what, size in self.unwatched.items()}
+        return Arrival(self.wanted, outside, full, moved, unwatched)
+
+
+def arrival(
+    container: ContainerId,
+    wanted: NodeSet,
+    outside: int,
+    now: Snapshot,
+    before: Snapshot | None,
+    earlier: Arrival | None,
+) -> Arrival:
+    """What is known after this tick. `before` is the previous snapshot, `earlier` what was known then."""
+    known = Arrival(wanted, 0) if before is None else _known(container, wanted, before, earlier)
+    came = outside - known.outside
+    if came < 0:
+        return known.shrunk_to(outside)
+    full = _meant_for(wanted, now, before, came)
+    moved, is_whole = _moved_away(container, wanted, now, before, came)
+    unwatched = dict(known.unwatched)
+    if full is None:
+        unwatched[_FULL] = unwatched.get(_FULL, 0) + came
+    if not is_whole:
+        unwatched[_MIGRATION] = unwatched.get(_MIGRATION, 0) + max(0, came - sum(moved.values()))
+    while_full = {node: min(size, came) for node, size in (full or {}).items()}
+    return Arrival(
+        wanted, outside, _sums(known.full, while_full, outside), _sums(known.moved, moved, outside), unwatched
+    )
+
+
+def _known(container: ContainerId, wanted: NodeSet, before: Snapshot, earlier: Arrival | None) -> Arrival:
+    """How it was at the previous tick."""
+    if earlier is not None and earlier.wanted == wanted:
+        return earlier
+    resident = before.residency.get(container)
+    outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
+    return Arrival(wanted, outside, unwatched={_FULL: outside, _MIGRATION: outside})
+
+
+def _meant_for(wanted: NodeSet, now: Snapshot, before: Snapshot | None, came: int) -> dict[int, int] | None:
+    """Wanted node -> allocations that were meant for it and went elsewhere; empty where they do not explain what came.
+
+    The kernel counts each allocation once, however large it is, and the agent takes each for one page. None = not
+    measured (with vm.numa_stat = 0 no counter grows), or they may explain it if some of them were huge pages.
+    """
+    if not came:
+        return {}
+    earlier = {} if before is None else {one.node: one.numastat for one in before.nodes}
+    grown = {one.node: increase(one.numastat or {}, earlier.get(one.node)) for one in now.nodes}
+    is_counted = any(any(counters.values()) for counters in grown.values())
+    if not is_counted or not all(earlier.get(node) and "numa_foreign" in grown.get(node, ()) for node in wanted):
+        return None
+    meant = {node: size for node in wanted if (size := grown[node]["numa_foreign"])}
+    if _explains(sum(meant.values()), came):
+        return meant
+    return None if _explains(sum(meant.values()) // now.machine.page_size * _HUGE_PAGE, came) else {}
+
+
+def _explains(size: int, came: int) -> bool:
+    """Counters of the whole host or of other pages, too, explain what came where they are half of it or more."""
+    return 0 < came <= 2 * size
+
+
+def _moved_away(
+    container: ContainerId, wanted: NodeSet, now: Snapshot, before: Snapshot | None, came: int
+) -> tuple[dict[str, int], bool]:
+    """Reason -> bytes that its tasks moved away from the wanted nodes, and whether these are all of them.
+
+    Of NUMA balancing the probe says which way. Of other reasons it does not: they explain what came meanwhile.
+    """
+    if now.migrations is None or (before is not None and before.migrations is None):
+        return {}, False
+    latest = now.migrations.get(container)
+    earlier = None if before is None or before.migrations is None else before.migrations.get(container)
+    if latest is None:
+        return {}, before is not None
+    size = now.machine.page_size
+    pages = increase(_counts(latest.pages), None if earlier is None else _counts(earlier.pages))
+    others = {reason: count * size for reason in _OTHERS if (count := pages.get(reason, 0))}
+    is_known = before is not None and (not others or _explains(sum(others.values()), came))
+    found = others if is_known else {}
+    if pages.get(NUMA_BALANCING):
+        away = _balanced_away(container, wanted, now, latest, earlier)
+        if away:
+            found[NUMA_BALANCING] = away * size
+        is_known = is_known and away is not None
+    return found, is_known
+
+
+def _balanced_away(
+    container: ContainerId, wanted: NodeSet, now: Snapshot, latest: Migrated, earlier: Migrated | None
+) -> int | None:
+    """Pages that NUMA balancing moved away from the wanted nodes. None = not known.
+
+    It brings pages to the CPU that uses them. So where its CPUs are on wanted nodes alone, it brought them home.
+    """
+    if latest.between is not None and (earlier is None or earlier.between is not None):
+        then = None if earlier is None or earlier.between is None else _counts(earlier.between)
+        grown = increase(_counts(latest.between), then)
+        left = [(source, pages) for (source, target), pages in grown.items() if pages and target not in wanted]
+        if all(source is not None for source, _ in left):
+            return sum(pages for source, pages in left if source is not None and source in wanted)
+    allowed = now.allowed.get(container)
+    if allowed is None or allowed.cpus is None:
+        return None
+    return 0 if now.machine.nodes_of_cpus(allowed.cpus) <= wanted else None
+
+
+def _counts(pages: Mapping[Key, MigratedPages]) -> dict[Key, int]:
+    return {key: one.succeeded for key, one in pages.items()}
+
+
+def _sums(known: Mapping[Key, int], more: Mapping[Key, int], most: int) -> dict[Key, int]:
+    return {key: min(most, known.get(key, 0) + more.get(key, 0)) for key in {**known, **more}}

@@ -1,0 +1,215 @@
+"""Why are bytes where they should not be?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import Struct
+
+from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, arrival
+from numaudit.evaluation.causes.placement import bytes_outside, wanted_nodes
+from numaudit.evaluation.causes.shared_memory import charged_to_others, name_of, pieces_outside
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.snapshot import (
+    Allowed,
+    Container,
+    ContainerId,
+    Mappings,
+    NodeMemory,
+    Resident,
+    SharedMemory,
+    Snapshot,
+)
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import in_units
+
+CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "shared-memory", "unknown"]
+
+
+class Cause(Struct, frozen=True):
+    """Why bytes are where they should not be: its own, or shared memory of others that it maps."""
+
+    cause: CauseName
+    evidence: str
+
+
+_PIECES = 3
+"""Of shared memory that a cause names; the largest."""
+
+
+def causes(
+    wanted: NodeSet,
+    promised: bool,
+    allowed: Allowed | None,
+    mappings: Mappings | None,
+    nodes: Sequence[NodeMemory],
+    thresholds: Thresholds = DEFAULT,
+    *,
+    came: Arrival | None = None,
+) -> tuple[Cause, ...]:
+    """Each cause that the evidence supports; `unknown` when there is none.
+
+    `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs. `came` says
+    how they came elsewhere; None = hardly any are.
+    """
+    found: list[Cause] = []
+    if mappings is not None:
+        for policy, outside in _policies_outside(mappings, wanted).items():
+            found.append(Cause("mempolicy", f"the process's memory policy {policy} put {in_units(outside)} there"))
+    if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
+        what = "promised are" if promised else "its CPUs are on"
+        found.append(Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {wanted}"))
+    if came is not None:
+        found += _full_nodes(came, nodes, thresholds)
+        found += _migrations(came, thresholds)
+    return tuple(found) or (Cause("unknown", _unexplained(allowed, mappings, came, thresholds)),)
+
+
+def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Thresholds) -> Iterator[Cause]:
+    """Those that were full while bytes came. Of bytes that nobody watched come, those that are full now."""
+    limit = thresholds.spilled_bytes
+    for node, size in came.full.items():
+        if size > limit:
+            text = f"node {node} was full when {in_units(size)} came: allocations for it went to other nodes"
+            yield Cause("full-node", text)
+    if "a full node" not in came.missed(limit):
+        return
+    for one in nodes:
+        if one.node in came.wanted and came.full.get(one.node, 0) <= limit and _is_full(one, thresholds):
+            free = f"{in_units(one.free or 0)} of {in_units(one.total or 0)}"
+            yield Cause("full-node", f"node {one.node} has {free} free now; nobody watched it when they came")
+
+
+def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
+    for reason, size in came.moved.items():
+        if size > thresholds.spilled_bytes:
+            which = "to other nodes" if reason == NUMA_BALANCING else "between nodes while they came"
+            yield Cause("migration", f"its tasks moved {in_units(size)} {which} ({reason})")
+
+
+def _said_of_nodes(allowed: Allowed) -> str:
+    """What the group's own cpuset.mems says, where it was read."""
+    nodes = str(allowed.nodes) or "none"
+    if allowed.own_nodes is None:
+        return f"allowed nodes are {nodes}"
+    if not allowed.own_nodes:
+        return f"cpuset.mems is empty, so it inherits nodes {nodes}"
+    if allowed.own_nodes == allowed.nodes:
+        return f"cpuset.mems is {nodes}"
+    return f"cpuset.mems is {allowed.own_nodes}, of which the groups above it leave {nodes}"
+
+
+def _unexplained(
+    allowed: Allowed | None, mappings: Mappings | None, came: Arrival | None, thresholds: Thresholds
+) -> str:
+    """Which causes it is not, and which were not measured, or not while the bytes came."""
+    missed = () if came is None else came.missed(thresholds.spilled_bytes)
+    measured = {
+        "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,
+        "the cpuset": allowed is not None and allowed.nodes is not None,
+    }
+    denied = [cause for cause, is_so in measured.items() if is_so] + [one for one in PASSING if one not in missed]
+    others = [cause for cause, is_so in measured.items() if not is_so]
+    found = [f"not explained by {' or '.join(filter(None, (', '.join(denied[:-1]), denied[-1])))}"] if denied else []
+    if mappings is not None and others[:1] == ["a memory policy"]:
+        others[0] = f"a memory policy ({mappings.processes_read} of {mappings.processes} processes read)"
+    found += [f"not measured: {', '.join(others)}"] if others else []
+    found += [f"not watched while they came: {', '.join(missed)}"] if missed else []
+    return "; ".join(found)
+
+
+@dataclass(slots=True)
+class Explained:
+    """Causes for the containers of one snapshot.
+
+    Most have the causes of all others with their cpuset, whose value they share as long as the snapshot lives.
+    """
+
+    snapshot: Snapshot
+    before: Snapshot | None
+    earlier: Mapping[ContainerId, Arrival]
+    """Of the previous tick."""
+    thresholds: Thresholds
+    arrivals: dict[ContainerId, Arrival] = field(default_factory=dict)
+    """Of those that were explained and have bytes elsewhere."""
+    _names: dict[ContainerId, str] = field(default_factory=dict)
+    _common: dict[tuple[Hashable, ...], tuple[Cause, ...]] = field(default_factory=dict)
+
+    def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
+        """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
+        snapshot, id_ = self.snapshot, container.id
+        allowed, resident = snapshot.allowed.get(id_), snapshot.residency.get(id_)
+        wanted = wanted_nodes(intended, allowed, snapshot.machine)
+        if wanted is None:
+            return ()
+        mappings = snapshot.numa_maps.get(id_)
+        shared = () if mappings is None or resident is None else self._shared(id_, wanted, mappings, resident)
+        outside = 0 if resident is None else bytes_outside(resident.judged, wanted)
+        if outside <= self.thresholds.spilled_bytes and not drifted:
+            return shared
+        came = None
+        if outside > self.thresholds.spilled_bytes:
+            came = arrival(id_, wanted, outside, snapshot, self.before, self.earlier.get(id_))
+            self.arrivals[id_] = came
+        if mappings is not None or (came is not None and (came.full or came.moved)):
+            return (*self._causes(wanted, bool(intended), allowed, mappings, came), *shared)
+        missed = None if came is None else came.missed(self.thresholds.spilled_bytes)
+        kind = (wanted, bool(intended), id(allowed), missed)
+        if kind not in self._common:
+            self._common[kind] = self._causes(wanted, bool(intended), allowed, None, came)
+        return self._common[kind]
+
+    def _shared(
+        self, container: ContainerId, wanted: NodeSet, mappings: Mappings, resident: Resident
+    ) -> tuple[Cause, ...]:
+        """Shared memory of others is not where this container should have its memory, and no other cause explains it:
+        it is where its owner put it."""
+        outside = bytes_outside(charged_to_others(container, mappings, resident), wanted)
+        if outside <= self.thresholds.spilled_bytes:
+            return ()
+        pieces = sorted(pieces_outside(container, mappings, wanted), key=lambda piece: -piece[1])
+        said = [f"{in_units(size)} of {one.kind} {one.file}, {self._owner(one)}" for one, size in pieces[:_PIECES]]
+        if len(pieces) > _PIECES:
+            said.append(f"{len(pieces) - _PIECES} more")
+        text = f"it maps at least {in_units(outside)} of shared memory there that is charged to others"
+        return (Cause("shared-memory", f"{text}: {'; '.join(said)}"),)
+
+    def _owner(self, one: SharedMemory) -> str:
+        if one.charged_to is None:
+            return "whose it is is not known"
+        if not self._names:
+            self._names.update({each.id: name_of(each) for each in self.snapshot.containers})
+        return f"charged to {self._names.get(one.charged_to, 'a cgroup that is gone')}"
+
+    def _causes(
+        self,
+        wanted: NodeSet,
+        promised: bool,
+        allowed: Allowed | None,
+        mappings: Mappings | None,
+        came: Arrival | None,
+    ) -> tuple[Cause, ...]:
+        return causes(wanted, promised, allowed, mappings, self.snapshot.nodes, self.thresholds, came=came)
+
+
+def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:
+    """Does the cpuset itself send bytes elsewhere? Without a promise it may allow more than the nearest nodes."""
+    return allowed != wanted if promised else allowed.isdisjoint(wanted)
+
+
+def _policies_outside(mappings: Mappings, wanted: NodeSet) -> dict[str, int]:
+    """Memory policies other than the default with bytes outside the wanted nodes."""
+    found: dict[str, int] = {}
+    for policy, by_node in mappings.by_policy.items():
+        outside = bytes_outside(by_node, wanted)
+        if policy != "default" and outside:
+            found[policy] = outside
+    return found
+
+
+def _is_full(node: NodeMemory, thresholds: Thresholds) -> bool:
+    if node.free is None or not node.total:
+        return False
+    return node.free < thresholds.full_node_share * node.total

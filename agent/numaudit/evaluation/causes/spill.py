@@ -1,0 +1,50 @@
+"""Are bytes outside the promised nodes to stay, or are they on their way home?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.evaluation.causes.placement import bytes_outside, unmapped_bytes_outside
+from numaudit.evaluation.thresholds import Thresholds
+from numaudit.snapshot import Resident
+from numaudit.topology.nodeset import NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """Bytes of one container that are outside the promised nodes, past the limits."""
+
+    outside: int
+    seen_since: float
+    """Seconds since the epoch of the first tick that counts."""
+    ticks: int
+    """How many ticks in a row count; 0 = its cpuset allows other nodes, so this is no spill yet."""
+    unmapped: int
+    """Of these, bytes in files in memory that no process maps, at least: the kernel never moves them."""
+    settling: bool
+    """Its cpuset was put right since they came there. The kernel then moves them, and memory.numa_stat lags behind."""
+
+    def is_certain(self, now: float, thresholds: Thresholds) -> bool:
+        """Is it no passing thing?"""
+        if self.ticks < thresholds.spilled_ticks:
+            return False
+        # A clock that was set back says nothing.
+        return not (self.settling and 0 <= now - self.seen_since < thresholds.settling_seconds)
+
+
+def next_spill(
+    resident: Resident, intended: NodeSet, drifted: bool, earlier: Spill | None, now: float, thresholds: Thresholds
+) -> Spill | None:
+    """What this tick makes of it; None = hardly any bytes are outside. `drifted`: the cpuset allows other nodes."""
+    outside = bytes_outside(resident.judged, intended)
+    if outside <= thresholds.spilled_bytes or outside <= thresholds.spilled_share * sum(resident.judged.values()):
+        return None
+    unmapped = unmapped_bytes_outside(resident, intended)
+    if drifted:
+        return Spill(outside, now, 0, unmapped, settling=True)
+    if earlier is None:
+        return Spill(outside, now, 1, unmapped, settling=False)
+    moving = earlier.settling and outside < earlier.outside - thresholds.spilled_bytes
+    if moving or not earlier.ticks:
+        return Spill(outside, now, 1, unmapped, settling=True)
+    return Spill(outside, earlier.seen_since, earlier.ticks + 1, unmapped, earlier.settling)

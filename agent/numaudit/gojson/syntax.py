@@ -1,0 +1,74 @@
+"""What Go's encoding/json says of bytes that are not JSON: the kubelet passes it on, into its log.
+
+Go looks at one byte at a time and names the first that does not fit. Of damage that a file comes by (cut short, zeros,
+something behind it) these are Go's words to the end; of other damage they are the beginning of its words.
+
+Source: Go's encoding/json/scanner.go.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn
+
+import msgspec
+
+from numaudit.gojson.strconv import quote
+
+_END = "unexpected end of JSON input"
+_INVALID = "invalid character"
+_WHERE = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+}
+"""Where Python's words say the same and name the same byte."""
+_INSIDE = {"Expecting value": "tfn-NI", "Extra data": ".eE"}
+"""Of a word or a number that begins so Python names another byte than Go."""
+
+
+def syntax_error(data: bytes) -> str | None:
+    """Go's words, such as `unexpected end of JSON input`; None = it is JSON."""
+    if _is_plain_json(data):
+        return None
+    # Bytes that are no UTF-8 do not disturb Go: each is one character here.
+    text = data.decode("latin-1")
+    try:
+        json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        cut_short = error.msg.startswith("Unterminated string") or not text[error.pos :].strip(" \t\r\n")
+        if cut_short and not (len(text) - len(text.rstrip("\\"))) % 2:
+            return _END
+        where, char = _WHERE.get(error.msg), text[error.pos : error.pos + 1]
+        if where is None or not char or char in _INSIDE.get(error.msg, ""):
+            return _INVALID
+        return f"{_INVALID} {_quoted(char)} {where}"
+    except _Constant:
+        return _INVALID
+    except RecursionError:
+        return None
+    return None
+
+
+class _Constant(Exception):
+    """NaN or Infinity, which only Python takes."""
+
+
+def _refuse_constant(_: str) -> NoReturn:
+    raise _Constant
+
+
+def _is_plain_json(data: bytes) -> bool:
+    """The quick way to say yes; what a stricter reader refuses may still be JSON to Go."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _quoted(char: str) -> str:
+    """A byte in single quotes; one above 127 is shown as the Unicode character of that number."""
+    return {"'": r"'\''", '"': "'\"'"}.get(char) or f"'{quote(char)[1:-1]}'"

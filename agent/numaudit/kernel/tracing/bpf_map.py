@@ -1,0 +1,251 @@
+"""BPF maps by descriptor: read all entries in few system calls, change single ones, decode per-CPU values.
+
+Source: include/uapi/linux/bpf.h (union bpf_attr, struct bpf_map_info), kernel/bpf/{syscall,hashtab,arraymap}.c.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import Command
+from numaudit.topology.nodeset import CpuSet
+
+_CHUNK = 1 << 20
+"""Bytes of values to fetch at a time: a read-out of many CPUs must not cost as much memory as the map."""
+_SMALLEST_CHUNK = 64
+_NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, bpf.ENOTSUPP)
+
+
+class MapType(IntEnum):
+    """enum bpf_map_type, as far as we use it."""
+
+    HASH = 1
+    ARRAY = 2
+    PERCPU_HASH = 5
+    PERCPU_ARRAY = 6
+    LRU_PERCPU_HASH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MapInfo:
+    """What the kernel says of a map. Sizes in bytes; `value_size` is that of one CPU."""
+
+    type: int
+    id: int
+    key_size: int
+    value_size: int
+    max_entries: int
+    flags: int
+    name: str
+
+    @property
+    def is_per_cpu(self) -> bool:
+        return self.type in (MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH)
+
+    def stride(self, cpus: int) -> int:
+        """Bytes of one entry's value as bpf(2) copies it: per-CPU values are padded to 8 bytes each."""
+        return (self.value_size + 7 & ~7) * cpus if self.is_per_cpu else self.value_size
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Some entries of a map: `count` keys and, in the same order, their values, as the kernel packs them."""
+
+    keys: bytes
+    values: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An open map. It does not own the descriptor."""
+
+    descriptor: int
+    info: MapInfo
+    stride: int
+    """Bytes of one value as read here, all CPUs included."""
+    cpus: int = 1
+    """Possible CPUs, for a per-CPU map; else 1."""
+    in_batches: bool = True
+    """False = read key by key, as on a kernel that has no batches for this type of map."""
+
+    @classmethod
+    def of(cls, descriptor: int, host: Host) -> Map:
+        """Ask the kernel for the map's shape. Raises OSError."""
+        info = read_map_info(descriptor)
+        cpus = count_possible_cpus(host) if info.is_per_cpu else 1
+        return cls(descriptor, info, info.stride(cpus), cpus)
+
+    def read(self) -> Iterator[Entries]:
+        """All entries, in chunks; values keep changing during the read. Raises OSError.
+
+        An entry that exists throughout comes exactly once; one that is added or deleted during the read may be missing.
+        """
+        if self.in_batches:
+            try:
+                yield from self._read_batches()
+                return
+            except _NoBatch:
+                pass
+        yield self._read_one_by_one()
+
+    def lookup(self, key: bytes) -> bytes | None:
+        """One value, or None when there is no such key. Raises OSError."""
+        value = bytearray(self.stride)
+        try:
+            self._element(Command.MAP_LOOKUP_ELEM, key, value)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return None
+            raise
+        return bytes(value)
+
+    def update(self, key: bytes, value: bytes) -> None:
+        """Set one value (of all CPUs). Raises OSError: E2BIG when the map is full."""
+        if len(value) != self.stride:
+            raise ValueError(f"map {self.info.name}: a value has {self.stride} bytes, not {len(value)}")
+        self._element(Command.MAP_UPDATE_ELEM, key, bytearray(value))
+
+    def update_all(self, entries: Mapping[bytes, bytes]) -> None:
+        """Set many values, in one system call where the kernel can. Raises OSError."""
+        if not entries:
+            return
+        keys, values = bytearray(b"".join(entries)), bytearray(b"".join(entries.values()))
+        try:
+            self._batch(Command.MAP_UPDATE_BATCH, (None, None, keys, values), len(entries))
+        except OSError as error:
+            if error.errno not in _NO_BATCH:
+                raise
+            for key, value in entries.items():
+                self.update(key, value)
+
+    def delete(self, key: bytes) -> bool:
+        """Delete one entry; False when it was not there. Raises OSError."""
+        try:
+            self._element(Command.MAP_DELETE_ELEM, key, None)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return False
+            raise
+        return True
+
+    def read_keys(self) -> list[bytes]:
+        """All keys, as they are now. Raises OSError."""
+        size = self.info.key_size
+        return [one.keys[at : at + size] for one in self.read() for at in range(0, len(one.keys), size)]
+
+    def _walk(self) -> Iterator[bytes]:
+        """The keys one by one. A key that is deleted during the walk may make it start again."""
+        key: bytes | None = None
+        while True:
+            following = bytearray(self.info.key_size)
+            try:
+                self._element(Command.MAP_GET_NEXT_KEY, key, following)
+            except OSError as error:
+                if error.errno == errno.ENOENT:
+                    return
+                raise
+            key = bytes(following)
+            yield key
+
+    def _read_batches(self) -> Iterator[Entries]:
+        capacity = min(self.info.max_entries, max(_SMALLEST_CHUNK, _CHUNK // self.stride))
+        position: bytearray | None = None
+        while True:
+            keys, values = bytearray(capacity * self.info.key_size), bytearray(capacity * self.stride)
+            # The position is the map's own business; the kernel writes 4 bytes, or a key for some types.
+            reached = bytearray(max(4, self.info.key_size))
+            try:
+                count = self._batch(Command.MAP_LOOKUP_BATCH, (position, reached, keys, values), capacity)
+                finished = False
+            except _Ended as end:
+                count, finished = end.count, True
+            except OSError as error:
+                if error.errno in _NO_BATCH and position is None:
+                    raise _NoBatch from error
+                if error.errno != errno.ENOSPC:
+                    raise
+                capacity *= 2  # one hash bucket holds more than fits
+                continue
+            yield Entries(bytes(keys[: count * self.info.key_size]), bytes(values[: count * self.stride]), count)
+            if finished:
+                return
+            position = reached
+
+    def _read_one_by_one(self) -> Entries:
+        found: dict[bytes, bytes] = {}
+        for key in self._walk():
+            if key in found and len(found) >= self.info.max_entries:
+                break
+            value = self.lookup(key)
+            if value is not None:
+                found[key] = value
+        return Entries(b"".join(found), b"".join(found.values()), len(found))
+
+    def _element(self, command: Command, key: bytes | None, value: bytearray | None) -> None:
+        if key is not None and len(key) != self.info.key_size:
+            raise ValueError(f"map {self.info.name}: a key has {self.info.key_size} bytes, not {len(key)}")
+        key_buffer = None if key is None else bytearray(key)
+        attributes = struct.pack("=IIQQQ", self.descriptor, 0, _address(key_buffer), _address(value), 0)
+        bpf.command(command, bytearray(attributes))
+
+    def _batch(
+        self, command: Command, buffers: tuple[bytearray | None, bytearray | None, bytearray, bytearray], count: int
+    ) -> int:
+        """Entries done; buffers: position before and after, keys, values.
+
+        Raises _Ended (with the number of entries done) at the end of the map, else OSError.
+        """
+        addresses = map(_address, buffers)
+        attributes = bytearray(struct.pack("=QQQQIIQQ", *addresses, count, self.descriptor, 0, 0))
+        try:
+            bpf.command(command, attributes)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                raise _Ended(struct.unpack_from("=I", attributes, 32)[0]) from None
+            raise
+        done: int = struct.unpack_from("=I", attributes, 32)[0]
+        return done
+
+
+def read_map_info(descriptor: int) -> MapInfo:
+    """The map's shape. Raises OSError."""
+    info = bpf.read_info(descriptor, 80)
+    kind, number, key_size, value_size, max_entries, flags, name = struct.unpack_from("=IIIIII16s", info)
+    return MapInfo(kind, number, key_size, value_size, max_entries, flags, name.rstrip(b"\0").decode())
+
+
+def count_possible_cpus(host: Host) -> int:
+    """How many values a per-CPU entry has: one for each possible CPU, online or not."""
+    return len(CpuSet.parse(read_text(host.cpus / "possible")))
+
+
+def sum_per_cpu(values: bytes, cpus: int, field: int = 0, fields: int = 1) -> list[int]:
+    """Sum each entry over its CPUs. A CPU's value is `fields` u64; `field` says which one to sum.
+
+    One C-level pass over the buffer: 10,000 entries of 128 CPUs take some 30 ms.
+    """
+    rows: Iterable[tuple[int, ...]] = struct.iter_unpack(f"={cpus * fields}Q", values)
+    if fields == 1:
+        return list(map(sum, rows))
+    return [sum(row[field::fields]) for row in rows]
+
+
+def _address(buffer: bytearray | None) -> int:
+    return 0 if buffer is None else bpf.address_of(buffer)
+
+
+class _NoBatch(Exception):
+    """The kernel has no batch operation for this type of map."""
+
+
+class _Ended(Exception):
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count

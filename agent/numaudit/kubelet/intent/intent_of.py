@@ -1,0 +1,177 @@
+"""What the kubelet intends, out of everything that was read from it. Pure: readings in, intent out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.errors import InputError, Unavailable
+from numaudit.intent import HintRecord, Intent, StartOutlook
+from numaudit.kubelet.intent import join
+from numaudit.kubelet.intent.join import Joined
+from numaudit.kubelet.intent.promises import Checkpoints, by_container
+from numaudit.kubelet.intent.refused_at_restart import refused_at_restart
+from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
+from numaudit.kubelet.parsers.pods import Pods
+from numaudit.kubelet.questions.examination import examine
+from numaudit.kubelet.questions.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
+from numaudit.kubelet.questions.kubelet_here import kubelet_here
+from numaudit.kubelet.questions.starting import Starting, starting
+from numaudit.kubelet.sources.memo import Memo
+from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.kubelet.sources.readings import Readings
+from numaudit.memorymanager.forecast import Forecast
+from numaudit.snapshot import Container
+from numaudit.topology.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The intent, and the containers with the names that the pods' status gives them."""
+
+    intent: Intent
+    containers: tuple[Container, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The costly steps of `intent_of`, each done again only when its inputs changed since the last time."""
+
+    by_container: Memo[..., Checkpoints] = field(default_factory=lambda: Memo(by_container))
+    joined: Memo[..., tuple[tuple[Container, ...], Joined]] = field(default_factory=lambda: Memo(_joined))
+    headroom: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_headroom))
+    """Eight nodes have 255 sets to try."""
+    holders: Memo[..., tuple[Holder, ...]] = field(default_factory=lambda: Memo(_holders))
+    forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
+    """A restart admits every pod again."""
+    starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
+    examined: Mapping[Kind, Memo[..., StartOutlook]] = field(
+        default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
+    )
+
+
+def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Steps | None = None) -> Collected:
+    """Judge what was read. The result depends on the readings and the containers alone; `steps` saves time."""
+    steps = steps or Steps()
+    checkpoints = steps.by_container(readings.memory, readings.cpu, readings.devices, current=readings.are_current)
+    named, joined = steps.joined(
+        containers,
+        checkpoints,
+        pods=readings.pods,
+        pods_are_current=readings.pods_are_current,
+        resources=readings.resources,
+        records=readings.log.records,
+        cgroups_are_settled=readings.cgroups_are_settled,
+    )
+    here = kubelet_here(readings, start=steps.starting)
+    config, kubelet = here.config, here.starting.kubelet
+    memory, cpu, log = readings.memory, readings.cpu, readings.log
+    outlooks = {
+        kind: outlook_of(kind, file, readings.machine, kubelet, steps.examined[kind])
+        for kind, file in readings.checkpoints.items()
+    }
+    rejections = join.rejections(readings.pods, log.rejections)
+    intent = Intent(
+        containers=joined.containers,
+        pods=readings.pods,
+        pod_promises=checkpoints.pods,
+        machine=None if memory is None else memory.machine,
+        headroom=steps.headroom(memory, config.topology_manager_policy),
+        holders=steps.holders(memory),
+        shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
+        hints=joined.hints,
+        rejections=(*rejections, *refused_at_restart(readings.pods, rejections, readings.metrics)),
+        config=config,
+        checkpoints=tuple(
+            [
+                file.health(readings.last_good_at.get(kind), outlooks[kind])
+                for kind, file in readings.checkpoints.items()
+            ]
+        ),
+        counters=None if readings.metrics is None else readings.metrics.counters,
+        denials=_denials(readings),
+        start_error=log.start_error,
+        conflicts=(*here.conflicts, *joined.conflicts),
+        forecasts=steps.forecast(
+            config.document,
+            readings.machine,
+            stored(readings),
+            None if readings.pods is None else active_pods(readings.pods),
+            kubelet,
+            outlooks,
+        ),
+        sources=readings.sources,
+    )
+    return Collected(intent, named)
+
+
+def _joined(
+    containers: tuple[Container, ...],
+    checkpoints: Checkpoints,
+    *,
+    pods: Pods | None,
+    pods_are_current: bool,
+    resources: Iterable[PodResources] | None,
+    records: Iterable[HintRecord],
+    cgroups_are_settled: bool,
+) -> tuple[tuple[Container, ...], Joined]:
+    named = join.complete(containers, pods)
+    return named, join.join(
+        named,
+        checkpoints,
+        pods=pods,
+        pods_are_current=pods_are_current,
+        resources=resources,
+        records=records,
+        cgroups_are_settled=cgroups_are_settled,
+    )
+
+
+def _headroom(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | None:
+    if memory is None or not memory.machine:
+        return None
+    try:
+        return headroom_of(memory.machine, policy)
+    except InputError:  # a node without any memory; `state verify` reports it
+        return None
+
+
+def _holders(memory: MemoryCheckpoint | None) -> tuple[Holder, ...]:
+    return () if memory is None else holders_of(memory.state)
+
+
+def _forecasts(
+    document: Mapping[str, object] | None,
+    machine: Machine | None,
+    files: Mapping[Kind, CheckpointFile],
+    pods: tuple[Pod, ...] | None,
+    kubelet: StartingKubelet,
+    outlooks: Mapping[Kind, StartOutlook],
+) -> tuple[Forecast, ...]:
+    """Of a restart and of a reboot; none where too little is known."""
+    now, later = (start_of(outlooks, reboot=reboot) for reboot in (False, True))
+    try:
+        found = forecast_of(document, machine, files, pods, kubelet, now, reboot=False)
+    except Unavailable:
+        return ()
+    if (now.answer == "no") == (later.answer == "no"):  # then the pods' fates are alike, see Forecast.reboot
+        answer = later.answer if found.starts == now.answer else found.starts
+        refusal = found.refusal if later.refusal is None else later.refusal
+        return found, replace(found, reboot=True, starts=answer, refusal=refusal, obstacles=later.obstacles)
+    try:
+        return found, forecast_of(document, machine, files, pods, kubelet, later, reboot=True)
+    except Unavailable:
+        return (found,)
+
+
+def _denials(readings: Readings) -> Mapping[str, int] | None:
+    """What the log says since the kubelet's start, if its counters, read before, are of the same run."""
+    log, read_at = readings.log, readings.metrics_read_at
+    if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:
+        return None
+    return log.denials

@@ -1,0 +1,184 @@
+"""What each container was given, by the checkpoints, else by PodResources. Pure.
+
+The checkpoints come first: they know pod UIDs, and their checksums vouch for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.memory.state import Block
+from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.sizes import exact
+
+Key = tuple[str, str]
+"""Pod UID, container name."""
+
+Value = TypeVar("Value")
+
+_NOTHING = Promise()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The three checkpoints by container. None = never read well.
+
+    One that is not current is of an earlier time: what it has still counts, but what it lacks is not
+    known to be nothing.
+    """
+
+    memory: Mapping[Key, tuple[Block, ...]] | None = None
+    memory_is_current: bool = False
+    cpus: Mapping[Key, CpuSet] | None = None
+    cpus_are_current: bool = False
+    devices: Mapping[Key, tuple[PromisedDevices, ...]] | None = None
+    devices_are_current: bool = False
+    pods: Mapping[str, Promise] = field(default_factory=dict)
+    """Pod UID -> what the pod got as a whole."""
+    memory_policy: str | None = None
+    shared_cpus: CpuSet = CpuSet()
+    """The shared pool by the CPU Manager's checkpoint."""
+
+    @property
+    def keys(self) -> set[Key]:
+        """All containers that some checkpoint has."""
+        return {*(self.memory or ()), *(self.cpus or ()), *(self.devices or ())}
+
+
+def by_container(
+    memory: MemoryCheckpoint | None,
+    cpu: CpuCheckpoint | None,
+    devices: DeviceCheckpoint | None,
+    *,
+    current: tuple[bool, bool, bool],
+) -> Checkpoints:
+    """Sort the checkpoints' content by container. `current` is of memory, CPUs, devices."""
+    return Checkpoints(
+        memory=None if memory is None else _memory(memory),
+        memory_is_current=current[0],
+        cpus=None if cpu is None else _cpus(cpu),
+        cpus_are_current=current[1],
+        devices=None if devices is None else _devices(devices),
+        devices_are_current=current[2],
+        pods=_pods(memory, cpu),
+        memory_policy=None if memory is None else memory.policy_name,
+        shared_cpus=CpuSet() if cpu is None else cpu.state.default_cpus,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What others than the checkpoints know of one container."""
+
+    resources: Promise | None = None
+    """Its entry in PodResources; None = it has none."""
+    logged: NodeSet = NodeSet()
+    """The nodes of its memory by the kubelet's log; empty = the log does not say."""
+
+
+def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
+    """What is known of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
+    resources = others.resources or _NOTHING
+    memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, (), resources.memory)
+    if not memory and _is_logged(checkpoints, others):
+        memory = None
+    return Promise(
+        memory,
+        _known(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet(), _exclusive(resources.cpus, checkpoints)),
+        _known(checkpoints.devices, checkpoints.devices_are_current, key, (), resources.devices),
+    )
+
+
+def conflict(who: tuple[str | None, ...], key: Key, checkpoints: Checkpoints, others: Others) -> str | None:
+    """Where two sources say different things of this container, in words; also where one of them has nothing."""
+    resources = others.resources or _NOTHING
+    memory = _held(checkpoints.memory, checkpoints.memory_is_current, key, ())
+    if memory is not None and resources.memory is not None and _differ(memory, resources.memory):
+        ours, theirs = (_in_words(blocks) for blocks in (memory, resources.memory))
+        return f"{_path(who)}: memory is {ours} by the checkpoint, {theirs} by PodResources"
+    if not memory and not resources.memory and _is_logged(checkpoints, others):
+        return f"{_path(who)}: memory is nothing by the checkpoint, on nodes {others.logged} by the kubelet's log"
+    cpus, given = _held(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet()), resources.cpus
+    if cpus is not None and given is not None and cpus != given and cpus != _exclusive(given, checkpoints):
+        return f"{_path(who)}: CPUs are {cpus or 'none'} by the checkpoint, {given or 'none'} by PodResources"
+    return None
+
+
+def _path(who: tuple[str | None, ...]) -> str:
+    return "/".join(map(str, who))
+
+
+def _differ(blocks: tuple[Block, ...], others: tuple[Block, ...]) -> bool:
+    """In whatever order."""
+    ours, theirs = ({(one.type, one.size, one.nodes) for one in listed} for listed in (blocks, others))
+    return blocks != others and ours != theirs
+
+
+def _is_logged(checkpoints: Checkpoints, others: Others) -> bool:
+    """Does the log show a promise beside a checkpoint that is current and static?"""
+    return bool(others.logged) and checkpoints.memory_is_current and checkpoints.memory_policy == "Static"
+
+
+def _exclusive(cpus: CpuSet | None, checkpoints: Checkpoints) -> CpuSet | None:
+    """Before Kubernetes 1.22 PodResources listed the shared pool for containers that have no CPUs of their own."""
+    return CpuSet() if cpus is not None and cpus <= checkpoints.shared_cpus else cpus
+
+
+def _held(found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value) -> Value | None:
+    """By the checkpoint alone. None = not known, `nothing` = it is known to have no entry."""
+    if found is None:
+        return None
+    return found.get(key, nothing if current else None)
+
+
+def _known(
+    found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value, elsewhere: Value | None
+) -> Value | None:
+    held = _held(found, current, key, nothing)
+    return held if held or (held is not None and not elsewhere) else elsewhere
+
+
+def _memory(checkpoint: MemoryCheckpoint) -> dict[Key, tuple[Block, ...]]:
+    entries = checkpoint.state.entries
+    return {(uid, name): tuple(blocks) for uid, held in entries.items() for name, blocks in held.items()}
+
+
+def _cpus(checkpoint: CpuCheckpoint) -> dict[Key, CpuSet] | None:
+    if checkpoint.entries_by_id:
+        # From before Kubernetes 1.18: container ids instead of pods and names.
+        return None
+    return {(uid, name): cpus for uid, held in checkpoint.state.entries.items() for name, cpus in held.items()}
+
+
+def _pods(memory: MemoryCheckpoint | None, cpu: CpuCheckpoint | None) -> dict[str, Promise]:
+    pods: dict[str, Promise] = {}
+    if memory is not None:
+        pods = {uid: Promise(memory=tuple(blocks)) for uid, blocks in memory.state.pod_entries.items()}
+    for uid, cpus in (cpu.state.pod_entries if cpu is not None else {}).items():
+        pods[uid] = replace(pods.get(uid, Promise()), cpus=cpus)
+    return pods
+
+
+def _devices(checkpoint: DeviceCheckpoint) -> dict[Key, tuple[PromisedDevices, ...]]:
+    found: dict[Key, tuple[PromisedDevices, ...]] = {}
+    for entry in checkpoint.entries or ():
+        by_node = entry.device_ids
+        if not isinstance(by_node, Mapping):
+            by_node = {NO_NODE: by_node}
+        nodes: dict[str, NodeSet | None] = {}
+        for node, listed in by_node.items():
+            for id_ in listed or ():
+                nodes[id_] = nodes.get(id_) if node == NO_NODE else (nodes.get(id_) or NodeSet()) | NodeSet.of(node)
+        key = (entry.pod_uid, entry.container_name)
+        found[key] = (*found.get(key, ()), *devices_by_nodes(entry.resource_name, nodes))
+    return found
+
+
+def _in_words(blocks: tuple[Block, ...]) -> str:
+    return " + ".join(f"{exact(one.size)} of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"

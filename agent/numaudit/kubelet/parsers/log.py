@@ -1,0 +1,226 @@
+"""What the kubelet's log says of admissions. Pure: text in, events out. Node masks are integers, bit n = node n.
+
+Sources: pkg/kubelet/cm/topologymanager/scope_{container,pod}.go, cpumanager/policy_static.go,
+memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.errors import ParseError
+from numaudit.kubelet.parsers import klog
+from numaudit.kubelet.parsers.klog import Fields, shown
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_POD = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})", re.ASCII)
+_CPUS = re.compile(r"([0-9,-]*)(?: aligned=<.*>)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose admission a line is about."""
+
+    namespace: str
+    pod: str
+    container: str | None
+    """None = the pod as a whole."""
+    pod_uid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """One provider's answer. The kubelet asks the Device, CPU and Memory Manager in this order."""
+
+    at: float | None
+    subject: Subject
+    hints: ProviderHints
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of an admission. None = its line does not say; some say only the pod's UID."""
+
+    at: float | None
+    subject: Subject
+    best: TopologyHint | None = None
+    """The merged hint."""
+    merged: bool | None = None
+    """True: the merged hint was accepted and is handed to the providers."""
+    regenerated: bool | None = None
+    """True: a provider found the container in its checkpoint and repeats what it has as its only hint."""
+    cpus: CpuSet | None = None
+    """The exclusive CPUs given."""
+    memory_nodes: NodeSet | None = None
+    """The nodes for cpuset.mems of a container that is about to be created; empty = it is not pinned."""
+    allocate_error: str | None = None
+    """Why the Memory Manager could not allocate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The pod was refused."""
+
+    at: float | None
+    subject: Subject
+    pod_uid: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyManager:
+    """The kubelet started; these are the Topology Manager's settings."""
+
+    at: float | None
+    policy: str
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The kubelet's version, v1.36.2."""
+
+    at: float | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefused:
+    """The kubelet gave up at its start; this is why."""
+
+    at: float | None
+    error: str
+
+
+Event = Hints | Step | Denied | TopologyManager | Version | StartRefused
+
+
+def parse(line: str, *, until: datetime, at: float | None = None) -> Event | None:
+    """What a line says; None for one that says nothing of an admission.
+
+    `at` and `until` are those of `klog.parse`. Raises ParseError when the message is a known one and its
+    fields are not.
+    """
+    entry = klog.parse(line, known=_EVENTS, until=until, at=at)
+    return None if entry is None else _EVENTS[entry.message](entry.at, entry.fields)
+
+
+def in_utc(line: str, event: Event) -> str:
+    """The line that gave this event, with klog's time in UTC, as a captured log has it."""
+    return line if event.at is None else klog.in_utc(line, event.at)
+
+
+def _subject(fields: Fields) -> Subject:
+    pod = fields.get("pod")
+    if isinstance(pod, dict):
+        pod = f"{pod.get('namespace')}/{pod.get('name')}"
+    match = _POD.fullmatch(pod) if isinstance(pod, str) else None
+    if match is None:
+        raise ParseError(f"pod: expected namespace/name, found {shown(pod)}")
+    container, uid = (None if fields.get(key) is None else _text(fields, key) for key in ("containerName", "podUID"))
+    return Subject(match[1], match[2], container, uid)
+
+
+def _text(fields: Fields, key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise ParseError(f"{key}: expected a text, found {shown(value)}")
+    return value
+
+
+def _provider(value: object) -> ProviderHints:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ParseError(f"hints: expected an object, found {shown(value)}")
+    return {resource: _hints(hints) for resource, hints in value.items()}
+
+
+def _hints(value: object) -> tuple[TopologyHint, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise ParseError(f"hints: expected a list, found {shown(value)}")
+    return tuple([_hint(one) for one in value])
+
+
+def _hint(value: object) -> TopologyHint:
+    if not isinstance(value, dict):
+        raise ParseError(f"a hint: expected an object, found {shown(value)}")
+    mask, preferred = value.get("NUMANodeAffinity"), value.get("Preferred")
+    if not isinstance(preferred, bool):
+        raise ParseError(f"Preferred: expected true or false, found {shown(preferred)}")
+    if mask is not None and (type(mask) is not int or not 0 <= mask < 1 << 64):
+        raise ParseError(f"NUMANodeAffinity: expected a mask of 64 bits, found {shown(mask)}")
+    return _interned(mask, preferred)
+
+
+@lru_cache(maxsize=4096)
+def _interned(mask: int | None, preferred: bool) -> TopologyHint:
+    """One object for equal hints: eight nodes have 255 masks, and every provider lists them for every container."""
+    return TopologyHint(None if mask is None else NodeSet(mask), preferred)
+
+
+def _topology_affinity(at: float | None, fields: Fields) -> Event:
+    # The CPU Manager logs the same message with another field; its line has the UID.
+    if "bestHint" in fields:
+        _hint(fields["bestHint"])
+        return Step(at, _subject(fields), merged=True)
+    return Step(at, _subject(fields))
+
+
+def _allocate_cpus(at: float | None, fields: Fields) -> Event:
+    if "result" not in fields:
+        return Step(at, _subject(fields))
+    match = _CPUS.fullmatch(_text(fields, "result"))
+    if match is None:
+        raise ParseError(f"result: expected a list of CPUs, found {shown(fields['result'])}")
+    return Step(at, _subject(fields), cpus=CpuSet.parse(match[1]))
+
+
+def _memory_affinity(at: float | None, fields: Fields) -> Event:
+    nodes = fields.get("numaNodes")
+    if nodes is None:
+        return Step(at, _subject(fields), memory_nodes=NodeSet())
+    if not isinstance(nodes, dict) or not all(node.isascii() and node.isdigit() and len(node) < 5 for node in nodes):
+        raise ParseError(f"numaNodes: expected node ids as keys, found {shown(nodes)}")
+    try:
+        return Step(at, _subject(fields), memory_nodes=NodeSet.from_ids(map(int, nodes)))
+    except ValueError as error:
+        raise ParseError(f"numaNodes: {error}") from None
+
+
+def _regenerating(at: float | None, fields: Fields) -> Event:
+    return Step(at, _subject(fields), regenerated=True)
+
+
+def _denied(at: float | None, fields: Fields) -> Event:
+    return Denied(at, _subject(fields), _text(fields, "podUID"), _text(fields, "reason"), _text(fields, "message"))
+
+
+_EVENTS: Mapping[str, Callable[[float | None, Fields], Event]] = {
+    "TopologyHints": lambda at, f: Hints(at, _subject(f), _provider(f.get("hints"))),
+    "ContainerTopologyHint": lambda at, f: Step(at, _subject(f), best=_hint(f.get("bestHint"))),
+    "PodTopologyHint": lambda at, f: Step(at, _subject(f), best=_hint(f.get("bestHint"))),
+    "Topology Affinity": _topology_affinity,
+    "Allocate start": lambda at, f: Step(at, _subject(f)),
+    "TopologyHints generated": lambda at, f: Step(at, _subject(f)),
+    "Regenerating TopologyHints for CPUs already allocated": _regenerating,
+    "Regenerating TopologyHints, resource was already allocated to pod": _regenerating,
+    "AllocateCPUs": _allocate_cpus,
+    "Memory affinity": _memory_affinity,
+    "Allocate error": lambda at, f: Step(at, _subject(f), allocate_error=_text(f, "err")),
+    "Pod admission denied": _denied,
+    "Creating topology manager with policy per scope": lambda at, f: TopologyManager(
+        at, _text(f, "topologyPolicyName"), _text(f, "topologyScopeName")
+    ),
+    "Creating topology manager with none policy": lambda at, _: TopologyManager(at, "none", "container"),
+    "Kubelet version": lambda at, f: Version(at, _text(f, "kubeletVersion")),
+    "Failed to start ContainerManager": lambda at, f: StartRefused(at, _text(f, "err")),
+}

@@ -1,0 +1,163 @@
+"""What a restart of this node's kubelet would do to its pods, out of what was read from it. Pure.
+
+Whether the kubelet starts is answered once, by the outlook of each file: `numaudit state verify`, the forecast, the
+report and its metrics all give that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from pathlib import PurePosixPath
+
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.file import CPU, MEMORY, Kind
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.outlook import StartingKubelet, worst
+from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.memory.static_policy import MemoryPolicy
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.errors import InputError, ParseError, Unavailable
+from numaudit.intent import PodFacts, StartOutlook
+from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
+from numaudit.kubelet.questions.examination import examine, examine_absent
+from numaudit.kubelet.questions.kubelet_here import KubeletHere
+from numaudit.kubelet.questions.starting import Asked, changed_document
+from numaudit.kubelet.sources.readings import Readings
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.forecast import Forecast, Obstacle, Start, forecast
+from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.topology.machine import Machine
+
+_AS_THE_KUBELET_STARTS = (CPU, MEMORY)
+"""The first manager that refuses its file stops the kubelet. It starts without the file of its devices."""
+
+Examine = Callable[..., StartOutlook]
+
+
+def outlook_of(
+    kind: Kind,
+    file: CheckpointFile,
+    machine: Machine | None,
+    kubelet: StartingKubelet,
+    examined: Examine = examine,
+) -> StartOutlook:
+    """Would the kubelet start with this file? `examined` is `examine`, or remembers its result."""
+    if file.is_absent:
+        return examine_absent(kind, file.shown, kubelet)
+    if file.data is None:
+        return StartOutlook()
+    return examined(file, machine, kubelet, str(PurePosixPath(file.shown).parent))
+
+
+def start_of(outlooks: Mapping[Kind, StartOutlook], *, reboot: bool) -> Start:
+    """Does the kubelet start with all its files, now or after a reboot?"""
+    files = {kind: outlooks[kind] for kind in _AS_THE_KUBELET_STARTS if kind in outlooks}
+    answers = {kind: one.starts_after_reboot if reboot else one.starts_now for kind, one in files.items()}
+    refusals = [one.refusal for kind, one in files.items() if answers[kind] == "no" and one.refusal is not None]
+    obstacles: dict[tuple[str, str], Obstacle] = {}
+    for kind, one in files.items():
+        for found in one.findings:
+            if found.what_it_stops != "nothing" and (reboot or found.what_it_stops != "reboot"):
+                obstacles[found.name, found.message] = Obstacle(kind, found.name, found.message)
+    return Start(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
+
+
+def forecast_here(readings: Readings, here: KubeletHere, asked: Asked, *, reboot: bool) -> Forecast:
+    """A restart of the kubelet that runs here, or of another one that somebody asks about.
+
+    Raises Unavailable with what is not known: the pods, the configuration, the machine, a checkpoint. Where it is known
+    that the kubelet does not start the forecast says so all the same.
+    """
+    kubelet = here.starting.kubelet
+    outlooks = {kind: outlook_of(kind, file, readings.machine, kubelet) for kind, file in readings.checkpoints.items()}
+    document = here.config.document
+    return forecast_of(
+        None if document is None else changed_document(document, asked),
+        readings.machine,
+        stored(readings),
+        None if readings.pods is None else active_pods(readings.pods),
+        kubelet,
+        start_of(outlooks, reboot=reboot),
+        reboot=reboot,
+    )
+
+
+def stored(readings: Readings) -> Mapping[Kind, CheckpointFile]:
+    """Of the managers whose files a forecast needs."""
+    return {kind: readings.checkpoints[kind] for kind in _AS_THE_KUBELET_STARTS}
+
+
+def forecast_of(
+    document: Mapping[str, object] | None,
+    machine: Machine | None,
+    files: Mapping[Kind, CheckpointFile],
+    pods: Sequence[Pod] | None,
+    kubelet: StartingKubelet,
+    start: Start,
+    *,
+    reboot: bool,
+) -> Forecast:
+    """The forecast of these values; None = not known. Raises Unavailable as `forecast_here` does, and where the
+    kubelet cannot be foreseen with one of its pods.
+    """
+    try:
+        if pods is None:
+            raise Unavailable("the kubelet's pods are not known: `numaudit doctor` says how to read /pods")
+        if document is None:
+            raise Unavailable("the kubelet's configuration is not known: `numaudit doctor` says why")
+        if machine is None:
+            raise Unavailable("this machine cannot be read whole, so nothing can be compared with it")
+        if start.answer != "no":
+            _refuse_unread(files)
+        return _forecast(document, machine, files, pods, kubelet, start, reboot=reboot)
+    except Unavailable as problem:
+        if start.answer != "no":
+            raise
+        return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(problem))
+
+
+def _refuse_unread(files: Mapping[Kind, CheckpointFile]) -> None:
+    """A file that is there, but not read, may hold anything: it is not as if there were none."""
+    for one in files.values():
+        if one.problem is not None and not one.is_absent:
+            raise Unavailable(f"what the pods hold is not known: {one.detail or one.problem}")
+
+
+def _forecast(
+    document: Mapping[str, object],
+    machine: Machine,
+    files: Mapping[Kind, CheckpointFile],
+    pods: Sequence[Pod],
+    starting: StartingKubelet,
+    start: Start,
+    *,
+    reboot: bool,
+) -> Forecast:
+    memory, cpu = (None if files[kind].is_absent else files[kind].good for kind in (MEMORY, CPU))
+    for one in (memory, cpu):
+        starting = starting if one is None else starting.assumed_for(one)
+    version = starting.version
+    try:
+        kubelet, _ = read_kubelet(document, machine, kubernetes_version=f"{version[0]}.{version[1]}")
+        state = NodeState(
+            MemoryPolicy(memory.as_read_by(version).state if isinstance(memory, MemoryCheckpoint) else MemoryState({})),
+            cpu.as_read_by(version).state if isinstance(cpu, CpuCheckpoint) and cpu.policy_name != "none" else None,
+        )
+        is_whole = _is_whole(kubelet, memory is not None, cpu is not None)
+        return forecast(kubelet, state, pods, reboot=reboot, start=start, is_whole=is_whole)
+    except (InputError, KubeletHangs, ParseError) as error:
+        raise Unavailable(f"the restart cannot be foreseen: {error}") from None
+
+
+def _is_whole(kubelet: Kubelet, has_memory: bool, has_cpu: bool) -> bool:
+    """A manager with a static policy writes its file at its first start, and keeps there what it gives."""
+    return (has_memory or kubelet.memory_policy == "None") and (has_cpu or kubelet.cpu is None)
+
+
+def active_pods(pods: Mapping[str, PodFacts]) -> tuple[Pod, ...]:
+    """Those that the kubelet admits when it starts, the oldest first. Without those whose resources are not known."""
+    active = [one for one in pods.values() if not one.has_ended and one.rejection is None]
+    active.sort(key=lambda one: inf if one.created_at is None else one.created_at)
+    return tuple(one.spec for one in active if one.spec is not None)

@@ -1,0 +1,126 @@
+"""The kubelet of a host as the library's values: its set-up, its machine, and what it remembers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint
+from numaudit.containermanager.device.hints import Device
+from numaudit.containermanager.predicates import Capacity
+from numaudit.containermanager.versions import POD_LEVEL_GATE
+from numaudit.errors import Unavailable
+from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
+from numaudit.kubelet.questions.kubelet_here import kubelet_here
+from numaudit.kubelet.questions.pods_here import PodsHere, pods_of
+from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.sources.readings import Readings
+from numaudit.memorymanager.admission import NodeState
+from numaudit.scenario.files import Files, starting_state
+from numaudit.scenario.machine import Devices
+from numaudit.scenario.values import Setup
+from numaudit.topology.nodeset import NodeSet
+
+DEVICES_WITHOUT_PLACE = (
+    "the kubelet's checkpoint names the nodes of those devices only that are in use; the others count as devices "
+    "without a node"
+)
+
+
+DEVICES_LOST = "the kubelet's checkpoint of its devices is damaged, so no device counts"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHere:
+    """A host's kubelet."""
+
+    setup: Setup
+    files: Files
+    pods: PodsHere
+    storage: int | None
+    """Bytes of the file system of the kubelet's folder; None = not known, as in a captured tree."""
+    notices: tuple[str, ...]
+
+
+def node_here(
+    readings: Readings | None, asked: Asked, *, folder: str, with_cgroup: Set[str] | None, storage: int | None
+) -> NodeHere:
+    """What is known of the kubelet on a host. Raises Unavailable where that is too little to admit a pod.
+
+    `folder`: the kubelet's root folder; `with_cgroup`: the UIDs of the pods that have a cgroup, None = not known;
+    `storage`: see `NodeHere`.
+    """
+    if readings is not None and readings.machine is None:
+        raise Unavailable(readings.machine_problem or "this machine cannot be read whole")
+    here = None if readings is None else kubelet_here(readings, asked)
+    if readings is None or readings.machine is None or here is None or here.config.document is None:
+        raise Unavailable(f"no kubelet's configuration is known on this host (its files are looked for in {folder})")
+    unread = [one.detail for one in readings.checkpoints.values() if one.problem == "unreadable"]
+    if unread:
+        raise Unavailable(str(unread[0]))
+    decoded = readings.checkpoints
+    files = Files(**{name: decoded[kind].data for name, kind in _FILES.items()})
+    content = {kind: one.content[0] for kind, one in decoded.items() if one.content is not None}
+    notices = []
+    if files.devices is not None and not _is_sound(decoded[DEVICES]):
+        files = replace(files, devices=None)
+        notices.append(DEVICES_LOST)
+    devices = devices_of(content.get(DEVICES) if files.devices is not None else None)
+    version = here.starting.kubelet.version
+    gates = here.config.document.get("featureGates")
+    configuration = dict(here.config.document)
+    if asked.pod_level is not None:
+        configuration["featureGates"] = {
+            **(gates if isinstance(gates, Mapping) else {}),
+            POD_LEVEL_GATE: asked.pod_level,
+        }
+    setup = Setup(readings.machine, configuration, f"{version[0]}.{version[1]}", devices)
+    if any(device.nodes is None for listed in devices.values() for device in listed.values()):
+        notices.append(DEVICES_WITHOUT_PLACE)
+    return NodeHere(setup, files, pods_of(content.values(), readings, with_cgroup), storage, tuple(notices))
+
+
+_FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
+
+
+def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> NodeState:
+    """What a kubelet remembers that has these files. Of the pods in them those that are known to be gone do not count.
+
+    Where all pods of the node are known, what they ask for is added up. Raises InputError where such a kubelet would
+    not start with the files, or refuses its configuration.
+    """
+    state, names = starting_state(setup.kubelet, files, setup.devices), pods.names
+    active = {pod.uid: pod for pod in pods.active}
+    in_files = {
+        uid: replace(pod, namespace=one.namespace, name=one.pod)
+        if (one := names.get(uid)) is not None and one.namespace and one.pod
+        else pod
+        for uid, pod in state.pods.items()
+        if not (uid in names and names[uid].stale)
+    }
+    capacity = None
+    if pods.problem is None:
+        capacity = Capacity.of(setup.allocatable(storage), active, setup.kubelet.features)
+    return replace(state, pods={**in_files, **active}, capacity=capacity)
+
+
+def _is_sound(file: CheckpointFile) -> bool:
+    return file.content is not None and file.content[1].is_valid
+
+
+def devices_of(checkpoint: Checkpoint | None) -> Devices:
+    """The healthy devices that plugins have registered; the node of one is known while a pod holds it."""
+    if not isinstance(checkpoint, DeviceCheckpoint):
+        return {}
+    nodes: dict[tuple[str, str], NodeSet] = {}
+    for entry in checkpoint.entries or ():
+        by_node = entry.device_ids if isinstance(entry.device_ids, Mapping) else {}
+        for node, ids in by_node.items():
+            for one in ids or () if node != NO_NODE else ():
+                held = nodes.get((entry.resource_name, one), NodeSet())
+                nodes[entry.resource_name, one] = held | NodeSet.of(node)
+    return {
+        resource: {one: Device(one, nodes.get((resource, one))) for one in ids or ()}
+        for resource, ids in (checkpoint.registered or {}).items()
+    }

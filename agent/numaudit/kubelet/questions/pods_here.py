@@ -1,0 +1,46 @@
+"""The pods of this node that the kubelet counts when the next one comes, as far as they are known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+from numaudit.checkpoints.formats.file import Checkpoint
+from numaudit.containermanager.pod.names import PodName
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.kubelet.questions.pod_names import pod_names
+from numaudit.kubelet.sources.readings import Readings
+
+
+@dataclass(frozen=True, slots=True)
+class PodsHere:
+    """What is known of the pods of a node."""
+
+    names: Mapping[str, PodName] = field(default_factory=dict)
+    """UID -> who the pods in the checkpoints are; those of which anything is known."""
+    active: tuple[Pod, ...] = ()
+    """The pods that have not ended, the oldest first."""
+    problem: str | None = "the kubelet was not asked for its pods"
+    """Why `active` are not all, or are not known; None = they are all."""
+
+    def is_doubtful(self, uid: str) -> bool:
+        """May this pod of a checkpoint be gone for all that is known? The kubelet drops it then."""
+        return self.problem is not None and (uid not in self.names or self.names[uid].stale is None)
+
+
+def pods_of(checkpoints: Iterable[Checkpoint], readings: Readings, with_cgroup: Set[str] | None) -> PodsHere:
+    """`with_cgroup`: the UIDs of the pods that have a cgroup; None = not known.
+
+    A pod whose phase is terminal counts no more, one that is about to be deleted still does.
+    Source: pkg/kubelet/kubelet_pods.go (filterOutInactivePods).
+    """
+    names = pod_names(checkpoints, readings, with_cgroup)
+    state = next((one for one in readings.polled if one.name == "pods"), None)
+    reason = None if state is None else state.reason
+    if readings.pods is None or not readings.pods_are_current:
+        return PodsHere(names, problem=f"the kubelet's pods are not known ({reason})")
+    alive = sorted((one for one in readings.pods.values() if not one.has_ended), key=lambda one: one.created_at or 0.0)
+    active = tuple(one.spec for one in alive if one.spec is not None)
+    return PodsHere(
+        names, active, None if reason is None else f"not all of the kubelet's pods are understood ({reason})"
+    )

@@ -1,0 +1,141 @@
+"""The kubelet that would start with a host's checkpoints: each value with its source. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.containermanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, parse_version
+from numaudit.errors import InputError
+from numaudit.intent import KubeletConfig
+from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.topology.machine import Machine
+
+OPTION = "option"
+"""The source of a value that somebody asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Another kubelet than the host's that somebody asks about. None = as on the host."""
+
+    version: KubernetesVersion | None = None
+    pod_level: bool | None = None
+    """Gate PodLevelResourceManagers."""
+    tolerates_drift: bool | None = None
+    """Gate MemoryManagerDriftTolerance."""
+    memory_policy: str | None = None
+    cpu_policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """The kubelet that would start, and where each of its values is from."""
+
+    kubelet: StartingKubelet = StartingKubelet()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Field of StartingKubelet -> `option`, `configz`, `flag`, `file`, `default`, `log` or `metrics`.
+    A field that is missing is not known: then it counts as it is in the checkpoint."""
+
+
+def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> Starting:
+    """The kubelet with these settings. `machine` None = reservations cannot be worked out."""
+    version, sources = LATEST, {"version": "default"}
+    if asked.version is not None:
+        version, sources["version"] = asked.version, OPTION
+    elif config.version is not None:
+        try:
+            version, sources["version"] = parse_version(config.version), config.origins.get("version", "file")
+        except InputError:  # a build of one's own: taken for the newest kubelet that is known
+            version = LATEST
+    is_known = sources["version"] != "default"
+    tolerates = (config.feature_gates or {}).get(DRIFT_GATE, False)
+    if asked.tolerates_drift is not None:
+        tolerates = asked.tolerates_drift
+    pod_level = _gate(config, asked, sources)
+    memory = _policy(config, "memory_manager_policy", asked.memory_policy, "memory_policy", sources)
+    cpu = _policy(config, "cpu_manager_policy", asked.cpu_policy, "cpu_policy", sources)
+    kubelet = StartingKubelet(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
+    if config.document is None or machine is None:
+        return Starting(kubelet, sources)
+    found, problem, refused = _configured(changed_document(config.document, asked), machine, version)
+    kubelet = replace(kubelet, reservation_problem=problem, configuration_problem=refused)
+    if found is not None:
+        kubelet = replace(kubelet, reserved_memory=found.reserved_memory, cpu_manager=found.cpu)
+        if found.reserved_memory is not None:
+            sources["reserved_memory"] = _source_of_document(config)
+    return Starting(kubelet, sources)
+
+
+def _gate(config: KubeletConfig, asked: Asked, sources: dict[str, str]) -> bool | None:
+    if asked.pod_level is not None:
+        sources["pod_level"] = OPTION
+        return asked.pod_level
+    gates = config.feature_gates
+    if gates is None:
+        return None
+    found = next((gates[name] for name in (POD_LEVEL_GATE, "AllAlpha") if name in gates), None)
+    sources["pod_level"] = "default" if found is None else _source_of_document(config)
+    return bool(found)
+
+
+def _source_of_document(config: KubeletConfig) -> str:
+    return "configz" if "configz" in config.origins.values() else "file"
+
+
+def _policy(config: KubeletConfig, name: str, asked: str | None, field: str, sources: dict[str, str]) -> str | None:
+    """What only the checkpoint itself says is no configuration."""
+    if asked is not None:
+        sources[field] = OPTION
+        return asked
+    value: str | None = getattr(config, name)
+    origin = config.origins.get(name)
+    if value is None or origin in (None, "checkpoint"):
+        return None
+    sources[field] = origin
+    return value
+
+
+def changed_document(document: Mapping[str, object], asked: Asked) -> Mapping[str, object]:
+    """The configuration with what somebody asks about."""
+    changed = dict(document)
+    if asked.pod_level is not None:
+        gates = document.get("featureGates")
+        changed["featureGates"] = {**(gates if isinstance(gates, Mapping) else {}), POD_LEVEL_GATE: asked.pod_level}
+    if asked.memory_policy in ("None", "Static"):
+        changed["memoryManagerPolicy"] = asked.memory_policy
+    if asked.cpu_policy in ("none", "static"):
+        changed["cpuManagerPolicy"] = asked.cpu_policy
+    return changed
+
+
+def _configured(
+    document: Mapping[str, object], machine: Machine, version: KubernetesVersion
+) -> tuple[Kubelet | None, str | None, str | None]:
+    """The kubelet; else why what it reserves is not known, or why it refuses the whole configuration.
+
+    Amounts that do not add up are of the first kind: reservations may also be given by flags that cannot be seen.
+    """
+    named = f"{version[0]}.{version[1]}"
+    try:
+        return read_kubelet(document, machine, kubernetes_version=named)[0], None, None
+    except InputError as error:
+        problem = str(error)
+    if not machine.cpus:
+        return None, problem, None
+    try:
+        read_kubelet(_without_reservations(document, machine), machine, kubernetes_version=named)
+    except InputError as error:
+        return None, None, str(error)
+    return None, problem, None
+
+
+def _without_reservations(document: Mapping[str, object], machine: Machine) -> Mapping[str, object]:
+    """The configuration so that no amount in it is compared with another."""
+    changed = dict(document)
+    if document.get("memoryManagerPolicy") == "Static":
+        changed["memoryManagerPolicy"] = "None"
+    if not document.get("reservedSystemCPUs"):
+        changed["reservedSystemCPUs"] = str(machine.cpus[0].id)
+    return changed

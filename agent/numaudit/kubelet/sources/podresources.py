@@ -1,0 +1,213 @@
+"""The kubelet's PodResources interface: what each container was given, by the managers' memory.
+
+It knows pods by namespace and name only, and has neither UIDs nor container ids. It lists running
+containers of every QoS class, but no init container that ended and no rejected pod.
+
+Source: k8s.io/kubelet/pkg/apis/podresources/{v1,v1alpha1}, pkg/kubelet/apis/podresources.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from numaudit.containermanager.memory.state import Block
+from numaudit.errors import ParseError, Unavailable
+from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
+from numaudit.kernel.host import Host, may_be_there
+from numaudit.kubelet.parsers.pods import MOST_PODS
+from numaudit.kubelet.sources.patience import time_left
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+if TYPE_CHECKING:
+    import grpc
+
+    from numaudit.kubelet.proto import podresources_pb2 as pb
+
+Version = Literal["v1", "v1alpha1"]
+
+DEADLINE = 2.0
+"""Seconds for one call; a healthy kubelet answers in milliseconds."""
+LARGEST_ANSWER = 16 << 20
+"""Bytes. gRPC's own limit of 4 MiB is too small for a large node."""
+LARGEST_POD = 256 << 10
+"""Bytes of one pod in it: room for 4,000 devices that each have an entry of their own."""
+MOST_FIELDS = 200_000
+"""Messages and texts in one answer. A container has some fifty: its name, blocks of memory, devices and their nodes."""
+MOST_CPUS = 500_000
+"""In one answer: 500 for each of 1,000 containers."""
+_TAGS = (b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a")
+"""One of these bytes stands before each message and text: their numbers are 1 to 5. Others are lengths, or CPUs."""
+
+_IDENTITY_ONLY = 1
+_OPTIONS = (
+    ("grpc.max_receive_message_length", LARGEST_ANSWER),
+    # gRPC unpacks a whole message before it compares its size. No kubelet packs one.
+    ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
+    ("grpc.per_message_decompression", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What one pod was given."""
+
+    namespace: str
+    name: str
+    containers: Mapping[str, Promise]
+    pod: Promise | None = None
+    """Of the pod as a whole (newer kubelets); its containers' promises repeat it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A raw answer to List, and the version of the interface that gave it."""
+
+    data: bytes
+    version: Version = "v1"
+
+
+def decode(answer: Answer) -> tuple[PodResources, ...]:
+    """The pods of an answer. Fields unknown here are passed over.
+
+    v1alpha1 lists devices only, so memory and CPUs stay None. Raises ParseError, also for more than a node can have:
+    two bytes of an answer may become hundreds in memory.
+    """
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
+
+    from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
+
+    if sum(map(answer.data.count, _TAGS)) > MOST_FIELDS:
+        raise ParseError(f"more than {MOST_FIELDS} pods, containers, devices and blocks: this is not of one node")
+    found: list[PodResources] = []
+    cpus = 0
+    try:
+        encoded = podresources_pb2.ListOfEncodedPods.FromString(answer.data).pod_resources
+        if len(encoded) > MOST_PODS:
+            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
+        for one in encoded:
+            if len(one) > LARGEST_POD:
+                raise ParseError(f"a pod of more than {LARGEST_POD >> 10} KiB: this is not the list of one node")
+            pod = podresources_pb2.PodResources.FromString(one)
+            cpus += len(pod.cpu_ids) + sum(len(container.cpu_ids) for container in pod.containers)
+            if cpus > MOST_CPUS:
+                raise ParseError(f"more than {MOST_CPUS} CPUs: this is not the list of one node")
+            found.append(_pod(pod, answer.version))
+    except DecodeError as error:
+        raise ParseError(f"not an answer of the PodResources interface: {error}") from None
+    return tuple(found)
+
+
+def _pod(pod: pb.PodResources, version: Version) -> PodResources:
+    where = f"pod {pod.namespace}/{pod.name}"
+    containers = {
+        one.name: Promise(
+            memory=_memory(one.memory, where) if version == "v1" else None,
+            cpus=_cpus(one.cpu_ids, where) if version == "v1" else None,
+            devices=_devices(one.devices, where),
+        )
+        for one in pod.containers
+    }
+    whole = Promise(_memory(pod.memory, where), _cpus(pod.cpu_ids, where)) if pod.memory or pod.cpu_ids else None
+    return PodResources(pod.namespace, pod.name, containers, whole)
+
+
+def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[Block, ...]:
+    return tuple(
+        [Block.of(one.memory_type, one.size, _nodes(one.topology, where)) for one in blocks if one.memory_type]
+    )
+
+
+def _devices(devices: Iterable[pb.ContainerDevices], where: str) -> tuple[PromisedDevices, ...]:
+    """The kubelet sends one entry for each device, or for some; here those on the same nodes come together."""
+    found: dict[str, dict[str, NodeSet | None]] = {}
+    for one in devices:
+        nodes = _nodes(one.topology, where) if one.HasField("topology") and one.topology.nodes else None
+        known = found.setdefault(one.resource_name, {})
+        for id_ in one.device_ids:
+            before = known.get(id_)
+            known[id_] = nodes if before is None else before | (nodes or NodeSet())
+    return tuple([one for name, nodes_of in found.items() for one in devices_by_nodes(name, nodes_of)])
+
+
+def _nodes(topology: pb.TopologyInfo, where: str) -> NodeSet:
+    """A missing ID is node 0: protobuf does not send a number's default value."""
+    try:
+        return NodeSet.from_ids(node.ID for node in topology.nodes)
+    except ValueError as error:
+        raise ParseError(f"{where}: {error}") from None
+
+
+def _cpus(ids: Iterable[int], where: str) -> CpuSet:
+    try:
+        return CpuSet.from_ids(ids)
+    except ValueError as error:
+        raise ParseError(f"{where}: {error}") from None
+
+
+def socket(host: Host) -> Path:
+    """Where the kubelet of this host answers."""
+    return host.kubelet / "pod-resources/kubelet.sock"
+
+
+@dataclass(slots=True)
+class Client:
+    """Asks over the Unix socket. After any failure the next call makes a new connection."""
+
+    socket: Path
+    deadline: float = DEADLINE
+    _channel: grpc.Channel | None = field(default=None, repr=False)
+
+    def list(self, until: float = math.inf) -> Answer:
+        """All pods, by v1, else v1alpha1; none after `until` by the monotonic clock. Raises Unavailable."""
+        data = self._call("/v1.PodResourcesLister/List", until)
+        if data is not None:
+            return Answer(data, "v1")
+        data = self._call("/v1alpha1.PodResourcesLister/List", until)
+        if data is not None:
+            return Answer(data, "v1alpha1")
+        raise Unavailable(f"{self.socket}: the kubelet knows neither v1 nor v1alpha1 of the PodResources interface")
+
+    def allocatable(self) -> bytes | None:
+        """The raw answer to GetAllocatableResources; None where the kubelet does not know it. Raises Unavailable."""
+        return self._call("/v1.PodResourcesLister/GetAllocatableResources")
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _call(self, method: str, until: float = math.inf) -> bytes | None:
+        """The answer as it came; None = unknown method."""
+        seconds = time_left(self.deadline, until)
+        if not may_be_there(self.socket):
+            raise Unavailable(f"no socket {self.socket}: the kubelet is not running here, or its root is elsewhere")
+        if not os.access(self.socket, os.R_OK | os.W_OK):
+            raise Unavailable(f"cannot use {self.socket}: Permission denied; run as root")
+        import grpc  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
+
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(f"unix:{self.socket}", options=_OPTIONS)
+        call = self._channel.unary_unary(method, bytes, bytes)
+        try:
+            answer: bytes = call(b"", timeout=seconds)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            self.close()
+            raise Unavailable(f"{self.socket}: {_explain(error, seconds)}") from None
+        return answer
+
+
+def _explain(error: grpc.RpcError, deadline: float) -> str:
+    name = error.code().name
+    if name == "DEADLINE_EXCEEDED":
+        return f"no answer within {deadline:.2g} s"
+    details = " ".join((error.details() or "").split())
+    return f"{name}: {details[:200]}"

@@ -1,0 +1,295 @@
+"""Polls the kubelet's sources: asks each when it may have changed, and keeps its last answer.
+
+Every source is optional: one may know what another does not, and each reports its state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import monotonic, time
+
+from numaudit.checkpoints.formats.file import Kind
+from numaudit.errors import Absent, ParseError, Unavailable
+from numaudit.intent import KubeletConfig, SourceState
+from numaudit.kernel.host import Host, explain, may_be_there
+from numaudit.kubelet.parsers import config as kubelet_config
+from numaudit.kubelet.parsers import klog
+from numaudit.kubelet.parsers import log as kubelet_log
+from numaudit.kubelet.parsers import metrics as kubelet_metrics
+from numaudit.kubelet.parsers.admissions import Admissions
+from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
+from numaudit.kubelet.parsers.metrics import KubeletMetrics
+from numaudit.kubelet.parsers.pods import PodList, PodReader
+from numaudit.kubelet.sources import podresources, state_files
+from numaudit.kubelet.sources import process as kubelet_process
+from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
+from numaudit.kubelet.sources.client import Answers, LiveKubelet, RecordedKubelet
+from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
+from numaudit.kubelet.sources.machine_watch import MachineWatch
+from numaudit.kubelet.sources.memo import Inputs
+from numaudit.kubelet.sources.patience import check_time
+from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.kubelet.sources.polled import Polled
+from numaudit.kubelet.sources.process import Settings
+from numaudit.kubelet.sources.readings import Question, Readings
+from numaudit.snapshot import Container
+
+SELDOM = 60.0
+"""Seconds between two questions to the kubelet while no container and no checkpoint changes."""
+
+SETTLED_AFTER = 60.0
+"""Seconds from the writing of a checkpoint until all pods in it have their cgroups for sure."""
+
+PATIENCE = 10.0
+"""Seconds that one poll waits for the running kubelet: enough to ask each source when none answers."""
+
+_SHARE, _LONGEST = 1 / 3, 5.0
+
+_AFTER_PODS = timedelta(days=180)
+"""A captured log goes on for less than this after its newest pod came, and began less than that before."""
+
+
+@dataclass(slots=True)
+class KubeletPoller:
+    """Follows the kubelet of one host, also when it restarts, or reads a captured tree."""
+
+    host: Host
+    answers: Answers
+    log: LogSource
+    patience: float = PATIENCE
+    """Seconds that one poll waits for the running kubelet, all its answers together."""
+    newest: Readings | None = None
+    """What the newest poll found; None = no kubelet was there."""
+    _files: dict[Kind, WatchedCheckpoint] = field(init=False)
+    _machine: MachineWatch = field(init=False)
+    _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
+    _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM))
+    _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
+    _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
+    _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
+    _admissions: Admissions = field(default_factory=Admissions)
+    _pod_reader: PodReader = field(default_factory=PodReader)
+    _resources_version: str | None = None
+    _configz_error: Exception | None = None
+    _located: Settings | Unavailable | None = None
+    """What `locate` has read, for the poll after it."""
+    _news: Inputs = field(default_factory=Inputs)
+    _pid: int | None = None
+    _was_there: bool = False
+    _next_search: float = 0.0
+    _misread: int = 0
+    _strange: int | None = 0
+    """Lines so far, all of a format that is not klog's; None = one was klog's."""
+
+    def __post_init__(self) -> None:
+        self._machine = MachineWatch(self.host)
+        self._watch_files()
+
+    @classmethod
+    def of(cls, host: Host) -> KubeletPoller:
+        """The running kubelet of this host, or what a captured tree has of one."""
+        if not host.is_live:
+            return cls(
+                host, RecordedKubelet(host.answers), FileLog(host.answers / "kubelet.log", "numaudit/kubelet.log")
+            )
+        return cls(host, LiveKubelet.of(host), live_log(host))
+
+    def close(self) -> None:
+        """Close connections and files."""
+        for one in (self.answers, self.log):
+            if isinstance(one, LiveKubelet | FileLog):
+                one.close()
+
+    def use_interval(self, seconds: float) -> None:
+        """Ticks come in this interval: a third of it, and five seconds at most, are for the kubelet."""
+        self.patience = min(_SHARE * seconds, _LONGEST)
+
+    def locate(self) -> Host:
+        """The host with the root folder (`--root-dir`) of its kubelet. Only how that was started is read."""
+        self._find_kubelet()
+        try:
+            self._located = self._started_with()
+            self._use(self._located)
+        except Unavailable as error:
+            self._located = error
+        return self.host
+
+    def poll(self, containers: Sequence[Container]) -> Readings:
+        """Ask every source that may have changed. Raises Unavailable where there is no kubelet at all."""
+        files = self._begin()
+        if self._has_news(containers, files.values()):
+            self._resources.hurry()
+            self._pods.hurry()
+        self._resources.ask(self._read_resources)
+        self._pods.ask(self._read_pods)
+        return self._end(files)
+
+    def poll_state(self) -> Readings:
+        """Ask what decides about the kubelet's next start, and the pods whose entries the checkpoints have.
+
+        Raises Unavailable where there is no kubelet at all.
+        """
+        files = self._begin()
+        self._pods.ask(self._read_pods)
+        return self._end(files)
+
+    def _begin(self) -> dict[Kind, CheckpointFile]:
+        """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
+        if isinstance(self.answers, LiveKubelet):
+            self.answers.until = monotonic() + self.patience
+        self._find_kubelet()
+        if not self._is_there():
+            self.newest = None
+            error = Unavailable if self._was_there else Absent
+            raise error(f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}")
+        self._was_there = True
+        self._settings.ask(self._read_settings)
+        now = time()
+        return {kind: file.poll(now) for kind, file in self._files.items()}
+
+    def _is_there(self) -> bool:
+        """A kubelet whose address was given is one to ask, whatever this host shows."""
+        given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
+        return given or self._pid is not None or any(map(may_be_there, (self.host.kubelet, self.host.answers)))
+
+    def _end(self, files: dict[Kind, CheckpointFile]) -> Readings:
+        self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
+        self._lines.ask(self._read_log)
+        self.newest = Readings(
+            checkpoints=files,
+            last_good_at={kind: one.last_good_at for kind, one in self._files.items()},
+            config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
+            pods=None if self._pods.value is None else self._pods.value.pods,
+            pods_are_current=self._pods.is_current,
+            strange_pods=0 if self._pods.value is None else len(self._pods.value.problems),
+            resources=self._resources.value if self._resources.is_current else None,
+            resources_version=self._resources_version,
+            log=self._admissions.facts,
+            metrics=self._metrics.value,
+            metrics_read_at=self._metrics.state.read_at,
+            machine=self._machine.machine(),
+            machine_problem=self._machine.problem,
+            folder=self.host.kubelet_root,
+            cgroups_are_settled=self._cgroups_are_settled(files.values()),
+            polled=self._states(),
+            unanswered=self._unanswered(),
+        )
+        return self.newest
+
+    def _has_news(self, containers: Sequence[Container], files: Iterable[CheckpointFile]) -> bool:
+        """Did a container come or go, or a checkpoint change? Or does a container still wait for its name?"""
+        nameless = any(one.kind == "container" and one.pod_uid is not None and one.name is None for one in containers)
+        changed = self._news.changed([(one.good, one.is_current) for one in files], {one.id for one in containers})
+        return nameless or changed
+
+    def _cgroups_are_settled(self, files: Iterable[CheckpointFile]) -> bool:
+        """A capture takes its time; on a running node a pod's cgroup follows its entry within seconds."""
+        written = [file.written_at for file in files if file.written_at is not None]
+        return not self.host.is_live or (bool(written) and time() - max(written) > SETTLED_AFTER)
+
+    def _states(self) -> tuple[SourceState, ...]:
+        polled = (self._resources, self._pods, self._settings, self._lines, self._metrics)
+        return tuple([replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled])
+
+    def _unanswered(self) -> Mapping[Question, Exception]:
+        errors: dict[Question, Exception | None] = {
+            "/pods": self._pods.error,
+            "/configz": self._configz_error,
+            "/metrics": self._metrics.error,
+            "podresources": self._resources.error,
+        }
+        return {question: error for question, error in errors.items() if error is not None}
+
+    def _find_kubelet(self) -> None:
+        """Notice a kubelet that started, ended or was started again."""
+        if self._pid is not None and kubelet_process.is_kubelet(self.host, self._pid):
+            return
+        if self._pid is None and monotonic() < self._next_search:
+            return
+        before, self._pid = self._pid, kubelet_process.find(self.host)
+        self._next_search = monotonic() + SELDOM
+        if self._pid != before:
+            for source in (self._settings, self._pods, self._resources, self._metrics, self._lines):
+                source.again()
+
+    def _read_settings(self) -> tuple[Settings, str | None]:
+        """What the kubelet says is in force, else what it was started with."""
+        settings, problem = None, ""
+        try:
+            settings = self._started_with()
+            self._use(settings)
+        except Unavailable as error:
+            problem = str(error)
+        try:
+            in_force = kubelet_config.parse_configz(self.answers.configz())
+            self._configz_error = None
+        except (Unavailable, ParseError, OSError) as error:
+            self._configz_error = error
+            if settings is None:
+                raise Unavailable(f"{problem}; {explain(error)}") from None
+            return settings, settings.reason
+        return Settings(
+            kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir
+        ), None
+
+    def _started_with(self) -> Settings:
+        found, self._located = self._located, None
+        if isinstance(found, Unavailable):
+            raise found
+        return found or kubelet_process.read_settings(self.host, self._pid)
+
+    def _use(self, settings: Settings) -> None:
+        if isinstance(self.answers, LiveKubelet):
+            self.answers.config = settings.config.document
+        if settings.root_dir is not None and settings.root_dir != self.host.kubelet_root:
+            self.host = replace(self.host, kubelet_root=settings.root_dir)
+            self._watch_files()
+            if isinstance(self.answers, LiveKubelet):
+                self.answers.resources = podresources.Client(podresources.socket(self.host))
+
+    def _watch_files(self) -> None:
+        self._files = {
+            kind: WatchedCheckpoint(kind, path, self.host) for kind, path in state_files.paths(self.host).items()
+        }
+
+    def _read_resources(self) -> tuple[tuple[PodResources, ...], str | None]:
+        answer = self.answers.podresources()
+        self._resources_version = answer.version
+        return podresources.decode(answer), None
+
+    def _read_pods(self) -> tuple[PodList, str | None]:
+        body = self.answers.pods()
+        until = self.answers.until if isinstance(self.answers, LiveKubelet) else math.inf
+        found = self._pod_reader.read(body, partial(check_time, until))
+        return found, "; ".join(found.problems[:3]) or None
+
+    def _read_log(self) -> tuple[Admissions, str | None]:
+        until = self._log_until()
+        for line in self.log.read():
+            if self._strange is not None:
+                self._strange = None if klog.is_entry(line.text) else self._strange + 1
+            try:
+                event = kubelet_log.parse(line.text, until=until, at=line.at)
+            except ParseError:
+                self._misread += 1
+                continue
+            if event is not None:
+                self._admissions.add(event)
+        return self._admissions, self._misread_reason()
+
+    def _misread_reason(self) -> str | None:
+        if self._strange:
+            return f"none of its {self._strange} lines has a format that is read: klog's text or JSON"
+        return f"{self._misread} lines of a known kind were not understood" if self._misread else None
+
+    def _log_until(self) -> datetime:
+        """klog's text has no year: a live log is of now, a captured one of the time of the captured pods."""
+        if self.host.is_live:
+            return datetime.now().astimezone()
+        pods = {} if self._pods.value is None else self._pods.value.pods
+        newest = max((pod.created_at for pod in pods.values() if pod.created_at is not None), default=None)
+        return datetime.now(UTC) if newest is None else datetime.fromtimestamp(newest, UTC) + _AFTER_PODS

@@ -1,0 +1,103 @@
+"""Everything that was read from one host's kubelet by one tick, as values. None = not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.intent import KubeletConfig, SourceName, SourceState
+from numaudit.kubelet.parsers.admissions import LogFacts
+from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
+from numaudit.kubelet.parsers.metrics import KubeletMetrics
+from numaudit.kubelet.parsers.pods import Pods
+from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.topology.machine import Machine
+
+Question = Literal["/pods", "/configz", "/metrics", "podresources"]
+"""What a kubelet is asked: pages, and List of PodResources."""
+
+_NAMES: Mapping[Kind, SourceName] = {MEMORY: "memory checkpoint", CPU: "cpu checkpoint", DEVICES: "device checkpoint"}
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The values of every source in use, those of earlier ticks included where a source does not answer now."""
+
+    checkpoints: Mapping[Kind, CheckpointFile] = field(default_factory=dict)
+    last_good_at: Mapping[Kind, float | None] = field(default_factory=dict)
+    """When each of them was last good, seconds since the epoch."""
+    config: KubeletConfig = KubeletConfig()
+    """The kubelet's own settings, from /configz or from its files and flags."""
+    pods: Pods | None = None
+    pods_are_current: bool = False
+    strange_pods: int = 0
+    """Parts of the list that were not understood."""
+    resources: tuple[PodResources, ...] | None = None
+    """None also when PodResources does not answer now: it has no last good value."""
+    resources_version: str | None = None
+    """Of the interface: v1 or v1alpha1."""
+    log: LogFacts = LogFacts()
+    metrics: KubeletMetrics | None = None
+    metrics_read_at: float | None = None
+    """Seconds since the epoch."""
+    machine: Machine | None = None
+    """None = it cannot be read whole."""
+    machine_problem: str | None = None
+    """Why it cannot."""
+    folder: str = ""
+    """The kubelet's root folder, as the host calls it."""
+    cgroups_are_settled: bool = False
+    """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
+    polled: tuple[SourceState, ...] = field(default=())
+    """The state of the sources beside the checkpoints."""
+    unanswered: Mapping[Question, Exception] = field(default_factory=dict)
+    """Why a question has no answer, or none that was understood."""
+
+    @property
+    def memory(self) -> MemoryCheckpoint | None:
+        found = self._good(MEMORY)
+        return found if isinstance(found, MemoryCheckpoint) else None
+
+    @property
+    def cpu(self) -> CpuCheckpoint | None:
+        found = self._good(CPU)
+        return found if isinstance(found, CpuCheckpoint) else None
+
+    @property
+    def devices(self) -> DeviceCheckpoint | None:
+        found = self._good(DEVICES)
+        return found if isinstance(found, DeviceCheckpoint) else None
+
+    def _good(self, kind: Kind) -> Checkpoint | None:
+        return self.checkpoints[kind].good if kind in self.checkpoints else None
+
+    @property
+    def are_current(self) -> tuple[bool, bool, bool]:
+        """Of the checkpoints of memory, CPUs and devices."""
+        current = {kind for kind, file in self.checkpoints.items() if file.is_current}
+        return MEMORY in current, CPU in current, DEVICES in current
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """The state of every source, the checkpoints first."""
+        any_is_current = any(self.are_current)
+        files = [
+            _state_of(kind, file, self.last_good_at.get(kind), any_is_current)
+            for kind, file in self.checkpoints.items()
+        ]
+        return (*files, *self.polled)
+
+
+def _state_of(kind: Kind, file: CheckpointFile, last_good_at: float | None, any_is_current: bool) -> SourceState:
+    name = _NAMES[kind]
+    if file.is_current:
+        return SourceState(name, "ok", None, last_good_at)
+    if kind == DEVICES and file.good is None and file.is_absent and any_is_current:
+        # The kubelet writes this file with its first device plugin. Where its others are, nothing is missing.
+        return SourceState(name, "ok", f"{file.detail}: no device plugin has registered")
+    return SourceState(name, "missing" if file.good is None else "old", file.detail, last_good_at)

@@ -1,0 +1,87 @@
+"""What the kubelet answers, for a captured tree: without secrets, and in the form in which it is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+
+from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel.host import Host, may_be_there, read_bytes
+from numaudit.kubelet.parsers import config as kubelet_config
+from numaudit.kubelet.parsers import log as kubelet_log
+from numaudit.kubelet.parsers import pods
+from numaudit.kubelet.sources import podresources
+from numaudit.kubelet.sources import process as kubelet_process
+from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
+from numaudit.kubelet.sources.log_follow import LogSource, live_log
+from numaudit.kubelet.sources.process import Settings
+
+_SECRET = frozenset({"staticPodURLHeader"})
+"""Fields of a KubeletConfiguration that may hold credentials."""
+
+Answer = tuple[str, bytes | None]
+"""File name, content; None = this one could not be had."""
+
+
+def record(host: Host, settings: Settings | None) -> Iterator[Answer]:
+    """The files of the folder `numaudit/`. None at all where there is no kubelet; a captured tree gives what it has.
+
+    `settings`: of the running kubelet, which say where it listens; None = not known.
+    """
+    if not host.is_live:
+        files = sorted(host.answers.iterdir()) if host.answers.is_dir() else []
+        yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
+        return
+    if kubelet_process.find(host) is None and host.connection.url is None and not may_be_there(host.kubelet):
+        return
+    live = LiveKubelet.of(host, None if settings is None else settings.config.document)
+    try:
+        yield from ask(live, live_log(host))
+    finally:
+        live.close()
+
+
+def ask(live: LiveKubelet, log: LogSource) -> Iterator[Answer]:
+    """Ask a running kubelet for each file; what it does not answer is None."""
+    for name, question in _questions(live, log).items():
+        try:
+            yield name, question()
+        except (Unavailable, ParseError):
+            yield name, None
+
+
+def _questions(live: LiveKubelet, log: LogSource) -> Mapping[str, Callable[[], bytes | None]]:
+    return {
+        "pods.json": lambda: pods.without_secrets(live.pods()),
+        "configz.json": lambda: _configz(live.configz()),
+        "kubelet-metrics.txt": live.metrics,
+        "podresources-list.pb": lambda: _list(live.podresources()),
+        "podresources-allocatable.pb": live.resources.allocatable,
+        "kubelet.log": lambda: _lines(log),
+    }
+
+
+def _list(answer: podresources.Answer) -> bytes | None:
+    """A captured tree has v1 only: it keeps no word of the version."""
+    return answer.data if answer.version == "v1" else None
+
+
+def _configz(body: bytes) -> bytes:
+    config = kubelet_config.parse_configz(body)
+    return msgspec.json.encode({"kubeletconfig": {key: value for key, value in config.items() if key not in _SECRET}})
+
+
+def _lines(log: LogSource) -> bytes:
+    """Only the lines that are read back: others may say anything."""
+    until = datetime.now().astimezone()
+    kept: list[str] = []
+    for line in log.read():
+        try:
+            event = kubelet_log.parse(line.text, until=until, at=line.at)
+        except ParseError:
+            continue
+        if event is not None:
+            kept.append(kubelet_log.in_utc(line.text, event))
+    return "".join(f"{line}\n" for line in kept).encode()

@@ -1,0 +1,159 @@
+"""The loader process: loads BPF programs, sends their descriptors, and ends.
+
+Started by loader.py as `python -m numaudit.probes.loading.loader_child SOCKET SECONDS`. It keeps bcc and
+LLVM (some 120 MB) out of the agent where a text has to be compiled, and mounts tracefs for itself alone. It runs under
+whatever Python has bcc: plain Python 3.9 and its standard library, nothing of numaudit but a few modules that keep to
+these, too.
+
+One SOCK_SEQPACKET message each way holds JSON: the requests in, then one answer for each probe, which
+carries the descriptors of its programs and maps in the order that the answer names them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from numaudit.kernel.tracing import bpf_load
+from numaudit.kernel.tracing.bpf_load import LoadError
+from numaudit.probes import reasons
+from numaudit.probes.loading import bytecode, compiler
+from numaudit.probes.loading.bytecode import Bytecode
+from numaudit.probes.reasons import Reason, Refusal
+
+TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+_LARGEST_REQUEST = 1 << 20
+_CLONE_NEWNS = 0x00020000
+_MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
+_PR_SET_PDEATHSIG = 1
+_FIELD = re.compile(r"\bfield:[^;]*?(\w+)(?:\[\w*\])?;\s*offset:(\d+);\s*size:(\d+);")
+
+
+def main(channel: socket.socket) -> None:
+    """Answer the requests that wait on the channel."""
+    for request in json.loads(channel.recv(_LARGEST_REQUEST)):
+        try:
+            _load(channel, request)
+        except Refusal as refusal:
+            answer = {"name": request["name"], "reason": refusal.reason.value, "text": refusal.text}
+            channel.send(json.dumps(answer).encode())
+
+
+def _load(channel: socket.socket, request: dict[str, Any]) -> None:
+    """Raises Refusal."""
+    ids, fields = _tracepoints(request)
+    compiled = _find_bytecode(request)
+    maps = _make_maps(compiled, request)
+    programs, refused = {}, {}
+    for program in request["programs"]:
+        function = program["function"]
+        instructions = bytecode.link(compiled.programs[function], maps, request["numbers"], fields)
+        try:
+            programs[function] = bpf_load.load_program(function, program["type"], instructions, program["btf_id"])
+        except LoadError as error:
+            refusal = reasons.of_load(function, error.errno or 0, error.log)
+            if not program["may_fail"]:
+                raise refusal from error
+            refused[function] = (refusal.reason.value, refusal.text)
+    answer = {"name": request["name"], "programs": [*programs], "maps": request["maps"]}
+    answer.update(tracepoint_ids=ids, refused=refused)
+    descriptors = [*programs.values(), *(maps[name] for name in request["maps"])]
+    socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
+
+
+def _find_bytecode(request: dict[str, Any]) -> Bytecode:
+    """Raises Refusal."""
+    if "bytecode" in request:
+        return bytecode.unpack(request["bytecode"])
+    compiler.check_bcc()
+    return compiler.compile_text(request["text"], request["defines"])
+
+
+def _make_maps(compiled: Bytecode, request: dict[str, Any]) -> dict[str, int]:
+    """Descriptors of those that are asked for, or used. Raises Refusal."""
+    used = {name for one in request["programs"] for name in compiled.programs[one["function"]].names.values()}
+    made = {}
+    for name in sorted({*request["maps"], *(used & compiled.maps.keys())}):
+        shape = compiled.maps[name]
+        entries = request["entries"].get(name, shape.entries)
+        try:
+            made[name] = bpf_load.create_map(name, shape.type, shape.key_size, shape.value_size, entries, shape.flags)
+        except OSError as error:
+            raise reasons.of_error(f"the kernel refuses the map {name}", error) from error
+    return made
+
+
+def _tracepoints(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
+    """The kernel's number of each tracepoint that the request's programs attach to; offset and size of their fields.
+
+    The fields go by their names in the text. Raises Refusal.
+    """
+    ids: dict[str, int] = {}
+    fields: dict[str, tuple[int, int]] = {}
+    hooked = [program for program in request["programs"] if program["tracepoint"]]
+    root = _find_tracefs() if hooked else ""
+    for program in hooked:
+        name = program["tracepoint"]
+        folder = f"{root}/events/{name.replace(':', '/')}"
+        try:
+            ids[name] = int(Path(folder, "id").read_text(encoding="ascii"))
+            found = read_fields(Path(folder, "format").read_text(encoding="utf-8")) if program["fields"] else {}
+        except FileNotFoundError:
+            raise Refusal(Reason.NO_TRACEPOINT, f"this kernel has no tracepoint {name}") from None
+        except OSError as error:
+            raise reasons.of_tracefs(f"cannot read {folder}", error) from error
+        for own, field in program["fields"].items():
+            if field not in found:
+                raise Refusal(Reason.NO_TRACEPOINT, f"this kernel's tracepoint {name} has no field {field}")
+            fields[own] = found[field]
+    return ids, fields
+
+
+def read_fields(text: str) -> dict[str, tuple[int, int]]:
+    """Offset and size of the fields that a tracepoint's file `format` lists, as far as a program can load them whole.
+
+    Source: kernel/trace/trace_events.c (f_show).
+    """
+    found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
+    return {name: (offset, size) for name, (offset, size) in found.items() if size in (1, 2, 4, 8)}
+
+
+def _find_tracefs() -> str:
+    """Where tracefs is. Where it is not, mount it in a mount namespace that ends with this process."""
+    for root in TRACEFS:
+        try:
+            Path(root, "events").stat()
+        except PermissionError as error:
+            if Path(root).is_mount():
+                raise reasons.of_tracefs(f"cannot read {root}", error) from error
+        except OSError:  # not there
+            continue
+        else:
+            return root
+    libc = ctypes.CDLL(None, use_errno=True)
+    failed = (
+        libc.unshare(_CLONE_NEWNS)
+        or libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+        or libc.mount(b"tracefs", TRACEFS[0].encode(), b"tracefs", 0, None)
+    )
+    if failed:
+        code = ctypes.get_errno()
+        what = f"tracefs is not to be seen at {' or '.join(TRACEFS)} and cannot be mounted"
+        refusal = reasons.of_error(what, OSError(code, os.strerror(code)))
+        is_permission = refusal.reason is Reason.NO_PERMISSION
+        raise refusal if is_permission else Refusal(Reason.NO_TRACEFS, refusal.text)
+    return TRACEFS[0]
+
+
+if __name__ == "__main__":
+    # If the parent's thread ends, nothing else ends this process, and it may hang.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.alarm(int(sys.argv[2]))
+    main(socket.socket(fileno=int(sys.argv[1])))

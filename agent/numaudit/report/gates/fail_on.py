@@ -1,0 +1,45 @@
+"""Does a container have a verdict that somebody does not accept? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from numaudit.errors import InputError, brief, hide
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+from numaudit.report.gates.fail_below import full_name, require_known_promises
+from numaudit.report.values import Report
+
+
+def read_verdicts(text: str, option: str) -> frozenset[str]:
+    """Read an option's `drifted,cpu-remote`. Raises InputError for another name, with the one that is nearest."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not name:
+            raise InputError(f"{option} {brief(text)!r}: a name is missing; give some of {','.join(REMEDIES)}")
+        if name.lower() == "misaligned":
+            raise InputError(f"{option}: misaligned is no verdict but these: {option} {','.join(MISALIGNED)}")
+        if name not in REMEDIES:
+            begin_alike = [one for one in REMEDIES if one.startswith(name)]
+            nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
+            # A part of a URL does not show what is secret in it.
+            given = name[:60] if hide(text) == text else brief(text)
+            raise InputError(
+                f"{option}: no verdict is named {given!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
+            )
+    return frozenset(names)
+
+
+def not_accepted(report: Report, verdicts: Collection[str]) -> tuple[str, ...]:
+    """The containers with one of these verdicts, in words, the worst first.
+
+    Raises Unavailable when there are none and it is not known what was promised to anybody.
+    """
+    found = [
+        f"{full_name(one)!r}: {one.verdict.name}: {one.verdict.reason}"
+        for one in report.containers
+        if one.verdict is not None and one.verdict.name in verdicts
+    ]
+    if not found:
+        require_known_promises(report, "--fail-on")
+    return tuple(found)

@@ -1,0 +1,139 @@
+"""Is a container within the limits that somebody set? Pure.
+
+A gate passes only on what is certain: when all that may be true is within the limit. It fails when nothing that may be
+true is. Otherwise there is too little evidence, and it is inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.evaluation.access import Access
+from numaudit.report.gates.fail_below import full_name
+from numaudit.report.values import ContainerReport
+from numaudit.topology.sizes import in_units
+
+GateState = Literal["passed", "failed", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is demanded. None = nothing."""
+
+    remote: float | None = None
+    """Share of accesses on another node."""
+    remote_pages: float | None = None
+    """Share of its memory that is used from another node, however often."""
+    spilled: int | None = None
+    """Judged bytes outside the promised nodes."""
+    migrated: int | None = None
+    """Bytes that were migrated while it was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateCheck:
+    """One demand on one container."""
+
+    container: str
+    demand: str
+    state: GateState
+    evidence: str
+    """What was measured, and by which source; for an inconclusive one also what is missing."""
+
+
+def judge_gate(
+    container: ContainerReport, limits: Limits, migrations_doubt: str | None = None
+) -> tuple[GateCheck, ...]:
+    """The checks that were asked for. `migrations_doubt`: why not all migrations were counted; None = they were."""
+    return tuple(_checks(container, limits, migrations_doubt))
+
+
+def worst_state(checks: tuple[GateCheck, ...]) -> GateState:
+    """A failure comes before what is inconclusive; nothing that was checked is inconclusive, too."""
+    states = {one.state for one in checks}
+    if "failed" in states:
+        return "failed"
+    return "inconclusive" if "inconclusive" in states or not states else "passed"
+
+
+def _checks(container: ContainerReport, limits: Limits, doubt: str | None) -> Iterator[GateCheck]:
+    name = full_name(container)
+    if limits.remote is not None:
+        state, evidence = _remote(container, limits.remote)
+        yield GateCheck(name, f"at most {100 * limits.remote:.4g}% of the accesses remote", state, evidence)
+    if limits.remote_pages is not None:
+        state, evidence = _remote_pages(container.accesses, limits.remote_pages)
+        demand = f"at most {100 * limits.remote_pages:.4g}% of the memory used from other nodes"
+        yield GateCheck(name, demand, state, evidence)
+    if limits.spilled is not None:
+        state, evidence = _spilled(container, limits.spilled)
+        yield GateCheck(name, f"at most {in_units(limits.spilled)} outside the promised nodes", state, evidence)
+    if limits.migrated is not None:
+        state, evidence = _migrated(container, limits.migrated, doubt)
+        yield GateCheck(name, f"at most {in_units(limits.migrated)} migrated", state, evidence)
+
+
+def _remote(container: ContainerReport, limit: float) -> tuple[GateState, str]:
+    """By accesses that were counted. Pages bound a share of accesses only where none of them may be remote."""
+    found = container.measured
+    if found is not None and found.is_exact:
+        evidence = f"{found.source}: {found.lower:.2%} of the accesses were remote"
+        return ("passed" if found.upper <= limit else "failed"), evidence
+    if found is not None and (found.upper <= 0.0 or limit >= 1.0):
+        return "passed", f"{found.source}: all of its memory was seen used from its own node only"
+    said = "; ".join(f"{one.source}: {_why_not(one)}" for one in container.accesses) or "nothing was sampled"
+    advice = "" if found is None else "; --max-remote-pages judges by the pages that are used"
+    return "inconclusive", f"the accesses were not counted: {said}{advice}"
+
+
+def _remote_pages(accesses: tuple[Access, ...], limit: float) -> tuple[GateState, str]:
+    """By the bytes that were seen used, and those that may have been used unseen."""
+    access = next((one for one in accesses if one.of == "pages"), None)
+    if access is None or access.lower is None or access.pages is None or access.pages.memory_bytes is None:
+        why = "hint faults were not measured" if access is None else access.reason or "no page of it was sampled"
+        return "inconclusive", f"{why}: `numaudit doctor` says what this host can measure"
+    pages, upper = access.pages, 1.0 if access.upper is None else access.upper
+    coverage = 0.0 if pages.coverage is None else pages.coverage
+    evidence = (
+        f"{access.source}: {in_units(pages.remote_bytes)} of its {in_units(access.pages.memory_bytes)} were seen used "
+        f"from other nodes, so {access.lower:.2%} to {upper:.2%} may be; {coverage:.0%} of it was watched"
+    )
+    if access.lower > limit:
+        return "failed", evidence
+    if upper <= limit:
+        return "passed", evidence
+    if access.upper is None:
+        return "inconclusive", f"{evidence}; its threads run on several nodes, and a page shows only who used it first"
+    return "inconclusive", f"{evidence}; the limit is between: measure longer, or more of its memory cannot be sampled"
+
+
+def _why_not(access: Access) -> str:
+    if access.of == "expectation" and access.remote_ratio is not None:
+        return f"{access.remote_ratio:.2%} is to be expected, which is no measurement"
+    if access.of == "pages" and access.pages is not None:
+        return "it tells which pages are used, and not how often"
+    if access.of == "first-uses" and access.remote_ratio is not None:
+        return "it says nothing of later uses"
+    return access.reason or "no samples"
+
+
+def _spilled(container: ContainerReport, limit: int) -> tuple[GateState, str]:
+    if container.judged_bytes is None:
+        reasons = "; ".join(one.reason for one in container.unknown) or "its memory is not shown by node"
+        return "inconclusive", f"where its bytes are is not known: {reasons}"
+    if container.aligned_bytes is None:
+        return "inconclusive", "nothing was promised to it, or that is not known"
+    outside = container.judged_bytes - container.aligned_bytes
+    evidence = f"{in_units(outside)} of {in_units(container.judged_bytes)} are outside the promised nodes"
+    return ("passed" if outside <= limit else "failed"), evidence
+
+
+def _migrated(container: ContainerReport, limit: int, doubt: str | None) -> tuple[GateState, str]:
+    if container.migrated is None:
+        return "inconclusive", "migrations were not measured: `numaudit doctor` says why"
+    total = sum(one.bytes for one in container.migrated)
+    if total <= limit and doubt is not None:
+        return "inconclusive", f"at least {in_units(total)} were migrated: {doubt}"
+    return ("passed" if total <= limit else "failed"), f"{in_units(total)} were migrated"

@@ -1,0 +1,154 @@
+"""Give a command its nodes, and take them back: admission, the state files and the cgroup, in this order.
+
+Whenever the process dies in between, the next `numaudit run` finds a holder that is dead and releases what it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.cgroup_writer import OwnCgroup
+from numaudit.kernel.host import Host
+from numaudit.kernel.node import read_machine
+from numaudit.kubelet.sources.process import Located
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.commands import (
+    Wanted,
+    check_wanted,
+    command_pod,
+    held_by,
+    place,
+    read_configuration,
+    why_refused,
+)
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.outcome import Placement
+from numaudit.run import cgroup
+from numaudit.run.command import end_if_asked
+from numaudit.run.holder import CGROUP_PREFIX, Holder, is_alive, is_needed, is_populated, wait_for_the_rest
+from numaudit.run.store import Store, locked
+
+
+class Refused(Unavailable):
+    """The memory manager does not admit the command now."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where commands run and their memory is accounted for."""
+
+    host: Host
+    state: Path
+    """The folder of the state files."""
+    parent: str
+    """The cgroup that has the commands' own, from the cgroup2 mount on: `/numaudit`."""
+    configuration: object = None
+    """As from a file; see `commands.read_configuration`."""
+
+    @cached_property
+    def kubelet(self) -> Kubelet:
+        """The managers on this machine. Raises InputError, Unavailable."""
+        return read_configuration(self.configuration, read_machine(self.host))
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a command was given."""
+
+    holder: Holder
+    placement: Placement
+    group: OwnCgroup
+
+
+def refuse_beside_a_kubelet(kubelet: Located) -> None:
+    """Raises Unavailable when a kubelet of this host gives memory or CPUs away itself, or may do so."""
+    pid, settings = kubelet.pid, kubelet.settings
+    if pid is None:
+        return
+    way_out = "run the command as a pod, or give --beside-kubelet if they share no nodes"
+    if settings is None:
+        raise Unavailable(
+            f"a kubelet runs here (process {pid}), and its policies are not known: {kubelet.problem}; {way_out}"
+        )
+    config = settings.config
+    static = [
+        f"{manager} Manager"
+        for manager, policy in (("Memory", config.memory_manager_policy), ("CPU", config.cpu_manager_policy))
+        if (policy or "none").lower() != "none"
+    ]
+    if static:
+        raise Unavailable(
+            f"the kubelet of this host (process {pid}) gives out the same nodes: its {' and '.join(static)} has a "
+            f"static policy; {way_out}"
+        )
+
+
+def refuse_a_kubelets_folder(kubelet: Located, folder: Path) -> None:
+    """Raises InputError: the kubelet's files are its own."""
+    if folder.resolve().is_relative_to(kubelet.host.kubelet.resolve()):
+        raise InputError(f"--state-dir {folder} is the kubelet's own folder; give another one")
+
+
+@contextmanager
+def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
+    """What a command wants, for as long as the block lasts.
+
+    Raises Refused when it is not admitted, Unavailable and InputError as the parts do. What the command leaves running
+    keeps its memory: the holder's cgroup stays until it is empty.
+    """
+    unified = cgroup.mount(here.host, wanted)
+    check_wanted(wanted, here.kubelet.machine)
+    parent = unified / here.parent.strip("/")
+    holder = Holder.this_process(here.host)
+    with locked(here.state, end_if_asked) as store:
+        before = _clean(here, store, parent)
+        admission = place(here.kubelet, before, command_pod(str(holder), name, wanted))
+        if not admission.admitted:
+            store.write(before)
+            raise Refused(why_refused(admission))
+        store.write(admission.state)
+        (placement,) = admission.placements
+        try:
+            group = cgroup.make(unified, here.parent, holder.cgroup, wanted, placement, here.kubelet.machine)
+        except BaseException:
+            store.write(before)
+            raise
+    try:
+        yield Holding(holder, placement, group)
+    finally:
+        release(here, parent, holder)
+
+
+def release(here: Place, parent: Path, holder: Holder) -> None:
+    """Take back what a holder that ends has, unless its command left processes behind that do not end with it."""
+    wait_for_the_rest(here.host, parent / holder.cgroup)
+    with locked(here.state) as store:
+        store.write(_clean(here, store, parent, ending=holder))
+        with suppress(OSError):  # under the lock: another run may be about to make its cgroup in it
+            parent.rmdir()
+
+
+def _clean(here: Place, store: Store, parent: Path, ending: Holder | None = None) -> NodeState:
+    """The state without holders that are dead, and their cgroups removed. One that is `ending` lives by its cgroup."""
+
+    def lives(name: str) -> bool:
+        if ending is not None and name == str(ending):
+            return is_populated(parent / ending.cgroup)
+        return is_alive(here.host, name, parent)
+
+    memory, cpu = store.read()
+    state = held_by(here.kubelet, memory, cpu, lives)
+    folders: list[Path] = []
+    with suppress(FileNotFoundError):  # a run with another state folder may remove it at any time
+        folders = list(parent.iterdir())
+    for folder in folders:
+        is_ours = ending is not None and folder.name == ending.cgroup
+        if folder.name.startswith(CGROUP_PREFIX) and (is_ours or not is_needed(here.host, folder.name)):
+            with suppress(OSError):  # it is populated, or gone
+                folder.rmdir()
+    return state

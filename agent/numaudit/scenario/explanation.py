@@ -1,0 +1,137 @@
+"""Why a pod is admitted or refused: the account of the library's own admission, nothing worked out a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from numaudit.containermanager.memory.candidates import JudgedCandidate
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.hints import MergeSteps, merge_step_by_step
+from numaudit.errors import NumauditError
+from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.outcome import Decision
+from numaudit.scenario.sentences import of_container, of_refusal
+from numaudit.scenario.simulation import Played
+from numaudit.scenario.values import Setup
+from numaudit.scenario.ways_in import WayIn, find_ways_in, needs_a_way
+
+SLOW_COMBINATIONS = 500_000_000
+"""The kubelet walks some 16 million a second: 255^4 took 258 s (kubernetes#137700)."""
+_PER_SECOND = 255**4 / 258
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedDecision:
+    """One merge with what went in: of a container, or of the whole pod in pod scope."""
+
+    decision: Decision
+    candidates: tuple[JudgedCandidate, ...]
+    """Every set of nodes that the Memory Manager looked at; empty = it was asked for nothing."""
+    merge: MergeSteps
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a kubelet is busy with this merge; None = too short to matter."""
+        combinations = self.merge.combinations
+        return combinations / _PER_SECOND if combinations >= SLOW_COMBINATIONS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A pod's admission, accounted for."""
+
+    admission: Admission
+    decisions: tuple[ExplainedDecision, ...]
+    """None under policy none: then there is no merge."""
+    sentence: str
+    """What a person needs to know."""
+    ways_in: tuple[WayIn, ...]
+    """What would let it in if it was refused, or align it if it is not, the smallest change first."""
+
+
+def explain(setup: Setup, state: NodeState, pod: Pod) -> Explanation:
+    """Admit the pod and account for it. Raises as `admit` does."""
+    kubelet = setup.kubelet
+    admission = admit(kubelet, state, pod)
+    ways = find_ways_in(setup, state, admission) if needs_a_way(admission) else ()
+    return Explanation(admission, decisions_of(kubelet, admission), sentence_of(kubelet, admission), ways)
+
+
+def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> bool:
+    """Would another answer come if these pods were not there? `state` is that before the admission."""
+    for uid in uids:
+        state = remove(state, uid)
+    try:
+        return admit(kubelet, state, admission.pod).admitted is not admission.admitted
+    except NumauditError:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Why a step of a scenario refused a pod, or put it on nodes that are not preferred."""
+
+    pod: Pod
+    sentence: str
+    ways_in: tuple[WayIn, ...]
+
+
+def accounts_of(played: Played) -> tuple[Account, ...]:
+    """Of the pods that a step refused or did not align: one at most, of a restart any number."""
+    found: list[Account] = []
+    kubelet, state = played.kubelet, played.before
+    for admission in _admissions(played):
+        if needs_a_way(admission):
+            ways = find_ways_in(played.setup, state, admission)
+            found.append(Account(admission.pod, sentence_of(kubelet, admission), ways))
+        if played.readmissions:  # what the pods hold that are still to be admitted again is not free
+            state = replace(admission.state, pods=played.before.pods)
+    return tuple(found)
+
+
+def _admissions(played: Played) -> Sequence[Admission]:
+    if played.admission is not None:
+        return (played.admission,)
+    return [one.admission for one in played.readmissions]
+
+
+def decisions_of(kubelet: Kubelet, admission: Admission) -> tuple[ExplainedDecision, ...]:
+    """The merges of an admission, each with its candidates and its steps."""
+    return tuple(_explained(kubelet, admission.pod, one) for one in admission.decisions)
+
+
+def sentence_of(kubelet: Kubelet, admission: Admission) -> str:
+    """One sentence for each container, the refused one last."""
+    decisions = decisions_of(kubelet, admission)
+    parts = [
+        (place.container, of_container(kubelet, admission, _of(decisions, place.container), place))
+        for place in admission.placements
+    ]
+    rejection = admission.rejection
+    if rejection is not None:
+        parts = [(name, text) for name, text in parts if name != rejection.container]
+        name = rejection.container or "the pod"
+        parts.append((name, of_refusal(kubelet, admission, _of(decisions, rejection.container), rejection)))
+    if len(parts) == 1:
+        return parts[0][1]
+    return "; ".join(f"{name}: {text}" for name, text in parts)
+
+
+def _explained(kubelet: Kubelet, pod: Pod, decision: Decision) -> ExplainedDecision:
+    topology = kubelet.topology
+    steps = merge_step_by_step(
+        [one.hints for one in decision.answers],
+        policy=topology.policy,
+        nodes=kubelet.machine.online,
+        options=topology.options,
+        distances=kubelet.distances,
+        version=kubelet.features.version,
+    )
+    return ExplainedDecision(decision, decision.judge_memory(pod.uid), steps)
+
+
+def _of(decisions: Sequence[ExplainedDecision], container: str | None) -> ExplainedDecision | None:
+    """The decision about a container; in pod scope there is one for all."""
+    return next((one for one in decisions if one.decision.container in (None, container)), None)

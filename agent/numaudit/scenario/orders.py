@@ -1,0 +1,58 @@
+"""Which orders of a scenario's pods admit all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.memorymanager.admission import NodeState, admit, reconcile
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.scenario.values import Admit, Scenario
+
+MOST_ADMISSIONS = 5_000
+MOST_ORDERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The orders that were found."""
+
+    orders: tuple[tuple[Pod, ...], ...]
+    tried: int
+    """Admissions that were tried."""
+    complete: bool
+    """False = it was given up, so there may be more."""
+
+
+def find_orders(scenario: Scenario) -> Orders:
+    """Admit the scenario's pods in every order, from its first state on; nothing is started or removed.
+
+    An order ends with its first refusal. It is given up after MOST_ADMISSIONS or MOST_ORDERS.
+    """
+    pods = {step.pod.uid: step.pod for step in scenario.steps if isinstance(step, Admit)}
+    search = _Search(scenario.setup.kubelet)
+    search.go_on(scenario.state, (), tuple(pods.values()))
+    return Orders(tuple(search.found), search.tried, search.complete)
+
+
+class _Search:
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+        self.found: list[tuple[Pod, ...]] = []
+        self.tried, self.complete = 0, True
+
+    def go_on(self, state: NodeState, order: tuple[Pod, ...], left: tuple[Pod, ...]) -> None:
+        """Every order that begins like this."""
+        if not left:
+            if order:
+                self.found.append(order)
+            return
+        for index, pod in enumerate(left):
+            if self.tried >= MOST_ADMISSIONS or len(self.found) >= MOST_ORDERS:
+                self.complete = False
+                return
+            self.tried += 1
+            admission = admit(self._kubelet, state, pod)
+            if admission.admitted:
+                after = reconcile(admission.state, version=self._kubelet.features.version)
+                self.go_on(after, (*order, pod), left[:index] + left[index + 1 :])

@@ -1,0 +1,233 @@
+"""Reading a scenario: what it may say, and what is wrong with one, with file, line and path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from numaudit.containermanager.device.hints import DeviceState
+from numaudit.containermanager.plain import read_mapping, shown
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.versions import KNOWN_GATES, LATEST, parse_version
+from numaudit.errors import InputError, nearest
+from numaudit.scenario.document import Document
+from numaudit.scenario.files import STATE, Files, read_files, starting_state
+from numaudit.scenario.machine import Devices, check_devices, read_devices, read_machine
+from numaudit.scenario.manifest_fields import check_pod_fields
+from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
+
+OpenFile = Callable[[str, str], Document]
+"""(name of a file, what it is) -> its content; a name is taken from the folder of the scenario. Raises InputError."""
+
+MOST_CONTAINERS = 1000
+"""App or init containers; a pod of as many is hardly smaller than the 1.5 MiB that an API server keeps of one."""
+_SCENARIO = ("apiVersion", "kind", "kubernetesVersion", "featureGates", "machine", "kubelet", "state", "steps")
+_KUBELET = (
+    "memoryManagerPolicy",
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "cpuManagerReconcilePeriod",
+    "reservedSystemCPUs",
+    "topologyManagerPolicy",
+    "topologyManagerScope",
+    "topologyManagerPolicyOptions",
+    "reservedMemory",
+    "systemReserved",
+    "kubeReserved",
+    "evictionHard",
+)
+_STEPS = ("admit", "start", "remove", "restart")
+_RESTART = ("machine", "kubelet", "kubernetesVersion", "featureGates")
+
+
+def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
+    """A scenario. Raises InputError: `file:line: path: reason`."""
+    fields = document.fields(_SCENARIO)
+    for name, value in (("apiVersion", "numaudit/v1"), ("kind", "Scenario")):
+        if fields.get(name) != value:
+            raise document.part(name).error(f"must be {value}, not {shown(fields.get(name))}")
+    setup = read_setup(document, open_file)
+    with document.located():
+        state = starting_state(setup.kubelet, read_state_files(document.part("state"), open_file), setup.devices)
+    _check_state_devices(state.devices, document.part("state"))
+    reader = _Steps(setup, open_file, {f"{pod.namespace}/{pod.name}": pod for pod in state.pods.values()})
+    places = list(document.part("steps").elements())
+    steps = tuple(reader.read(one) for one in places)
+    return Scenario(setup, state, steps, tuple(str(one.error("")).removesuffix(": ") for one in places))
+
+
+def read_setup(document: Document, open_file: OpenFile, before: Setup | None = None) -> Setup:
+    """`machine`, `kubelet`, `kubernetesVersion` and `featureGates`; what is missing is as `before`."""
+    machine_part = _opened(document.part("machine"), open_file, "the machine")
+    if machine_part.value is None and before is not None:
+        machine, devices = before.machine, before.devices
+    else:
+        if machine_part.value is None:
+            raise machine_part.error("a scenario needs a machine")
+        machine = read_machine(machine_part)
+        devices = read_devices(machine_part, machine)
+    version = document.part("kubernetesVersion")
+    named = f"{LATEST[0]}.{LATEST[1]}" if before is None else before.version
+    if version.value is not None:
+        if not isinstance(version.value, str):
+            raise version.error(f'must be text such as "1.36", not {shown(version.value)}: put it in quotes')
+        with version.located():
+            parse_version(version.value)
+        named = version.value
+    configuration = _read_configuration(document, open_file, {} if before is None else before.configuration)
+    setup = Setup(machine, configuration, named, devices)
+    place = document.part("kubelet") if document.part("kubelet").value is not None else document
+    with _opened(place, open_file, "the kubelet's configuration").located():
+        _ = setup.started
+    return setup
+
+
+def _read_configuration(document: Document, open_file: OpenFile, before: Mapping[str, object]) -> dict[str, object]:
+    part = _opened(document.part("kubelet"), open_file, "the kubelet's configuration")
+    own: Mapping[str, object]
+    if part.value is None:
+        own = before
+    elif isinstance(part.value, Mapping) and "kind" in part.value:
+        with part.located():
+            own = read_mapping(part.value, "")
+    else:
+        own = part.fields(_KUBELET)
+    given_gates = document.part("featureGates").value is not None
+    gates = own.get("featureGates", {} if given_gates else before.get("featureGates"))
+    return {**own, "featureGates": {**(gates if isinstance(gates, Mapping) else {}), **_gates(document)}}
+
+
+def _gates(document: Document) -> Mapping[str, object]:
+    part = document.part("featureGates")
+    if part.value is None:
+        return {}
+    gates = part.fields(KNOWN_GATES)
+    for name, is_on in gates.items():
+        if not isinstance(is_on, bool):
+            raise part.part(name).error(f"must be true or false, not {shown(is_on)}")
+    return gates
+
+
+def read_state_files(part: Document, open_file: OpenFile) -> Files:
+    """`memory`, `cpu` and `devices`, inline or as names of files. Raises InputError that names the place."""
+    names = part.fields(STATE) if part.value is not None else ()
+    opened = {name: _opened(part.part(name), open_file, "the checkpoint") for name in names}
+    return read_files(part, opened)
+
+
+def _check_state_devices(devices: DeviceState, place: Document) -> None:
+    for uid, containers in devices.entries.items():
+        for resources in containers.values():
+            for resource, ids in resources.items():
+                absent = sorted(ids - devices.known(resource).keys())
+                if absent:
+                    raise place.part("devices").error(
+                        f"pod {uid} holds {resource} {', '.join(absent[:3])}, which the machine does not have; "
+                        "describe it in machine.devices"
+                    )
+
+
+def _opened(part: Document, open_file: OpenFile, what: str) -> Document:
+    """A part, or the file that it names: as text, or as {file: NAME}."""
+    name = part.value
+    if isinstance(name, Mapping) and "file" in name:
+        name = part.fields(("file",))["file"]
+    if not isinstance(name, str):
+        return part
+    try:
+        found = open_file(name, what)
+    except InputError as error:
+        raise part.error(str(error)) from None
+    if isinstance(found.value, str) or (isinstance(found.value, Mapping) and set(found.value) == {"file"}):
+        raise found.error(f"it only names another file; name {what} itself in {part.path}")
+    return found
+
+
+class _Steps:
+    """Reads the steps, knowing the pods of those before."""
+
+    def __init__(self, setup: Setup, open_file: OpenFile, known: dict[str, Pod]) -> None:
+        self._setup, self._open_file, self._known = setup, open_file, known
+
+    def read(self, place: Document) -> Step:
+        fields = place.fields(_STEPS)
+        if len(fields) != 1:
+            raise place.error(f"a step is one of {', '.join(_STEPS)}, not {len(fields)} of them")
+        name = next(iter(fields))
+        part = place.part(name)
+        if name == "admit":
+            return self._admit(part)
+        if name == "restart":
+            return self._restart(part)
+        given = part.fields(("pod", "container"))
+        pod = self._pod(part.part("pod"))
+        container = given.get("container")
+        if container is None and name == "remove":
+            return Remove(f"{pod.namespace}/{pod.name}")
+        with part.part("container").located():
+            if not isinstance(container, str):
+                raise InputError(f"name the container as text, not {shown(container)}")
+            pod.container(container)
+        kind = Start if name == "start" else Remove
+        return kind(f"{pod.namespace}/{pod.name}", container)
+
+    def _admit(self, part: Document) -> Admit:
+        manifest = _opened(part, self._open_file, "the pod")
+        pod = read_manifest(manifest, self._setup.devices)
+        self._known[f"{pod.namespace}/{pod.name}"] = pod
+        return Admit(pod)
+
+    def _restart(self, part: Document) -> Restart:
+        if part.value is None:
+            return Restart(self._setup)
+        part.fields(_RESTART)
+        self._setup = read_setup(part, self._open_file, self._setup)
+        return Restart(self._setup)
+
+    def _pod(self, place: Document) -> Pod:
+        if not isinstance(place.value, str) or not place.value:
+            raise place.error(f"name the pod, as NAME or NAMESPACE/NAME, not {shown(place.value)}")
+        found = self._known.get(place.value) or self._known.get(f"default/{place.value}")
+        if found is not None:
+            return found
+        of_this_name = [pod for pod in self._known.values() if place.value in (pod.name, pod.uid)]
+        if len(of_this_name) == 1:
+            return of_this_name[0]
+        if of_this_name:
+            raise place.error("several namespaces have such a pod; write it as NAMESPACE/NAME")
+        names = [*self._known, *(pod.name for pod in self._known.values())]
+        known = nearest(place.value, names, f"; there is {', '.join(self._known) or 'none'}")
+        raise place.error(f"no step before admits a pod {place.value!r}{known}")
+
+
+def read_manifest(manifest: Document, devices: Devices | None = None) -> Pod:
+    """A v1 Pod. Raises InputError that names the place; `devices`: also for one that the machine does not have."""
+    _check_size(manifest.part("spec"))
+    check_pod_fields(manifest)
+    with manifest.located():
+        pod = read_pod(manifest.value)
+    if devices is not None:
+        for container in pod.all_containers:
+            wanted = {name: 1 for name in container.resources.limits if _is_extended(name)}
+            check_devices(wanted, devices, manifest)
+    return pod
+
+
+def _check_size(spec: Document) -> None:
+    """The kubelet asks each manager for each container of the whole pod, so an admission takes the square of them."""
+    for name in ("initContainers", "containers"):
+        part = spec.part(name)
+        if isinstance(part.value, list) and len(part.value) > MOST_CONTAINERS:
+            raise part.error(f"at most {MOST_CONTAINERS} containers can be tried, not {len(part.value)}")
+
+
+def unknown_devices(pod: Pod, devices: Devices) -> tuple[str, ...]:
+    """Resources of device plugins that the pod asks for and no plugin has registered; a kubelet ignores them."""
+    asked = dict.fromkeys(name for one in pod.all_containers for name in one.resources.limits)
+    return tuple(name for name in asked if _is_extended(name) and name not in devices)
+
+
+def _is_extended(resource: str) -> bool:
+    """Is this a resource of a device plugin, by its name?"""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")

@@ -1,0 +1,265 @@
+"""The one sentence that a person needs about a container's admission: what it needs, what decided, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from numaudit.containermanager.memory.candidates import JudgedCandidate, fewest_nodes, largest_by_size
+from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.state import MachineState, MemoryState
+from numaudit.containermanager.memory.static_policy import is_managed
+from numaudit.containermanager.pod.requests import Requests, container_requests, pod_requests
+from numaudit.containermanager.pod.spec import MEMORY, Pod, qos
+from numaudit.containermanager.predicates import PODS, Shortage
+from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.hints import IMPOSSIBLE, MergeSteps, Offer
+from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_NUMA_NODE
+from numaudit.memorymanager.admission import Admission
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
+from numaudit.scenario import words
+from numaudit.topology.nodeset import NodeSet
+
+PROVIDERS = ("devices", "cpu", "memory")
+_MOST_HOLDERS = 3
+
+
+class Explained(Protocol):
+    """A merge with what went in."""
+
+    @property
+    def decision(self) -> Decision: ...
+    @property
+    def candidates(self) -> tuple[JudgedCandidate, ...]: ...
+    @property
+    def merge(self) -> MergeSteps: ...
+
+
+def of_container(kubelet: Kubelet, admission: Admission, explained: Explained | None, place: Placement) -> str:
+    """Of a container that was placed."""
+    chosen = place.memory_nodes
+    if chosen is None:
+        return _not_managed(kubelet, admission.pod)
+    machine = admission.state.memory.state.machine if explained is None else _before(explained).machine
+    requests = _asked(kubelet, admission.pod, place.container, explained)
+    return f"{_needs(machine, requests)}; {_choice(explained, admission, place, chosen)}"
+
+
+def of_refusal(kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection) -> str:
+    """Of the container, or the pod, that was refused."""
+    if rejection.shortage is not None:
+        return _too_little_on_the_node(rejection.shortage)
+    state = admission.state.memory.state
+    requests = _asked(kubelet, admission.pod, rejection.container, explained)
+    needs = f"{_needs(state.machine, requests)}; " if requests and state.machine else ""
+    match rejection.outcome:
+        case AdmissionOutcome.REJECTED_AFFINITY if explained is not None:
+            return needs + _no_agreement(kubelet.topology.policy, explained.merge)
+        case AdmissionOutcome.REJECTED_GROUP_RULE:
+            return needs + _group_rule(admission, explained, rejection)
+        case AdmissionOutcome.REJECTED_CAPACITY if rejection.detail is not None:
+            return needs + _group_rule(admission, explained, rejection)
+        case AdmissionOutcome.REJECTED_CAPACITY:
+            return needs + _no_room(state, requests, explained)
+        case AdmissionOutcome.REJECTED_PREFERRED_EXTENSION:
+            return needs + "the preferred nodes have too little free memory, and those that have it are not preferred"
+        case _:
+            return f"{needs}{rejection.message}"
+
+
+def _too_little_on_the_node(short: Shortage) -> str:
+    """the node has 7500m of cpu for pods, its pods ask for 7400m and this one for 250m"""
+    has, used, asked = (words.of_resource(short.resource, one) for one in (short.capacity, short.used, short.requested))
+    if short.resource == PODS:
+        return f"the node takes {has} pods and has {used}"
+    return f"the node has {has} of {short.resource} for pods; its pods ask for {used} of it, and this one for {asked}"
+
+
+def _before(explained: Explained) -> MemoryState:
+    return explained.decision.memory_before.state
+
+
+def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: Explained | None) -> Requests:
+    if explained is not None:
+        return explained.decision.memory_requests
+    if kubelet.memory_policy == "None" or not is_managed(pod, kubelet.features):
+        return {}
+    try:
+        if container is None:
+            return pod_requests(pod, kubelet.features)
+        return container_requests(pod, pod.container(container), kubelet.features)
+    except AdmissionError:
+        return {}
+
+
+def _not_managed(kubelet: Kubelet, pod: Pod) -> str:
+    if kubelet.memory_policy == "None":
+        return "memoryManagerPolicy is None, so memory is pinned for nobody"
+    quality = qos(pod, kubelet.features)
+    if quality != "Guaranteed":
+        return (
+            f"the pod is {quality}, so the Memory Manager pins no memory for it: "
+            "give each container limits of cpu and memory that are its requests"
+        )
+    return "it asks for no memory of its own"
+
+
+def _needs(machine: MachineState, requests: Requests) -> str:
+    """needs 15Gi; no single node has more than 10Gi allocatable, so two nodes"""
+    needs = f"needs {words.request(requests)}"
+    fewest = fewest_nodes(machine, requests)
+    if fewest is None:
+        return f"{needs}; {_all_together(machine, requests)}"
+    if fewest == 1:
+        return needs
+    size = fewest - 1
+    which = "no single node has" if size == 1 else f"no {words.number(size)} nodes together have"
+    for name, asked in requests.items():
+        most = largest_by_size(machine, name)[size][1]
+        if most < asked:
+            of = "" if name == MEMORY else f" of {name}"
+            return f"{needs}; {which} more than {words.amount(most)}{of} allocatable, so {words.count_of_nodes(fewest)}"
+    return f"{needs}; {which} all of it allocatable, so {words.count_of_nodes(fewest)}"
+
+
+def _all_together(machine: MachineState, requests: Requests) -> str:
+    short = [
+        f"{words.amount(most)}{'' if name == MEMORY else f' of {name}'}"
+        for name, asked in requests.items()
+        if (most := largest_by_size(machine, name)[len(machine)][1]) < asked
+    ]
+    return f"all nodes together have {words.listed(short)} allocatable"
+
+
+def _choice(explained: Explained | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
+    if place.outcome is AdmissionOutcome.DEFAULT_HINT or explained is None:
+        return f"the Topology Manager has no hint for it, so the Memory Manager chose {words.nodes(chosen)} itself"
+    if place.outcome is AdmissionOutcome.EXTENDED:
+        merged = words.nodes(place.hint.affinity or NodeSet())
+        return f"the merged hint is {merged}, with too little free memory, so it was extended to {words.nodes(chosen)}"
+    if not place.hint.preferred:
+        return f"{_why_not_preferred(explained, admission)}, so {words.nodes(chosen)}, which is not preferred"
+    kind = {1: "node", 2: "pair"}.get(len(chosen), f"set of {words.number(len(chosen))}")
+    verb = "is" if len(chosen) == 1 else "are"
+    first = next((one.mask for one in explained.candidates if one.preferred), None)
+    if first is None:
+        return f"it keeps {words.nodes(chosen)}"
+    how = f"the first free {kind}" if first == chosen else f"the first {kind} on which all providers agree"
+    return f"{words.listed(chosen)} {verb} {how}"
+
+
+def _why_not_preferred(explained: Explained, admission: Admission) -> str:
+    if any(one.preferred for one in explained.candidates):
+        return f"no set is preferred by all ({_preferences(explained.merge)})"
+    dead = [one for one in explained.candidates if one.verdict not in (Verdict.KEPT, Verdict.TOO_SMALL)]
+    if not dead:
+        return f"no set is preferred by all ({_preferences(explained.merge)})"
+    narrow = [one for one in dead if len(one.mask) == len(dead[0].mask)]
+    return _ruled_out(narrow) + _in_brackets(_holders(explained, admission))
+
+
+def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
+    """nodes 0 and 1 are in a group with other nodes, node 2 has too little free memory"""
+    words_of = {
+        Verdict.IN_A_GROUP: ("is in a group with other nodes", "are in a group with other nodes"),
+        Verdict.NOT_FREE: ("has too little free memory", "have too little free memory"),
+    }
+    parts: list[str] = []
+    for rule in dict.fromkeys(one.verdict for one in candidates):
+        masks = [one.mask for one in candidates if one.verdict is rule]
+        if rule not in words_of or len(masks[0]) > 1:
+            parts += [f"{words.nodes(one.mask)} {words.verdict(one)}" for one in candidates if one.verdict is rule]
+        else:
+            alone = NodeSet.from_ids(node for mask in masks for node in mask)
+            parts.append(f"{words.nodes(alone)} {words_of[rule][len(alone) > 1]}")
+    return ", ".join(parts[:_MOST_HOLDERS])
+
+
+def _holders(explained: Explained, admission: Admission) -> str:
+    """Who holds the nodes that the rule of groups keeps apart."""
+    conflicts = NodeSet.from_ids(node for one in explained.candidates for node in one.conflicts)
+    return holders(_before(explained), conflicts, _names(admission))
+
+
+def _names(admission: Admission) -> dict[str, str]:
+    return {uid: f"{pod.namespace}/{pod.name}" for uid, pod in admission.state.pods.items()}
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
+def _no_agreement(policy: str, merge: MergeSteps) -> str:
+    for offer in merge.offers:
+        if list(offer.hints) == [IMPOSSIBLE]:
+            return f"no set of nodes can give it {_name(offer)}: the hints for it are empty"
+    if policy == SINGLE_NUMA_NODE:
+        without = [_name(one) for one in merge.offers if not one.kept]
+        if without:
+            return f"{words.listed(without)} cannot come from one node, and {SINGLE_NUMA_NODE} admits nothing else"
+    rule = "; restricted admits only what all prefer" if policy == RESTRICTED else ""
+    return f"no set of nodes is preferred by all: {_preferences(merge)}{rule}"
+
+
+def _preferences(merge: MergeSteps) -> str:
+    """memory prefers 0-1, cpu 0"""
+    return ", ".join(_preference(one) for one in merge.offers if one.resource is not None)
+
+
+def _preference(offer: Offer) -> str:
+    masks = [one.affinity for one in offer.kept if one.preferred and one.affinity is not None]
+    if masks:
+        return f"{_name(offer)} prefers {' or '.join(map(str, masks[:_MOST_HOLDERS]))}"
+    left = [one.affinity for one in offer.kept if one.affinity is not None]
+    return f"{_name(offer)} prefers none that is left" + (f" ({left[0]} would do, not preferred)" if left else "")
+
+
+def _name(offer: Offer) -> str:
+    return offer.resource or PROVIDERS[offer.provider]
+
+
+def _group_rule(admission: Admission, explained: Explained | None, rejection: Rejection) -> str:
+    detail = rejection.detail or f"{rejection.message.split(',')[0]}"
+    memory = admission.state.memory.state
+    conflicts = NodeSet()
+    if explained is not None:
+        judged = [one for one in explained.candidates if one.conflicts]
+        named = [one for one in judged if one.rule_in_words == detail] or judged[:1]
+        conflicts = NodeSet.from_ids(node for one in named for node in one.conflicts)
+    if not conflicts:
+        conflicts = NodeSet.from_ids(node for node, table in memory.machine.items() if table.number_of_assignments)
+    return detail + _in_brackets(holders(memory, conflicts, _names(admission)))
+
+
+def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
+    """Who has memory on these nodes: default/a holds 5Gi on node 0."""
+    held: dict[tuple[str, str, NodeSet], int] = {}
+    for uid, containers in memory.entries.items():
+        for blocks in containers.values():
+            for block in blocks:
+                what = uid, block.type, NodeSet.from_ids(block.numa_affinity or ())
+                held[what] = held.get(what, 0) + block.size
+    found = [
+        f"{names.get(uid, uid)} holds {words.amount(size)}{'' if type_ == MEMORY else f' of {type_}'} "
+        f"on {words.nodes(nodes)}"
+        for (uid, type_, nodes), size in held.items()
+        if nodes & on
+    ]
+    more = [f"{len(found) - _MOST_HOLDERS} more"] if len(found) > _MOST_HOLDERS else []
+    return ", ".join([*found[:_MOST_HOLDERS], *more])
+
+
+def _no_room(memory: MemoryState, requests: Requests, explained: Explained | None) -> str:
+    for name, asked in requests.items():
+        sizes: Sequence[tuple[int, int]] = list(largest_by_size(memory.machine, name).values())
+        of = "" if name == MEMORY else f" of {name}"
+        free = max((now for now, _ in sizes), default=0)
+        narrow = sizes[0][0] if sizes else 0
+        if free < asked:
+            return f"no set of nodes that may be used has more than {words.amount(free)}{of} free"
+        if explained is not None and narrow < asked:
+            merged = explained.decision.merged.affinity
+            where = "" if merged is None else f" on {words.nodes(merged)}, which the merged hint says,"
+            return f"too little memory is free{where} and no wider set may be taken"
+    return "no set of nodes that the merged hint allows has the memory free"

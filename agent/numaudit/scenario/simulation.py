@@ -1,0 +1,205 @@
+"""Playing a scenario: its steps on the library's own manager.
+
+The CPU Manager's pass, every 10 seconds, has run between any two steps. Memory of a pod that ended stays in the map
+until the next admission, as in a kubelet. In a scenario that starts no container at all, every admitted pod runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from numaudit.containermanager.cpu import allocation as cpu_allocation
+from numaudit.containermanager.memory.static_policy import remove_container
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.errors import InputError
+from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.manager import Pins, StartRefused, restart, start
+from numaudit.scenario.fate import Fate, Readmission, fates
+from numaudit.scenario.files import restored, written
+from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
+
+_SAME_UID = (
+    "it has the UID of a pod that ended, so it takes over what that one still holds; give it a metadata.uid of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One step and what came of it."""
+
+    step: Step
+    setup: Setup
+    """Of the kubelet that acted: after a restart the new one, if it started."""
+    before: NodeState
+    after: NodeState
+    admission: Admission | None = None
+    pins: Pins | None = None
+    """Of a container that started."""
+    readmissions: tuple[Readmission, ...] = ()
+    """Of a restart."""
+    refusal: str | None = None
+    """Why the kubelet did not start; in its words."""
+    note: str | None = None
+    """What else there is to know, such as why nothing happened."""
+
+    @property
+    def kubelet(self) -> Kubelet:
+        return self.setup.kubelet
+
+    @property
+    def admitted(self) -> bool | None:
+        """Of an admission; of a restart, whether the kubelet started and admitted all pods again; else None."""
+        if self.admission is not None:
+            return self.admission.admitted
+        if isinstance(self.step, Restart):
+            return self.refusal is None and all(one.admission.admitted for one in self.readmissions)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A scenario that was played to its end."""
+
+    scenario: Scenario
+    steps: tuple[Played, ...]
+    notices: tuple[str, ...]
+    """What a user should know about the kubelet's version and gates."""
+
+    @property
+    def kubelet(self) -> Kubelet:
+        return self.steps[-1].kubelet if self.steps else self.scenario.setup.kubelet
+
+    @property
+    def state(self) -> NodeState:
+        return self.steps[-1].after if self.steps else self.scenario.state
+
+    @property
+    def has_refusal(self) -> bool:
+        return any(one.admitted is False for one in self.steps)
+
+
+def simulate(scenario: Scenario) -> Simulation:
+    """Play all steps. Raises InputError for one that makes no sense, such as a pod that is there already."""
+    node = _Node(scenario.setup, scenario.state, all_run=not any(isinstance(step, Start) for step in scenario.steps))
+    played: list[Played] = []
+    for index, step in enumerate(scenario.steps):
+        try:
+            played.append(node.play(step))
+        except (InputError, KubeletHangs) as error:
+            place = scenario.places[index] if index < len(scenario.places) else f"steps[{index}]"
+            raise InputError(f"{place}: {error}") from None
+    setups = [scenario.setup, *(step.setup for step in scenario.steps if isinstance(step, Restart))]
+    notices = dict.fromkeys(notice for setup in setups for notice in setup.started[1])
+    return Simulation(scenario, tuple(played), tuple(notices))
+
+
+class _Node:
+    """A node between two steps."""
+
+    def __init__(self, setup: Setup, state: NodeState, *, all_run: bool) -> None:
+        self.setup, self.state, self._all_run = setup, state, all_run
+        self._down = False
+        """Did the kubelet fail to start?"""
+        self._running = {uid: set(_names(pod)) for uid, pod in state.pods.items()}
+        """The containers that have started, by pod UID."""
+        self._seen: set[str] = set()
+        """The active pods that a step admitted: of those in the state files the manifest may still come."""
+
+    @property
+    def kubelet(self) -> Kubelet:
+        return self.setup.kubelet
+
+    def play(self, step: Step) -> Played:
+        before = self.state
+        if self._down and not isinstance(step, Restart):
+            return Played(step, self.setup, before, before, note="nothing happens: the kubelet does not run")
+        match step:
+            case Admit():
+                played = self._admit(step)
+            case Start():
+                played = self._start(step)
+            case Remove():
+                played = self._remove(step)
+            case Restart():
+                played = self._restart(step)
+        after = reconcile(played.after, version=self.kubelet.features.version)
+        self.state = after
+        return replace(played, after=after)
+
+    def _admit(self, step: Admit) -> Played:
+        pod = step.pod
+        if pod.uid in self._seen:
+            raise InputError(f"pod {_full_name(pod)} is on the node already; remove it first, or give it another name")
+        self._seen.add(pod.uid)
+        held = self.state.memory.state.entries
+        note = _SAME_UID if pod.uid in held and pod.uid not in self.state.pods else None
+        admission = admit(self.kubelet, self.state, pod)
+        if admission.admitted:
+            self._running[pod.uid] = set(_names(pod)) if self._all_run else self._running.get(pod.uid, set())
+        else:
+            self._seen.discard(pod.uid)
+        return Played(step, self.setup, self.state, admission.state, admission, note=note)
+
+    def _start(self, step: Start) -> Played:
+        pod = self._active(step.pod)
+        if pod is None:
+            return self._nothing(step)
+        after, pins = start(self.kubelet, self.state, pod.uid, step.container)
+        self._running.setdefault(pod.uid, set()).add(step.container)
+        return Played(step, self.setup, self.state, after, pins=pins)
+
+    def _remove(self, step: Remove) -> Played:
+        pod = self._active(step.pod)
+        if pod is None:
+            return self._nothing(step)
+        state = self.state
+        if step.container is not None:
+            memory = remove_container(state.memory, pod.uid, step.container)
+            cpu = state.cpu
+            if cpu is not None:
+                version = self.kubelet.features.version
+                cpu = cpu_allocation.remove(cpu, pod.uid, step.container, version=version)
+            return Played(step, self.setup, state, replace(state, memory=memory, cpu=cpu))
+        self._running.pop(pod.uid, None)
+        self._seen.discard(pod.uid)
+        holds = pod.uid in state.memory.state.entries
+        note = f"what {step.pod} holds stays in the memory map until the next admission" if holds else None
+        return Played(step, self.setup, state, remove(state, pod.uid), note=note)
+
+    def _restart(self, step: Restart) -> Played:
+        before, kubelet = self.state, step.setup.kubelet
+        devices = replace(before.devices, plugins=step.setup.devices, reusable={})
+        files = written(self.kubelet, before)
+        try:
+            state = restored(kubelet, replace(before, devices=devices), files)
+            pods = tuple(before.pods.values())
+            running = {uid: self._running.get(uid, set()) for uid in before.pods}
+            after, admissions = restart(kubelet, state, pods, running=running)
+        except StartRefused as refused:
+            self._down = True
+            return Played(step, self.setup, before, before, refusal=str(refused), note="its files stay as they are")
+        self._down, self.setup = False, step.setup
+        readmissions = fates(before, admissions, running)
+        for one in readmissions:
+            if one.fate in (Fate.REFUSED, Fate.EVICTED):
+                self._running.pop(one.admission.pod.uid, None)
+                self._seen.discard(one.admission.pod.uid)
+        return Played(step, self.setup, before, after, readmissions=readmissions)
+
+    def _active(self, full_name: str) -> Pod | None:
+        found = [pod for pod in self.state.pods.values() if _full_name(pod) == full_name]
+        return found[-1] if found else None
+
+    def _nothing(self, step: Start | Remove) -> Played:
+        note = f"nothing happens: pod {step.pod} is not on the node, it was refused or has ended"
+        return Played(step, self.setup, self.state, self.state, note=note)
+
+
+def _names(pod: Pod) -> list[str]:
+    return [one.name for one in pod.all_containers]
+
+
+def _full_name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"

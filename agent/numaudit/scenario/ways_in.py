@@ -1,0 +1,236 @@
+"""What would let a refused pod in, or align one that is not: each change is tried with the library, none is guessed.
+
+Changes are tried from the smallest to the largest: another pod leaves, the pod asks for something else, the kubelet
+has another policy, or another version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from numaudit.containermanager.memory.static_policy import remove_stale_state
+from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
+from numaudit.containermanager.predicates import Shortage, amounts, in_unit
+from numaudit.containermanager.topologymanager.hints import candidate_masks
+from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
+from numaudit.containermanager.versions import DESCRIBED
+from numaudit.errors import NumauditError
+from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
+from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.scenario import holdings, words
+from numaudit.scenario.values import Setup
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import Quantity
+
+MOST_TRIES = 80
+_MOST_REMOVALS = 40
+_MOST_PAIRS = 10
+_MOST_CPUS = 16
+_MOST_AMOUNTS = 16
+_MOST_TIMES = 2
+"""A request that is more than twice as large is another pod."""
+_MIB = 1 << 20
+_NOT_PREFERRED = (AdmissionOutcome.DEGRADED, AdmissionOutcome.EXTENDED)
+_NOT_ALIGNED = (*_NOT_PREFERRED, AdmissionOutcome.DEFAULT_HINT)
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """One change after which a refused pod is admitted, or one that was admitted is on preferred nodes."""
+
+    kind: str
+    """remove-pod, request, policy, option or version."""
+    change: str
+    """What to do, in words."""
+    nodes: NodeSet | None
+    """Where the memory of the pod would be; None = nowhere of its own."""
+
+
+def needs_a_way(admission: Admission) -> bool:
+    """Was the pod refused, or is a container of it on nodes that are not preferred?"""
+    return not admission.admitted or any(one.outcome in _NOT_PREFERRED for one in admission.placements)
+
+
+def find_ways_in(setup: Setup, state: NodeState, admission: Admission) -> tuple[WayIn, ...]:
+    """Every way that works of those that are tried. `state` is that before the admission."""
+    return tuple(_Search(setup, state, admission).ways())
+
+
+@dataclass(slots=True)
+class _Search:
+    setup: Setup
+    state: NodeState
+    refused: Admission
+    """Or admitted, but not to preferred nodes."""
+    tries: int = 0
+
+    def ways(self) -> Iterator[WayIn]:
+        removals = list(self._removals()) or list(self._pairs())
+        yield from removals
+        others = [*self._requests(), *self._settings(self.state)]
+        yield from others
+        if not removals and not others:
+            yield from self._several()
+
+    def _try(
+        self,
+        kind: str,
+        change: str,
+        *,
+        setup: Setup | None = None,
+        state: NodeState | None = None,
+        pod: Pod | None = None,
+    ) -> WayIn | None:
+        if self.tries >= MOST_TRIES:
+            return None
+        self.tries += 1
+        try:
+            kubelet = (setup or self.setup).kubelet
+            admission = admit(kubelet, state or self.state, pod or self.refused.pod)
+        except NumauditError:
+            return None  # a kubelet would not start with that, or crash
+        if not admission.admitted:
+            return None
+        if self.refused.admitted and any(one.outcome in _NOT_ALIGNED for one in admission.placements):
+            return None
+        nodes = NodeSet.from_ids(node for one in admission.placements for node in one.memory_nodes or ())
+        return WayIn(kind, change, nodes or None)
+
+    def _removals(self) -> Iterator[WayIn]:
+        """One pod leaves, the one that holds least first."""
+        for uid in self._others()[:_MOST_REMOVALS]:
+            found = self._try("remove-pod", f"{self._held(uid)}: remove it first", state=remove(self.state, uid))
+            if found is not None:
+                yield found
+
+    def _pairs(self) -> Iterator[WayIn]:
+        for one, other in list(combinations(self._others(), 2))[:_MOST_PAIRS]:
+            change = f"{self._held(one)}, and {self._held(other)}: remove both first"
+            found = self._try("remove-pod", change, state=remove(remove(self.state, one), other))
+            if found is not None:
+                yield found
+                return
+
+    def _several(self) -> Iterator[WayIn]:
+        """As many pods as it takes leave; where not even that is enough, the kubelet has another policy as well."""
+        empty = self.state
+        removed: list[str] = []
+        for uid in self._others():
+            empty = remove(empty, uid)
+            removed.append(uid)
+            names = words.listed(f"{self.state.pods[one].namespace}/{self.state.pods[one].name}" for one in removed)
+            found = self._try("remove-pod", f"remove pods {names} first", state=empty)
+            if found is not None:
+                yield found
+                return
+        for way in self._settings(empty):
+            yield replace(way, change=f"{way.change}, and no other pod on the node that holds anything")
+
+    def _others(self) -> list[str]:
+        pod = self.refused.pod
+        return [uid for uid in holdings.who_may_leave(self.setup.kubelet, self.state, pod) if uid != pod.uid]
+
+    def _held(self, uid: str) -> str:
+        pod = self.state.pods[uid]
+        return f"pod {pod.namespace}/{pod.name} holds {holdings.in_words(self.state, uid)}"
+
+    def _requests(self) -> Iterator[WayIn]:
+        """The nearest smaller and the nearest larger amount of each resource that is admitted."""
+        rejection = self.refused.rejection
+        if rejection is not None and rejection.shortage is not None:
+            yield from self._less_of(rejection.shortage)
+            return
+        for container in self.refused.pod.all_containers:
+            if rejection is not None and rejection.container not in (None, container.name):
+                continue
+            for resource, quantity in container.resources.requests.items():
+                for tried in self._amounts(resource, quantity):
+                    found = (self._with_amount(container, resource, amount) for amount in tried)
+                    way = next((one for one in found if one is not None), None)
+                    if way is not None:
+                        yield way
+
+    def _less_of(self, short: Shortage) -> Iterator[WayIn]:
+        """A container asks for so much less that the node as a whole has enough."""
+        excess = short.requested - (short.capacity - short.used)
+        for container in self.refused.pod.containers:
+            own = amounts(container.resources.requests).get(short.resource, 0)
+            if own > excess:
+                way = self._with_quantity(container, short.resource, in_unit(short.resource, own - excess))
+                if way is not None:
+                    yield way
+
+    def _amounts(self, resource: str, quantity: Quantity) -> Iterator[list[int]]:
+        """Below the request and then above it, the nearest first."""
+        asked = quantity.value
+        if is_memory(resource):
+            machine = remove_stale_state(self.state.memory, self.state.pods).state.machine
+            unit = _MIB if resource == MEMORY else Quantity.parse(resource.partition("-")[2]).value
+            below, above = set[int](), set[int]()
+            for mask in candidate_masks(NodeSet.from_ids(machine)):
+                tables = [machine[node].memory_map[resource] for node in mask]
+                below.add(sum(one.free for one in tables) // unit * unit)
+                above.add((sum(one.allocatable for one in tables) // unit + 1) * unit)
+            yield sorted((one for one in below if 0 < one < asked), reverse=True)[:_MOST_AMOUNTS]
+            yield sorted(one for one in above if asked < one <= _MOST_TIMES * asked)[:_MOST_AMOUNTS]
+        elif quantity.milli_value == asked * 1000:
+            yield list(range(asked - 1, max(0, asked - 1 - _MOST_CPUS), -1))
+            yield list(range(asked + 1, asked + 1 + (_MOST_CPUS if resource == CPU else 0)))
+
+    def _with_amount(self, container: Container, resource: str, amount: int) -> WayIn | None:
+        quantity = Quantity.of(amount, "BinarySI" if is_memory(resource) else "DecimalSI")
+        return self._with_quantity(container, resource, quantity)
+
+    def _with_quantity(self, container: Container, resource: str, quantity: Quantity) -> WayIn | None:
+        own = container.resources
+        changed = replace(
+            container,
+            resources=Resources({**own.requests, resource: quantity}, {**own.limits, resource: quantity}),
+        )
+        pod = self.refused.pod
+        pod = replace(
+            pod,
+            containers=tuple(changed if one is container else one for one in pod.containers),
+            init_containers=tuple(changed if one is container else one for one in pod.init_containers),
+        )
+        before = own.requests[resource]
+        change = f"container {container.name} asks for {quantity} of {resource} instead of {before}"
+        return self._try("request", change, pod=pod)
+
+    def _settings(self, state: NodeState) -> Iterator[WayIn]:
+        for kind, change, setup in self._other_kubelets():
+            found = self._try(kind, change, setup=setup, state=state)
+            if found is not None:
+                yield found
+                if kind == "version":
+                    return
+
+    def _other_kubelets(self) -> Iterator[tuple[str, str, Setup]]:
+        configuration = self.setup.configuration
+        topology = self.setup.kubelet.topology
+        for scope in (CONTAINER_SCOPE, POD_SCOPE):
+            if topology.scope in (CONTAINER_SCOPE, POD_SCOPE) and scope != topology.scope:
+                yield "policy", f"topologyManagerScope {scope}", self._with({"topologyManagerScope": scope})
+        for policy in reversed(POLICIES):
+            if policy != topology.policy:
+                yield "policy", f"topologyManagerPolicy {policy}", self._with({"topologyManagerPolicy": policy})
+        for field in ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions"):
+            options = configuration.get(field)
+            if not isinstance(options, Mapping):
+                continue
+            for name in options:
+                rest = {one: value for one, value in options.items() if one != name}
+                yield "option", f"without {name} in {field}", self._with({field: rest})
+        for version in DESCRIBED:
+            if version > self.setup.kubelet.features.version:
+                text = f"{version[0]}.{version[1]}"
+                yield (
+                    "version",
+                    f"Kubernetes {text}",
+                    Setup(self.setup.machine, configuration, text, self.setup.devices),
+                )
+
+    def _with(self, fields: Mapping[str, object]) -> Setup:
+        return Setup(self.setup.machine, {**self.setup.configuration, **fields}, self.setup.version, self.setup.devices)

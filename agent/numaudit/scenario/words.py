@@ -1,0 +1,95 @@
+"""Sizes, sets of nodes and verdicts as a sentence names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from numaudit.containermanager.memory.candidates import JudgedCandidate
+from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.pod.spec import CPU, MEMORY
+from numaudit.containermanager.predicates import in_unit
+from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import Quantity
+from numaudit.topology.sizes import in_units
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+_LONGEST = 7
+
+
+def amount(size: int) -> str:
+    """Bytes as Kubernetes writes them: 15Gi; rounded where that would be long: 737.5Mi."""
+    exact = str(Quantity.of(size))
+    return exact if len(exact) <= _LONGEST else f"{in_units(size)}i"
+
+
+def of_resource(resource: str, amount_: int) -> str:
+    """An amount in the scheduler's unit: 7500m, 1536Mi, 3; so exact that sums can be checked."""
+    return f"{amount_}m" if resource == CPU else str(in_unit(resource, amount_))
+
+
+def number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+
+
+def count_of_nodes(count: int) -> str:
+    """one node, two nodes"""
+    return f"{number(count)} node{'' if count == 1 else 's'}"
+
+
+def listed(names: Iterable[object]) -> str:
+    """0; 0 and 1; 0, 1 and 2"""
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def nodes(mask: NodeSet) -> str:
+    """node 2; nodes 0 and 1"""
+    return f"node {listed(mask)}" if len(mask) == 1 else f"nodes {listed(mask)}"
+
+
+def request(sizes: Mapping[str, int]) -> str:
+    """15Gi; 4Gi and 1Gi of hugepages-1Gi"""
+    return listed(amount(size) if name == MEMORY else f"{amount(size)} of {name}" for name, size in sizes.items())
+
+
+def hint(one: TopologyHint) -> str:
+    """0-1, preferred"""
+    return f"{_affinity(one)}, {'preferred' if one.preferred else 'not preferred'}"
+
+
+def hints(some: Iterable[TopologyHint] | None) -> str:
+    """on 0 or 1 (not preferred: 3); the preferred ones by name"""
+    if some is None:
+        return "no preference"
+    listed = tuple(some)
+    if not listed:
+        return "impossible"
+    preferred = [_affinity(one) for one in listed if one.preferred]
+    others = len(listed) - len(preferred)
+    return f"on {' or '.join(preferred) or 'none'}" + (f" (not preferred: {others})" if others else "")
+
+
+def _affinity(one: TopologyHint) -> str:
+    return "any" if one.affinity is None else str(one.affinity)
+
+
+def verdict(candidate: JudgedCandidate) -> str:
+    """What became of a candidate, with the numbers."""
+    match candidate.verdict:
+        case Verdict.KEPT:
+            return "preferred" if candidate.preferred else "possible, not preferred"
+        case Verdict.TOO_SMALL | Verdict.NOT_FREE:
+            what = "allocatable" if candidate.verdict is Verdict.TOO_SMALL else "free"
+            of = [
+                f"{amount(one.available)}{'' if one.resource == MEMORY else f' of {one.resource}'} {what}, "
+                f"{amount(one.requested)} needed"
+                for one in candidate.shortages
+            ]
+            return f"{candidate.verdict}: {'; '.join(of)}" if of else str(candidate.verdict)
+        case Verdict.IN_A_GROUP:
+            return f"{candidate.verdict}: the node serves containers together with others"
+        case Verdict.BREAKS_A_GROUP:
+            conflicts = NodeSet.from_ids(candidate.conflicts)
+            serve = "serves" if len(conflicts) == 1 else "serve"
+            return f"{candidate.verdict}: {nodes(conflicts)} {serve} containers alone or in another group"

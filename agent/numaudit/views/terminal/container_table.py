@@ -1,0 +1,57 @@
+"""The table of containers: the report's columns, fitted into a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.report.cells import Tone
+from numaudit.report.columns import Column, Place, columns_of
+from numaudit.report.values import ContainerReport, Report
+from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
+
+_NODE_COLUMNS = 8
+_TWO_NODES = len("N0:99.9M N1:99.9M")
+_STYLES: dict[Tone | None, str] = {"good": "green", "unknown": "yellow", "bad": "red", None: ""}
+
+
+def container_table(
+    report: Report, shown: Sequence[ContainerReport], wide: bool, width: int
+) -> tuple[Table, tuple[str, ...]]:
+    """The table, and the titles of the columns that do not fit into this width."""
+    nodes = [node.numa_node for node in report.nodes]
+    columns = columns_of("table", report, wide=wide)
+    for apart in (nodes, ()) if len(nodes) <= _NODE_COLUMNS else ((),):
+        filled = [one for column, place in columns for one in _filled(column, place, shown, apart)]
+        kept, has_room = fit(filled, width)
+        if has_room:
+            break
+    return filled_table(kept), left_out(filled, kept)
+
+
+def _filled(column: Column, place: Place, shown: Sequence[ContainerReport], apart: Sequence[int]) -> list[Filled]:
+    """The column; or one for each of these nodes, if it can be taken apart."""
+    if column.of_node is None:
+        return [fill(column, place.leaves, shown)]
+    if not apart:
+        return [Filled(f"~{column.title}", place.leaves, [column.text(one) for one in shown], _TWO_NODES)]
+    return [Filled(f">N{node}", place.leaves, [column.of_node(node, one) for one in shown]) for node in apart]
+
+
+def fill(column: Column, rank: int, shown: Sequence[ContainerReport], title: str | None = None) -> Filled:
+    """The column with its cells, for `fit`."""
+    name = f"{'>' if column.is_number else ''}{title or column.title}"
+    cells = [column.text(one) for one in shown]
+    if column.tone is None:
+        return Filled(name, rank, cells)
+    tones = map(column.tone, shown)
+    return Filled(name, rank, [Text(cell, _STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
+
+
+def explained(report: Report, *, wide: bool) -> Iterator[str]:
+    """`MEMS = nodes its memory may be on.`, for each column that needs it."""
+    for column, _ in columns_of("table", report, wide=wide):
+        if column.help:
+            yield f"{column.title} = {column.help}."

@@ -1,0 +1,174 @@
+"""Why a pod is admitted or refused, for people: the sentence first, then the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from numaudit.api.explanation_document import ExplainedMerge, Explanation, MakeRoom, Merge
+from numaudit.api.simulation_document import Hint
+from numaudit.errors import printable
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.terminal.simulation_tables import place_line, way_lines
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_ABSENT = "-"
+_MOST_SETS = 8
+
+
+def print_explanation(found: Explanation, out: Console) -> None:
+    """All of it; `-o json` has every hint."""
+    is_open = found.doubt is not None and found.doubt.decides
+    color = "yellow" if is_open else "green" if found.admitted else "red"
+    print_note(printable(f"{found.pod}: {_verdict(found, is_open=is_open)}"), out, color)
+    for line in _limits(found):
+        print_note(printable(line), out, "yellow")
+    print_note(printable(found.sentence), out)
+    if found.message is not None:
+        print_note(printable(f"{found.reason}: {found.message}"), out)
+    for name, place in found.containers.items():
+        print_note(printable(f"{name}: {place_line(place)}"), out)
+    for one in found.decisions:
+        _print_merge(one, out)
+    if found.ways_in or not found.admitted:
+        out.print()
+        for line in way_lines(found.ways_in, admitted=found.admitted):
+            print_note(printable(line), out)
+    if found.make_room is not None:
+        out.print()
+        _print_room(found.make_room, out)
+
+
+def _verdict(found: Explanation, *, is_open: bool) -> str:
+    if is_open:
+        one, other = ("admitted", "refused") if found.admitted else ("refused", "admitted")
+        return f"cannot tell: {one} if all pods in the checkpoints still live, {other} if those are gone that may be"
+    if not found.admitted:
+        return f"refused, {found.outcome}"
+    return f"fits here{' by NUMA rules only' if found.not_added_up else ''}: admitted, {found.outcome}"
+
+
+def _limits(found: Explanation) -> Iterator[str]:
+    """What the answer does not know."""
+    doubt = found.doubt
+    if doubt is not None:
+        pods = "1 pod" if len(doubt.pods) == 1 else f"{len(doubt.pods)} pods"
+        same = "" if doubt.decides else "; the answer is the same without"
+        yield f"{pods} in the checkpoints may be gone, and the kubelet forgets what is gone: {doubt.reason}{same}"
+    if found.not_added_up and found.admitted:
+        yield f"not added up, and also a reason to refuse it: what all pods of the node ask for ({found.not_added_up})"
+
+
+def _print_room(room: MakeRoom, out: Console) -> None:
+    print_note(_answer(room), out, "bold")
+    for pod in room.pods or ():
+        command = pod.command or (
+            f"static pod {pod.namespace}/{pod.name}: move its manifest away, kubectl cannot end it"
+        )
+        print_note(printable(f"  {command}"), out)
+        again = "is admitted here again after it" if pod.returns else "is not admitted here after it"
+        print_note(printable(f"    holds {pod.holds}; {again}"), out, "dim")
+    if room.pods:
+        print_note(
+            "Nothing was deleted. A controller makes its pod again at once; the kubelet admits whichever comes first.",
+            out,
+            "dim",
+        )
+    if room.unnamed:
+        print_note(f"left out: {room.unnamed} that hold something here and whose names are not known", out, "yellow")
+
+
+def _answer(room: MakeRoom) -> str:
+    if room.pods is None:
+        if room.exact and room.doubtful:
+            return f"make room: cannot tell, for pods in the checkpoints may be gone (sets tried: {room.tried:,})"
+        if room.exact and room.unnamed:
+            return f"make room: no set of the pods of known names is enough (sets tried: {room.tried:,})"
+        if room.exact:
+            return f"make room: it is refused whichever pods leave (sets tried: {room.tried:,})"
+        return (
+            f"make room: gave up after {room.tried:,} sets of pods: no set of up to {room.ruled_out} is enough, and "
+            "neither are all together"
+        )
+    if not room.pods:
+        return "make room: no pod has to leave"
+    count = f"{len(room.pods)} pod{'' if len(room.pods) == 1 else 's'}"
+    tried = f"sets tried: {room.tried:,}"
+    if room.exact:
+        return f"make room: {count} to delete, and no smaller set is enough ({tried})"
+    return (
+        f"make room: {count} to delete, none of which can stay; gave up looking for fewer than that, but more than "
+        f"{room.ruled_out} ({tried})"
+    )
+
+
+def _print_merge(one: ExplainedMerge, out: Console) -> None:
+    out.print()
+    print_note(printable(f"container {one.container}" if one.container else "the whole pod"), out, "bold")
+    asked = {
+        (answer.provider, resource): hints
+        for answer in one.providers
+        for resource, hints in (answer.hints or {}).items()
+    }
+    if one.candidates or any(asked.values()):
+        _print_candidates(one, asked, out)
+    for answer in one.providers:
+        if not answer.hints:
+            print_note(f"{answer.provider}: no preference", out)
+        for resource, hints in (answer.hints or {}).items():
+            if not hints:
+                print_note(printable(f"{resource}: {'no preference' if hints is None else 'impossible'}"), out)
+    _print_steps(one.merge, out)
+
+
+def _print_candidates(one: ExplainedMerge, asked: dict[tuple[str, str], list[Hint] | None], out: Console) -> None:
+    """A row for each set of nodes: what the Memory Manager made of it, and what the other providers' hints say."""
+    others = {resource: hints for (provider, resource), hints in asked.items() if provider != "memory" and hints}
+    sets = [tuple(each.nodes) for each in one.candidates] or sorted(
+        {tuple(hint.nodes or ()) for hints in others.values() for hint in hints}, key=lambda each: (len(each), each)
+    )
+    memory = {tuple(each.nodes): each.explanation for each in one.candidates}
+    table = new_table("NODES", *(printable(name).upper() for name in others), *(["MEMORY"] if memory else []))
+    by_set = {name: {tuple(hint.nodes or ()): hint for hint in hints} for name, hints in others.items()}
+    for each in sets:
+        row = [_hint_in_words(by_set[name].get(each)) for name in others]
+        table.add_row(str(NodeSet.from_ids(each)), *row, *([memory[each]] if memory else []))
+    print_table(table, out)
+
+
+def _hint_in_words(hint: Hint | None) -> str:
+    if hint is None:
+        return _ABSENT
+    return "preferred" if hint.preferred else "possible"
+
+
+def _print_steps(merge: Merge, out: Console) -> None:
+    if any(one.kept < one.hints for one in merge.offers):
+        kept = ", ".join(f"{one.resource or one.provider} {one.kept} of {one.hints}" for one in merge.offers)
+        print_note(printable(f"{merge.policy} keeps preferred hints of one node: {kept}"), out)
+    if merge.agreed:
+        print_note(f"all prefer: {_sets(merge.agreed)}", out)
+    else:
+        print_note("all prefer: no set of nodes in common", out)
+        if merge.reachable:
+            goal = f"; those nearest to {merge.goal} nodes: {_sets(merge.finalists)}" if merge.goal else ""
+            print_note(f"left by combinations of hints: {_sets(merge.reachable)}{goal}", out)
+    nodes = "any" if merge.hint.nodes is None else str(NodeSet.from_ids(merge.hint.nodes))
+    verdict = "admitted" if merge.admitted else "refused"
+    preferred = "preferred" if merge.hint.preferred else "not preferred"
+    print_note(f"merged hint: {nodes}, {preferred}; {merge.policy}: {verdict}", out)
+    if merge.estimated_seconds is not None:
+        print_note(
+            f"warning: a kubelet walks {merge.combinations:,} combinations of these hints, which takes some "
+            f"{merge.estimated_seconds:.0f} s in which it admits nothing else (kubernetes#137700)",
+            out,
+            "yellow",
+        )
+    else:
+        print_note(f"combinations of hints that the kubelet walks: {merge.combinations:,}", out)
+
+
+def _sets(sets: Sequence[Sequence[int]]) -> str:
+    shown = "; ".join(str(NodeSet.from_ids(one)) for one in sets[:_MOST_SETS])
+    return f"{shown} and {len(sets) - _MOST_SETS} more" if len(sets) > _MOST_SETS else shown

@@ -1,0 +1,139 @@
+"""Fits a table into a terminal's width: columns are left out, and long names lose their middle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.views.terminal.terminal import new_table
+
+_GAP = 2
+_SHORTEST_NAME = 24
+"""Before a name gets shorter than that, columns leave."""
+_SHORTEST_OF_ALL = 16
+"""Of a name for which no more columns can leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """One column of `new_table` with its cells. Columns of the highest rank leave first; those of rank 0 stay."""
+
+    title: str
+    rank: int
+    cells: Sequence[str | Text]
+    least: int | None = None
+    """The width at which the column can still be read, where that is less than its content's."""
+
+    @property
+    def width(self) -> int:
+        """The width of its content, in terminal cells."""
+        return max(map(_length, (self.title.lstrip(">~"), *self.cells)))
+
+    @property
+    def least_width(self) -> int:
+        return self.width if self.least is None else min(self.width, self.least)
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(_length(cell) for cell in self.cells)
+
+
+def fit(columns: Sequence[Filled], width: int, name_share: float = 0.25) -> tuple[list[Filled], bool]:
+    """The columns that stay in a terminal of this width, names shortened; and whether they fit now.
+
+    The first column has the names; others leave before those have less than this share of the width. A column with
+    nothing in it leaves before any other.
+    """
+    kept = list(columns)
+    least_name = min(columns[0].width, max(_SHORTEST_NAME, int(width * name_share)))
+    while (leaving := _first_to_leave(kept)) is not None and _width_for_name(kept, width) < least_name:
+        kept.remove(leaving)
+    left = _width_for_name(kept, width)
+    names = kept[0]
+    shortened = shorten_apart([str(name) for name in names.cells], max(left, min(least_name, _SHORTEST_OF_ALL)))
+    return [Filled(names.title, names.rank, shortened), *kept[1:]], left >= least_name
+
+
+def filled_table(columns: Sequence[Filled]) -> Table:
+    """The columns as a table."""
+    table = new_table(*(column.title for column in columns))
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def left_out(columns: Sequence[Filled], kept: Sequence[Filled]) -> tuple[str, ...]:
+    """The names of the columns that did not stay."""
+    titles = {column.title for column in kept}
+    return tuple(column.title.lstrip(">~") for column in columns if column.title not in titles)
+
+
+def shorten_apart(names: Sequence[str], width: int) -> list[str]:
+    """Each name in at most `width` places, and no two of them in the same way."""
+    shown = {name: shorten(name, width) for name in names}
+    for apart in (_where_they_differ, _numbered):
+        count = Counter(shown.values())
+        alike = sorted(name for name, short in shown.items() if count[short] > 1)
+        shown |= apart(alike, width)
+    return [shown[name] for name in names]
+
+
+def _where_they_differ(names: Sequence[str], width: int) -> dict[str, str]:
+    """Each around the first letter that sets it apart from those before and after it. `names` are in order."""
+    between = [_common(*pair) for pair in pairwise(names)]
+    first = [max(pair) for pair in zip([0, *between], [*between, 0], strict=True)]
+    return {name: _around(name, at, width) for name, at in zip(names, first, strict=False)}
+
+
+def _numbered(names: Sequence[str], width: int) -> dict[str, str]:
+    """The last resort: `/a/b…c~17`."""
+    digits = len(str(len(names)))
+    return {
+        name: f"{shorten(name, width - digits - 1)}~{number:0{digits}}" for number, name in enumerate(names, start=1)
+    }
+
+
+def _common(a: str, b: str) -> int:
+    """How many letters both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def _around(name: str, at: int, width: int) -> str:
+    """Its start, what is around the letter `at`, and its end: `/kubepods…-5c63-a7…d1.scope`."""
+    part = (width - 2) // 4
+    while True:
+        begin = max(part, min(at - part // 2, len(name) - 3 * part))
+        shown = f"{name[:part]}…{name[begin : begin + 2 * part]}…{name[-part:]}"
+        if cell_len(shown) <= width or part == 1:
+            return shown
+        part -= 1
+
+
+def shorten(name: str, width: int) -> str:
+    """The name in at most `width` cells, without its middle if need be: `/system.slice/docker-d1d1…d1.scope`."""
+    if cell_len(name) <= width:
+        return name
+    end = (width - 1) // 3
+    start = width - 1 - end
+    while cell_len(name[:start]) + 1 + cell_len(name[-end:]) > width and start:
+        start, end = start - 1, max(1, end - 1)
+    return f"{name[:start]}…{name[-end:]}"
+
+
+def _first_to_leave(columns: Sequence[Filled]) -> Filled | None:
+    leaving = [column for column in columns[1:] if column.rank]
+    return max(leaving, key=lambda column: (column.is_empty, column.rank), default=None)
+
+
+def _width_for_name(columns: Sequence[Filled], width: int) -> int:
+    return width - sum(column.least_width + _GAP for column in columns[1:])
+
+
+def _length(cell: str | Text) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)

@@ -1,0 +1,85 @@
+"""The table of `numaudit state forecast`, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.checkpoints.start.findings import MEANINGS
+from numaudit.errors import printable
+from numaudit.memorymanager.forecast import Forecast, PodForecast
+from numaudit.topology.nodeset import IdSet
+from numaudit.views.terminal.terminal import new_table, print_table
+
+_STYLE = {"refused": "red", "elsewhere": "yellow", "unknown": "yellow", "kept": "green"}
+
+
+def print_forecast(found: Forecast, out: Console) -> None:
+    """The answer, why, and the pods that hold or held something or are refused, those that lose most first."""
+    for line in _answer(found):
+        _line(out, line)
+    for obstacle in found.obstacles:
+        _line(out, printable(f"  {obstacle.file}: {obstacle.name}: {obstacle.message}"))
+    for name in dict.fromkeys(one.name for one in found.obstacles):
+        _line(out, f"    -> {MEANINGS[name].remedy}")
+    shown = [one for one in found.pods if one.fate == "refused" or one.nodes_then or one.cpus_then]
+    if not shown:
+        return
+    table = new_table("POD", "FATE", "MEMORY NOW", "THEN", "CPUS NOW", "THEN", "~WHY")
+    for one in sorted(shown, key=lambda one: list(_STYLE).index(one.fate)):
+        table.add_row(
+            printable(f"{one.namespace}/{one.pod}"),
+            Text(one.fate, _STYLE[one.fate]),
+            _set(one.nodes_now),
+            _set(one.nodes_then),
+            _set(one.cpus_now),
+            _set(one.cpus_then),
+            _why(one),
+        )
+    print_table(table, out)
+
+
+def _answer(found: Forecast) -> Iterator[str]:
+    what = "a reboot of the node" if found.reboot else "a restart of the kubelet"
+    match found.starts:
+        case "yes":
+            yield f"{what}{_becomes_of_pods(found)}"
+        case "no":
+            words = found.refusal or "its words are not known"
+            yield f"the kubelet does not start after {what}: {printable(words)}"
+            if found.pods_problem is not None:
+                yield f"What becomes of the pods is not known: {printable(found.pods_problem)}"
+            else:
+                yield f"Once its state files are removed, a start{_becomes_of_pods(found)}"
+        case "at risk":
+            yield f"{what} is at risk: the kubelet may not start; if it starts, that{_becomes_of_pods(found)}"
+        case "once":
+            yield f"{what}{_becomes_of_pods(found)}; the kubelet starts once, and not again after that"
+        case "unknown":
+            yield f"whether the kubelet starts after {what} is not known; if it starts, that{_becomes_of_pods(found)}"
+
+
+def _becomes_of_pods(found: Forecast) -> str:
+    """The end of a sentence."""
+    counts = Counter(one.fate for one in found.pods)
+    if counts["kept"] == len(found.pods):
+        return f" changes nothing for its {len(found.pods)} Guaranteed pods"
+    ends = [f"{counts['refused']} pods refused", f"{counts['elsewhere']} placed elsewhere", f"{counts['kept']} kept"]
+    if counts["unknown"]:
+        ends.append(f"{counts['unknown']} placed without knowing where they are now")
+    return f": {', '.join(ends)}"
+
+
+def _set(ids: IdSet | None) -> str:
+    return "-" if ids is None else str(ids)
+
+
+def _why(one: PodForecast) -> str:
+    return "" if one.reason is None else printable(f"{one.reason}: {one.message}")
+
+
+def _line(out: Console, text: str) -> None:
+    out.print(Text(text), soft_wrap=True)

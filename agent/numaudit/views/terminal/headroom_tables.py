@@ -1,0 +1,84 @@
+"""What the Memory Manager can still promise, for people: the map by node, what is admitted, who holds the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.errors import printable
+from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
+from numaudit.report.words import UNKNOWN, size
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_ABSENT = "-"
+_COLUMNS = (
+    "GROUP = nodes that serve containers together; - = the node serves none. STRANDED = free, but for no container of "
+    "one node.",
+    "UNPROMISED = anon + shmem of all that has no promise. IN FREE = of it, what is beyond SYSTEM, and so in memory "
+    "that is free in the map; IN PROMISED = what is beyond even that.",
+)
+
+
+def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = True) -> None:
+    """The memory map by node, then what it leaves. `whole` False: no legend, and holders only of groups of several."""
+    memory = {table.numa_node: table for table in manager.tables if table.type == MEMORY}
+    with_others = any(node.unpromised_bytes is not None for node in manager.nodes)
+    others = (">UNPROMISED", ">IN FREE", ">IN PROMISED") if with_others else ()
+    table = new_table("NODE", "GROUP", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", ">STRANDED", *others)
+    for node in manager.nodes:
+        row = memory[node.numa_node]
+        figures = [row.system_reserved, row.allocatable, row.reserved, row.free, node.stranded_bytes]
+        held = [node.unpromised_bytes, node.unpromised_in_free_bytes, node.unpromised_in_reserved_bytes]
+        group = _ABSENT if node.group is None else str(node.group) or UNKNOWN
+        table.add_row(str(node.numa_node), group, *map(size, figures), *map(size, held if with_others else ()))
+    print_table(table, out)
+    if whole:
+        for note in _COLUMNS[: 2 if with_others else 1]:
+            print_note(note, out, "dim")
+    print_note(_admissible(manager), out)
+    for line in _holders(manager, whole):
+        print_note(line, out)
+    for line in _warnings(manager):
+        print_note(line, out, "yellow")
+
+
+def _admissible(manager: MemoryManagerReport) -> str:
+    if manager.admissible is None:
+        return "largest Guaranteed container: not known without the Topology Manager's policy"
+    parts = [f"{size(one.bytes)} on {_on(one.nodes)}" for one in manager.admissible if one.bytes]
+    text = f"largest Guaranteed container that is admitted now: {', '.join(parts) or 'none'}"
+    if manager.fragmentation_ratio is None:
+        return f"{text}; nothing is free"
+    return f"{text}; fragmentation {manager.fragmentation_ratio:.0%}"
+
+
+def _holders(manager: MemoryManagerReport, whole: bool) -> Iterator[str]:
+    by_group: dict[tuple[int, ...], list[HolderReport]] = {}
+    for one in manager.holders:
+        by_group.setdefault(tuple(one.group), []).append(one)
+    for nodes, holders in by_group.items():
+        if whole or len(nodes) > 1:
+            what = f"group {holders[0].group} is kept together by" if len(nodes) > 1 else f"node {nodes[0]} is held by"
+            yield f"{what} {', '.join(map(_holder, holders))}"
+
+
+def _holder(one: HolderReport) -> str:
+    amounts = ", ".join(f"{name} {size(amount)}" for name, amount in one.bytes.items())
+    stale = "; stale" if one.stale else ""
+    return printable(f"{full_name(one.namespace, one.pod, one.pod_uid, None)} ({amounts}{stale})")
+
+
+def _warnings(manager: MemoryManagerReport) -> Iterator[str]:
+    for node in manager.nodes:
+        if node.unpromised_in_reserved_bytes:
+            yield (
+                f"node {node.numa_node}: {size(node.unpromised_in_reserved_bytes)} without a promise are where memory "
+                "was promised: reserve more for the system, or limit what is not Guaranteed"
+            )
+
+
+def _on(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"

@@ -1,0 +1,85 @@
+"""The tables of `numaudit topology`, `doctor`, `selftest`, `metrics` and `config show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.api.document import MetricRow, Setting, Topology
+from numaudit.api.selftest_document import CheckState, SelfTestCheck
+from numaudit.errors import printable
+from numaudit.report.words import or_unknown, size
+from numaudit.snapshot import Check
+from numaudit.views.terminal.terminal import new_table, print_table
+
+_STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
+_CHECK_STYLE: dict[CheckState, str] = {
+    "passed": "green",
+    "failed": "red",
+    "inconclusive": "yellow",
+    "not tried": "yellow",
+}
+
+
+def print_topology(topology: Topology, out: Console) -> None:
+    """Nodes with CPUs, memory and huge pages, then the distances."""
+    table = new_table("NODE", ">CPUS", "~CPU LIST", "SOCKETS", ">CORES", ">MEMORY", "~HUGE PAGES (free of total)")
+    for node in topology.nodes:
+        pages = [f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages]
+        table.add_row(
+            str(node.numa_node),
+            str(len(node.cpus)),
+            str(node.cpus) or "none",
+            ",".join(map(str, node.sockets)),
+            or_unknown(node.cores),
+            size(node.memory_bytes),
+            ", ".join(pages),
+        )
+    print_table(table, out)
+    out.print()
+    if not any(node.distances for node in topology.nodes):
+        out.print(Text("the firmware gives no distances between nodes"))
+        return
+    ids = [node.numa_node for node in topology.nodes]
+    distances = new_table("DISTANCE", *(f">{one}" for one in ids))
+    for node in topology.nodes:
+        distances.add_row(str(node.numa_node), *(or_unknown(node.distances.get(one)) for one in ids))
+    print_table(distances, out)
+
+
+def print_doctor(checks: Sequence[Check], out: Console) -> None:
+    """One line for each check, its hint below it."""
+    table = new_table("CHECK", "STATE", "~DETAIL")
+    for check in checks:
+        table.add_row(check.name, Text(check.state, _STATE_STYLE[check.state]), printable(check.detail))
+        if check.hint is not None:
+            table.add_row("", "", Text(f"-> {printable(check.hint)}", "dim"))
+    print_table(table, out)
+
+
+def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
+    """One line for each check: what should be seen, and what was."""
+    table = new_table("CHECK", "STATE", "~EXPECTED", "~SEEN")
+    for check in checks:
+        table.add_row(
+            check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
+        )
+    print_table(table, out)
+
+
+def print_metrics(metrics: Sequence[MetricRow], out: Console) -> None:
+    """One line for each metric."""
+    table = new_table("METRIC", "~WHAT")
+    for metric in metrics:
+        table.add_row(metric.name, metric.help)
+    print_table(table, out)
+
+
+def print_settings(settings: Sequence[Setting], out: Console) -> None:
+    """One line for each setting, with where its value came from."""
+    table = new_table("SETTING", "~VALUE", "~FROM")
+    for setting in settings:
+        table.add_row(setting.key, printable(setting.value) or "unset", printable(setting.origin))
+    print_table(table, out)

@@ -1,0 +1,200 @@
+"""The report for people: containers, nodes, and all that is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.api.selection import shown_of
+from numaudit.errors import printable
+from numaudit.report.names import display_name
+from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import UNKNOWN, share, size
+from numaudit.views.judgement_notes import print_judgements, some_of
+from numaudit.views.remainders import is_small_remainder, small_remainders
+from numaudit.views.terminal import fit as fitting
+from numaudit.views.terminal.container_table import container_table, explained
+from numaudit.views.terminal.fit import Filled, filled_table, fit
+from numaudit.views.terminal.headroom_tables import print_headroom
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_SIZES = "Sizes are binary (M = 2^20)."
+_RESIDUAL = (
+    "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
+)
+_LINE = 120
+"""Columns that what explains the tables fills, before a narrower terminal breaks it again."""
+
+
+def print_report(report: Report, out: Console, *, wide: bool = False, of: int | None = None) -> None:
+    """The summary, the containers, the nodes, and what is not known. `of`: containers before any were left out."""
+    print_note(report.summary.text, out, "bold")
+    out.print()
+    shown = [one for one in report.containers if wide or not is_small_remainder(one)]
+    table, columns = container_table(report, shown, wide, out.width)
+    print_table(table, out)
+    if of is not None and len(report.containers) < of:
+        print_note(shown_of(len(shown), of), out)
+    _print_left_out(columns, len(report.containers) - len(shown), out)
+    out.print()
+    of_nodes = _node_columns(report)
+    kept, _ = fit(of_nodes, out.width)
+    print_table(filled_table(kept), out)
+    _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
+    if report.memory_manager is not None:
+        out.print()
+        print_headroom(report.memory_manager, out, whole=False)
+    out.print()
+    _print_notes(report, shown, out, wide)
+
+
+def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> None:
+    if columns or containers:
+        print_note(f"left out: {'; '.join(_left_out(columns, containers))}; -o wide shows all", out)
+
+
+def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
+    if columns:
+        yield f"{', '.join(columns)} (no room)"
+    if containers:
+        yield small_remainders(containers)
+
+
+def print_matrix(report: Report, out: Console) -> None:
+    """Pages given to each container: from the CPU's node (rows) to the page's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.allocated:
+            continue
+        given = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated}
+        unknown = any(page is None for _, page in given)
+        out.print()
+        out.print(Text(f"given to {display_name(one)}, by CPU's node and page's node", "bold"))
+        table = new_table("CPU ON", *(f">N{node}" for node in nodes), *([">UNKNOWN"] if unknown else []))
+        columns = [*nodes, None] if unknown else [*nodes]
+        for cpu in sorted({cpu for cpu, _ in given}):
+            table.add_row(f"N{cpu}", *(size(given.get((cpu, page), 0)) for page in columns))
+        print_table(table, out)
+
+
+def print_accesses(report: Report, out: Console) -> None:
+    """Sampled pages of each container: from the CPU's node (rows) to the memory's node (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.hint_faults:
+            continue
+        counts: dict[tuple[int, int], int] = {}
+        for kind in one.hint_faults:
+            pair = (kind.cpu_numa_node, kind.numa_node)
+            counts[pair] = counts.get(pair, 0) + kind.pages
+        moved = sum(kind.pages for kind in one.hint_faults if "migrated" in kind.flags)
+        out.print()
+        title = f"pages of {display_name(one)} sampled by NUMA hint faults, by CPU's node and memory's node"
+        out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
+        table = new_table("CPU ON", *(f">N{node}" for node in nodes))
+        for cpu in sorted({cpu for cpu, _ in counts}):
+            table.add_row(f"N{cpu}", *(str(counts.get((cpu, node), 0)) for node in nodes))
+        print_table(table, out)
+
+
+def print_moved_pages(report: Report, out: Console) -> None:
+    """Pages that NUMA balancing moved when each container used them: from their node (rows) to the CPU's (columns)."""
+    nodes = [node.numa_node for node in report.nodes]
+    for one in report.containers:
+        if not one.migrated_between:
+            continue
+        moved = {(pair.from_numa_node, pair.to_numa_node): pair.bytes for pair in one.migrated_between}
+        failed = sum(pair.failed_bytes for pair in one.migrated_between)
+        out.print()
+        title = f"moved by NUMA balancing for {display_name(one)}, from node to node"
+        out.print(Text(f"{title}; {size(failed)} could not be moved" if failed else title, "bold"))
+        table = new_table("FROM", *(f">N{node}" for node in nodes))
+        rows = dict.fromkeys(source for source, _ in sorted(moved, key=str))
+        for source in rows:
+            name = "UNKNOWN" if source is None else f"N{source}"
+            table.add_row(name, *(size(moved.get((source, node), 0)) for node in nodes))
+        print_table(table, out)
+
+
+def _node_columns(report: Report) -> list[Filled]:
+    nodes = report.nodes
+    residual = {row.numa_node: row for row in report.residual}
+    rows = [residual.get(node.numa_node) for node in nodes]
+    return [
+        Filled("NODE", 0, [str(node.numa_node) for node in nodes]),
+        Filled("CPU LIST", 5, [str(node.cpus) or "none" for node in nodes]),
+        Filled(">TOTAL", 3, [size(node.total_bytes) for node in nodes]),
+        Filled(">FREE", 4, [size(node.free_bytes) for node in nodes]),
+        Filled(">CONTAINERS", 1, [size(row.container_bytes if row else None) for row in rows]),
+        Filled(">UNATTRIBUTED", 2, [size(row.unattributed_bytes if row else None) for row in rows]),
+        Filled(">RESIDUAL", 0, [_signed(row.residual_bytes) if row else UNKNOWN for row in rows]),
+        Filled(
+            ">OF NODE",
+            6,
+            [
+                share(row.residual_bytes, node.total_bytes) if row else UNKNOWN
+                for node, row in zip(nodes, rows, strict=True)
+            ],
+        ),
+    ]
+
+
+def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
+    for note in _lines([*explained(report, wide=wide), _SIZES, _RESIDUAL]):
+        print_note(note, out, "dim")
+    print_judgements(report, shown, out)
+    ended = _ended(report)
+    if ended:
+        print_note(ended, out, "dim")
+    for unknown in report.unknown:
+        print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
+    for reason, names in _unknown_by_reason(shown).items():
+        print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
+    for why, sources in sources_by_trouble(report).items():
+        print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
+
+
+def _lines(sentences: Iterable[str]) -> Iterator[str]:
+    """As many sentences in a line as there is room for."""
+    line = ""
+    for sentence in sentences:
+        if line and len(line) + 1 + len(sentence) > _LINE:
+            yield line
+            line = ""
+        line += f" {sentence}" if line else sentence
+    yield line
+
+
+def _ended(report: Report) -> str | None:
+    """What containers and cgroups counted that ended during the measurement, for they have no row."""
+    if report.ended is None:
+        return None
+    both = tuple(filter(None, (report.ended.seen, report.ended.unseen)))
+    seconds = sum(on.seconds for one in both for on in one.cpu_seconds or ())
+    given = sum(pair.bytes for one in both for pair in one.allocated or ())
+    if not seconds and not given:
+        return None
+    return f"cgroups that ended meanwhile, and have no row: {seconds:.2f} s of CPU time, {size(given)} allocated"
+
+
+def sources_by_trouble(report: Report) -> dict[str, list[str]]:
+    """State and reason -> the sources it holds of; those without trouble are left out."""
+    found: dict[str, list[str]] = {}
+    for source in report.sources:
+        if source.state != "ok":
+            found.setdefault(f"{source.state}: {source.reason or ''}", []).append(source.source)
+    return found
+
+
+def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in containers:
+        for unknown in one.unknown:
+            found.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
+    return found
+
+
+def _signed(value: int) -> str:
+    return f"+{size(value)}" if value > 0 else size(value)

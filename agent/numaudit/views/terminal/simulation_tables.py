@@ -1,0 +1,127 @@
+"""A played scenario for people: each step in a sentence or two, and the memory map after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.api.simulation_document import AdmissionOrders, ContainerPlace, RestartedPod, SimulatedStep, WayIn
+from numaudit.api.simulation_document import Simulation as Document
+from numaudit.containermanager.memory.state import MachineState
+from numaudit.errors import printable
+from numaudit.report.words import size
+from numaudit.scenario.simulation import Played, Simulation
+from numaudit.scenario.words import nodes
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_STYLE = {True: "green", False: "red", None: ""}
+
+
+def print_simulation(played: Simulation, document: Document, out: Console) -> None:
+    """Every step with the map after it; `-o json` has the bytes."""
+    _print_map(played.scenario.state.memory.state.machine, "at the beginning", out)
+    for one, step in zip(played.steps, document.steps, strict=True):
+        out.print()
+        print_note(f"{step.step}. {printable(_title(step))}", out, _STYLE[step.admitted])
+        for line in _lines(step):
+            print_note(f"   {printable(line)}", out)
+        _print_map(one.after.memory.state.machine, f"after step {step.step}", out, _changed(one))
+    if document.orders is not None:
+        _print_orders(document.orders, out)
+
+
+def _changed(one: Played) -> bool:
+    return one.before.memory.state.machine != one.after.memory.state.machine
+
+
+def _title(step: SimulatedStep) -> str:
+    subject = " ".join(filter(None, [step.action, step.pod, step.container]))
+    if step.action == "restart":
+        return f"{subject}: " + ("the kubelet does not start" if step.reason else "the kubelet starts")
+    if step.admitted is None:
+        return subject
+    return f"{subject}: " + (f"admitted, {step.outcome}" if step.admitted else f"refused, {step.outcome}")
+
+
+def _lines(step: SimulatedStep) -> Iterator[str]:
+    if step.message is not None:
+        yield f"{step.reason}: {step.message}"
+    yield from _why(step)
+    for name, place in step.containers.items():
+        yield f"{name}: {place_line(place)}"
+    for pod in step.pods:
+        yield f"{pod.pod}: {_fate(pod)}"
+        yield from (f"   {line}" for line in _why(pod))
+    if step.note is not None:
+        yield step.note
+
+
+def _why(refused: SimulatedStep | RestartedPod) -> Iterator[str]:
+    if refused.sentence is not None:
+        yield f"why: {refused.sentence}"
+        yield from way_lines(refused.ways_in, admitted=bool(refused.admitted))
+
+
+def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
+    """What would let a refused pod in, or align one that was admitted."""
+    if not ways:
+        yield f"no change that was tried {'aligns it' if admitted else 'lets it in'}"
+    then = "it is aligned" if admitted else "it is admitted"
+    for way in ways:
+        where = "" if way.nodes is None else f" (memory on {nodes(NodeSet.from_ids(way.nodes))})"
+        yield f"{then}: {way.change}{where}"
+
+
+def place_line(place: ContainerPlace) -> str:
+    sizes = ", ".join(f"{size(one['size'])} of {one['type']}" for one in place.blocks)
+    on = f"on node {place.cpuset_mems.replace(',', '+')}"
+    if not place.cpuset_mems:
+        parts = ["no memory of its own"]
+    elif not any(one["size"] for one in place.blocks):
+        parts = [f"memory {on}, counted with the container that takes it over"]
+    else:
+        parts = [f"{sizes} {on}"]
+    if place.cpus:
+        parts.append(f"CPUs {place.cpus}")
+    parts += [f"{resource} {', '.join(ids)}" for resource, ids in place.devices.items()]
+    if place.hint is not None and place.hint.nodes is not None:
+        preferred = "preferred" if place.hint.preferred else "not preferred"
+        parts.append(f"hint {NodeSet.from_ids(place.hint.nodes)} ({preferred})")
+    return "; ".join(parts)
+
+
+def _fate(pod: RestartedPod) -> str:
+    if not pod.admitted:
+        return f"{pod.fate}: {pod.reason}: {pod.message}"
+    held = ", ".join(f"{name} {place_line(place)}" for name, place in pod.containers.items())
+    return f"{pod.fate} ({held})"
+
+
+def _print_map(machine: MachineState, when: str, out: Console, changed: bool = True) -> None:
+    if not machine:
+        print_note("   no memory map: memoryManagerPolicy is None", out, "dim")
+        return
+    if not changed:
+        print_note("   the memory map is as before", out, "dim")
+        return
+    print_note(f"   memory map {when}", out, "dim")
+    table = new_table("   NODE", "TYPE", ">TOTAL", ">SYSTEM RESERVED", ">ALLOCATABLE", ">RESERVED", ">FREE", "GROUP")
+    for id_, node in machine.items():
+        group = str(NodeSet.from_ids(node.cells or ()))
+        for number, (resource, one) in enumerate(node.memory_map.items()):
+            if number and not one.total:
+                continue
+            amounts = (one.total, one.system_reserved, one.allocatable, one.reserved, one.free)
+            table.add_row(Text(f"   {id_}"), resource, *(size(amount) for amount in amounts), group)
+    print_table(table, out)
+
+
+def _print_orders(orders: AdmissionOrders, out: Console) -> None:
+    out.print()
+    gave_up = "" if orders.complete else f"; gave up after {orders.tried} admissions, there may be more"
+    print_note(f"orders in which all pods are admitted: {len(orders.orders) or 'none'}{gave_up}", out, "bold")
+    for order in orders.orders:
+        print_note(f"   {printable(', '.join(order))}", out)

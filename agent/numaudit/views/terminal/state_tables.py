@@ -1,0 +1,207 @@
+"""The tables of `numaudit state`, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from numaudit.api.state_document import StateDifference, StateVerification
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
+from numaudit.checkpoints.formats.file import Checkpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.pod.names import PodName, with_names
+from numaudit.errors import printable
+from numaudit.report.values import CheckpointFindingReport
+from numaudit.report.words import size
+from numaudit.topology.nodeset import NodeSet
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
+Pods = Mapping[str, PodName]
+"""UID -> name."""
+_NO_NAMES: Pods = {}
+_MIB = 1 << 20
+
+
+def print_verification(verification: StateVerification, out: Console) -> None:
+    """The file's format and checksum, what the kubelet makes of it, then each finding with its remedy."""
+    _line(out, Text(printable(verification.file), "bold"))
+    for name, value in _facts(verification):
+        _line(out, Text(f"  {name:<22}"), Text(printable(value), _STYLE.get(value, "")))
+    _print_findings(verification, out)
+
+
+def print_content(checkpoint: Checkpoint, out: Console, pods: Pods = _NO_NAMES) -> None:
+    """Everything the file holds. Sizes are rounded; `-o json` has the bytes."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        tables = [_node_table(checkpoint), _block_table(checkpoint, pods)]
+    elif isinstance(checkpoint, CpuCheckpoint):
+        tables = [_cpu_table(checkpoint, pods)]
+    else:
+        tables = [_device_table(checkpoint, pods)]
+    for table in tables:
+        if table.row_count:
+            _line(out)
+            print_table(table, out)
+        else:
+            _line(out, Text("  no assignments"))
+
+
+def print_difference(difference: StateDifference, out: Console) -> None:
+    """One line for each value that differs."""
+    if not difference.differences:
+        _line(out, Text(printable(f"{difference.left} and {difference.right} are the same")))
+        return
+    _line(out, Text(printable(f"A: {difference.left}")))
+    _line(out, Text(printable(f"B: {difference.right}")))
+    _line(out)
+    table = new_table("~WHERE", "~A", "~B")
+    for change in difference.differences:
+        where = with_names(change.where, _names(difference.pods))
+        table.add_row(printable(where), _value(change.left), _value(change.right))
+    print_table(table, out)
+
+
+def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
+    if verification.stored_checksum is not None:
+        policy = verification.policy_name
+        yield "checkpoint", verification.checkpoint or "unknown"
+        yield "format", verification.format or "none that fits the checksum"
+        if policy is not None:
+            yield "policy", policy
+        stored, computed = verification.stored_checksum, verification.computed_checksum
+        yield "checksum", f"{stored}, " + ("as computed" if stored == computed else f"computed {computed}")
+    yield "kubelet", _kubelet(verification)
+    if verification.machine_problem is not None:
+        yield "machine", f"not compared: {verification.machine_problem}"
+    if verification.replayed_on is not None:
+        on = "this machine" if verification.replayed_on == "machine" else "the file's own totals"
+        yield "replay", f"on {on}: {'the same' if verification.first_difference is None else 'different'}"
+    if verification.first_difference is not None:
+        yield "first difference", verification.first_difference
+    if verification.refusal is not None:
+        yield "kubelet says", verification.refusal
+    yield "valid", "yes" if verification.valid else "no"
+    yield "kubelet starts now", verification.starts_now
+    yield "after a reboot", verification.starts_after_reboot
+
+
+def _kubelet(verification: StateVerification) -> str:
+    """The kubelet that is to start: `1.36 (log), policy Static (file), PodLevelResourceManagers off (default)`."""
+    kubelet = verification.kubelet
+    gate = kubelet.pod_level_resource_managers
+    values = {
+        "version": kubelet.version,
+        "policy": None if kubelet.policy is None else f"policy {kubelet.policy}",
+        "pod_level_resource_managers": None if gate is None else f"PodLevelResourceManagers {'on' if gate else 'off'}",
+    }
+    return ", ".join(f"{text} ({kubelet.sources.get(name, '?')})" for name, text in values.items() if text is not None)
+
+
+def _print_findings(verification: StateVerification, out: Console) -> None:
+    """Each remedy once, after the last finding that it is for."""
+    names = _names(verification.pods)
+    by_remedy: dict[str, list[CheckpointFindingReport]] = {}
+    for finding in verification.findings:
+        by_remedy.setdefault(finding.remedy, []).append(finding)
+    for remedy, findings in by_remedy.items():
+        for finding in findings:
+            where = f" ({finding.where})" if finding.where else ""
+            text = printable(with_names(f"{finding.message}{where}", names))
+            print_note(f"  {finding.severity}: {finding.name}: {text}", out, _STYLE[finding.severity])
+        print_note(f"    -> {remedy}", out, "dim")
+
+
+def _names(pods: Pods) -> dict[str, str]:
+    """UID -> name, of the pods that have one."""
+    return {uid: one.full_name for uid, one in pods.items() if one.full_name is not None}
+
+
+def _pod(uid: str, pods: Pods) -> str:
+    """namespace/pod, else the UID; marked where the pod is gone."""
+    one = pods.get(uid)
+    if one is None:
+        return printable(uid)
+    return printable(one.full_name or uid) + (" (stale)" if one.stale else "")
+
+
+def _node_table(checkpoint: MemoryCheckpoint) -> Table:
+    table = new_table(
+        "NODE", "GROUP", ">ASSIGNMENTS", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">RESERVED", ">FREE"
+    )
+    for id_, node in sorted((checkpoint.machine or {}).items()):
+        for resource, row in sorted(node.memory_map.items()):
+            sizes = (row.total, row.system_reserved, row.allocatable, row.reserved, row.free)
+            group = _nodes(node.cells)
+            table.add_row(str(id_), group, str(node.number_of_assignments), printable(resource), *map(size, sizes))
+    return table
+
+
+def _block_table(checkpoint: MemoryCheckpoint, pods: Pods) -> Table:
+    table = new_table("POD", "CONTAINER", "TYPE", "NODES", ">SIZE")
+    for uid, containers in sorted((checkpoint.entries or {}).items()):
+        for name, blocks in sorted(containers.items()):
+            _add_blocks(table, _pod(uid, pods), printable(name), blocks)
+    for uid, of_pod in sorted((checkpoint.pod_entries or {}).items()):
+        _add_blocks(table, _pod(uid, pods), "(whole pod)", of_pod or ())
+    return table
+
+
+def _add_blocks(table: Table, pod: str, name: str, blocks: tuple[Block, ...]) -> None:
+    for block in blocks:
+        table.add_row(pod, name, printable(block.type), _nodes(block.numa_affinity), size(block.size))
+    if not blocks:
+        table.add_row(pod, name, "none", "", "")
+
+
+def _cpu_table(checkpoint: CpuCheckpoint, pods: Pods) -> Table:
+    table = new_table("POD", "CONTAINER", "~CPUS")
+    table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
+    for name, cpus in sorted((checkpoint.entries_by_id or {}).items()):
+        table.add_row("", printable(name), cpus)
+    for uid, containers in sorted((checkpoint.entries or {}).items()):
+        for name, cpus in sorted(containers.items()):
+            table.add_row(_pod(uid, pods), printable(name), cpus)
+    for uid, cpus in sorted((checkpoint.pod_entries or {}).items()):
+        table.add_row(_pod(uid, pods), "(whole pod)", cpus)
+    return table
+
+
+def _device_table(checkpoint: DeviceCheckpoint, pods: Pods) -> Table:
+    table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "~DEVICES")
+    for entry in checkpoint.entries or ():
+        for where, ids in _devices(entry):
+            names = (entry.container_name, entry.resource_name)
+            table.add_row(_pod(entry.pod_uid, pods), *map(printable, names), where, printable(" ".join(ids)))
+    for resource, healthy in sorted((checkpoint.registered or {}).items()):
+        table.add_row("(registered)", "", printable(resource), "", printable(" ".join(healthy or ())))
+    return table
+
+
+def _devices(entry: PodDevices) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not isinstance(entry.device_ids, Mapping):
+        yield "?", entry.device_ids or ()
+        return
+    for node, ids in entry.device_ids.items():
+        yield "none" if node == NO_NODE else str(node), ids or ()
+
+
+def _nodes(ids: tuple[int, ...] | None) -> str:
+    return "?" if ids is None else str(NodeSet.from_ids(ids)) or "none"
+
+
+def _value(value: object) -> str:
+    """As in the file; what counts bytes also in units, for two of them may differ by less."""
+    if isinstance(value, int) and abs(value) >= _MIB:
+        return f"{size(value)} ({value})"
+    return "absent" if value is None else printable(msgspec.json.encode(value).decode())
+
+
+def _line(out: Console, *parts: Text) -> None:
+    out.print(Text.assemble(*parts), soft_wrap=True)

@@ -1,0 +1,105 @@
+"""The observer: what one tick joins."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from made_up_probes import made_up_session
+from node_tree import NodeTree
+from numaudit.engine.collectors import numa_balancing
+from numaudit.engine.observer import Observer
+from numaudit.kernel.host import Host
+from numaudit.probes.session import Readings
+from numaudit.report.build import build
+from numaudit.topology.nodeset import CpuSet
+
+
+def test_huge_pages_that_are_reserved_after_the_first_tick_are_seen(fixtures: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "host"
+    shutil.copytree(fixtures / "huge-pages", tree)
+    pools = list(tree.glob("sys/devices/system/node/node*/hugepages/*/nr_hugepages"))
+    totals = {pool: pool.read_text() for pool in pools}
+    for pool in pools:
+        pool.write_text("0\n")
+    observer = Observer.of(Host.under(tree))
+    before = observer.observe()
+    for pool, total in totals.items():
+        pool.write_text(total)
+    after = observer.observe()
+    assert not any(sum((one.hugetlb or {}).values()) for one in before.residency.values())
+    assert any(sum((one.hugetlb or {}).values()) for one in after.residency.values())
+
+
+def test_a_cpu_that_goes_offline_between_two_ticks_is_not_listed_for_its_node(fixtures: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", tree)
+    observer = Observer.of(Host.under(tree))
+    before = observer.observe().machine
+    assert observer.observe().machine is before  # not read again without need
+    assert before.by_id[3].cpus == CpuSet.of(6, 7)
+    (tree / "sys/devices/system/cpu/online").write_text("0-6\n")
+    (tree / "sys/devices/system/node/node3/cpulist").write_text("6\n")
+    after = observer.observe().machine
+    assert after.by_id[3].cpus == CpuSet.of(6)
+    assert [one.id for one in after.cpus] == [*range(7)]
+
+
+def test_a_machine_that_shows_no_nodes_any_more_stays_as_it_was(fixtures: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", tree)
+    observer = Observer.of(Host.under(tree))
+    before = observer.observe().machine
+    shutil.rmtree(tree / "sys/devices/system/node")
+    assert observer.observe().machine is before
+
+
+def _balancing_node(root: Path, containers: int) -> NodeTree:
+    """A node whose kernel has counters in memory.stat."""
+    tree = NodeTree(root)
+    tree.fill(containers)
+    (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
+    (tree.root / "proc/vmstat").write_text("numa_hint_faults 900\n")
+    for number, path in enumerate(["", *tree.containers()]):
+        (tree.root / f"sys/fs/cgroup{path}/memory.stat").write_text(f"anon 4096\nnuma_hint_faults {number}\n")
+    return tree
+
+
+def test_the_kernels_counters_of_containers_come_out_of_an_agent_with_all_probes(tmp_path: Path) -> None:
+    tree = _balancing_node(tmp_path / "node", 8)
+    _, session = made_up_session()
+    found = Observer.of(Host.under(tree.root)).observe(readings=Readings(session))
+    counted = [one.numa_balancing for one in build(found).containers if one.container is not None]
+    assert sorted(one["numa_hint_faults"] for one in counted if one is not None) == [*range(1, 9)]
+
+
+def test_a_tick_reads_a_bounded_number_of_containers_and_the_next_ones_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numa_balancing, "AT_ONCE", 3)
+    tree = _balancing_node(tmp_path / "node", 8)
+    observer = Observer.of(Host.under(tree.root))
+    _, session = made_up_session()
+
+    def counted() -> list[int]:
+        snapshot = observer.observe(readings=Readings(session))
+        assert snapshot.numa_balancing is not None
+        return sorted(one["numa_hint_faults"] for one in snapshot.numa_balancing.by_container.values())
+
+    assert [len(counted()) for _ in range(3)] == [3, 6, 8]
+    (tree.root / f"sys/fs/cgroup{tree.containers()[0]}/memory.stat").write_text("numa_hint_faults 100\n")
+    assert max([max(counted()) for _ in range(3)]) == 100
+    tree.kill(tree.containers()[0])
+    assert len(counted()) == 7
+
+
+def test_a_capture_without_the_kernels_counters_of_balancing_is_no_failure(fixtures: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", tree)
+    (tree / "proc/sys/kernel").mkdir(parents=True, exist_ok=True)
+    (tree / "proc/sys/kernel/numa_balancing").write_text("1\n")
+    (tree / "sys/fs/cgroup/memory.stat").unlink(missing_ok=True)
+    states = {one.source: one.state for one in Observer.of(Host.under(tree)).observe().outcomes}
+    assert states["numa_balancing"] == "ok"

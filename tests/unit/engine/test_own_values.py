@@ -1,0 +1,121 @@
+"""Rows about the Memory Manager's memory map and about the probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from numaudit.engine.collectors.probes.probe_accounts import accounts
+from numaudit.engine.observer import Observer
+from numaudit.evaluation.findings import Finding
+from numaudit.exporters.catalogue import TICK_METRICS
+from numaudit.exporters.facts import Tick
+from numaudit.exporters.metric import Number
+from numaudit.kernel.host import Host
+from numaudit.kernel.tracing.bpf import RunTime
+from numaudit.probes.first_touch import FirstTouches
+from numaudit.probes.hint_faults import HintFaultCounts
+from numaudit.report.build import build
+from numaudit.snapshot import ProbeAccount
+from reports import container, report, tick
+from ticks import readings_of
+
+CapturedHost = Callable[[str], Host]
+
+
+def _values(name: str, of: Tick) -> dict[tuple[str, ...], Number]:
+    (row,) = [one for one in TICK_METRICS if one.name == name]
+    return dict(row.values(of))
+
+
+def test_the_memory_map_of_the_checkpoint_is_exported(captured: CapturedHost) -> None:
+    of = tick(build(Observer.of(captured("kubernetes-four-nodes")).observe()))
+    sizes = _values("memory_manager_bytes", of)
+    assert _values("memory_manager_total_bytes", of)["0", "memory"] == 1055182848
+    assert sizes["0", "memory", "free"] == 535089152
+    assert sizes["2", "hugepages-2Mi", "reserved"] == 33554432
+    assert _values("memory_manager_group", of) == {(node, node): 1 for node in "0123"}
+    assert _values("memory_manager_admissible_bytes", of) == {("1",): 785899520, ("2",): 0, ("3",): 0, ("4",): 0}
+    assert _values("memory_manager_stranded_bytes", of) == {(node,): 0 for node in "0123"}
+
+
+def test_memory_without_a_promise_is_exported_beside_what_it_takes_away(captured: CapturedHost) -> None:
+    of = tick(build(Observer.of(captured("kubernetes-four-nodes")).observe()))
+    unpromised = _values("memory_manager_unpromised_bytes", of)
+    assert min(unpromised.values()) > 30 << 20
+    # 200 and 100 MiB of nodes 0 and 1 are reserved for the system, and nothing of the others.
+    assert _values("memory_manager_encroached_bytes", of) == {
+        **{(node, "free"): unpromised[(node,)] if node in "23" else 0 for node in "0123"},
+        **{(node, "reserved"): 0 for node in "0123"},
+    }
+    one_node, largest = 785899520, 1020780544
+    assert _values("memory_manager_fragmentation_ratio", of) == {(): 1 - one_node / largest}
+
+
+def test_containers_that_are_gone_and_still_hold_memory_are_counted(captured: CapturedHost) -> None:
+    found = build(Observer.of(captured("kubernetes-four-nodes")).observe())
+    gone = Finding("stale", "warning", "its pod is gone", "start one", None, "uid", "db", None, None, None)
+    other = Finding("oom-risk", "warning", "too little is free", "free some", None, "uid", "db", None, None, None)
+    for findings, count in (((), 0), ((gone, other, gone), 2)):
+        assert _values("memory_manager_stale_entries", tick(replace(found, findings=findings))) == {(): count}
+
+
+def test_without_a_checkpoint_there_is_no_memory_map() -> None:
+    of = tick(report(container()))
+    for name in (
+        "bytes",
+        "group",
+        "admissible_bytes",
+        "stranded_bytes",
+        "stale_entries",
+        "unpromised_bytes",
+        "encroached_bytes",
+        "fragmentation_ratio",
+    ):
+        assert _values(f"memory_manager_{name}", of) == {}
+
+
+def test_the_room_is_worked_out_again_only_for_another_checkpoint(
+    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer = Observer.of(captured("kubernetes-four-nodes"))
+    first = observer.observe().intent
+    monkeypatch.setattr("numaudit.kubelet.intent.intent_of.headroom_of", None)
+    second = observer.observe().intent
+    assert first is not None
+    assert second is not None
+    assert second.headroom is first.headroom
+
+
+def test_what_a_probe_lost_is_counted_by_reason(tmp_path: Path) -> None:
+    taken = {
+        "hint_faults": HintFaultCounts(lost={"map-full": 3, "busy": 2}),
+        "first_touch": FirstTouches(lost={"ring-full": 7, "no-address": 1}),
+    }
+    probe = SimpleNamespace(run_time=lambda: RunTime(500_000_000, 20))
+    found = accounts(Host(tmp_path), readings_of(taken, dict.fromkeys(taken, probe)))
+    assert found["hint_faults"].lost == {"map-full": 3, "busy": 2}
+    assert found["first_touch"].lost == {"ring-full": 7, "no-address": 1}
+    assert found["hint_faults"].runs is None
+
+
+@pytest.mark.parametrize(("setting", "is_counted"), [("1\n", True), ("0\n", False)])
+def test_runs_are_reported_only_while_the_kernel_counts_them(tmp_path: Path, setting: str, is_counted: bool) -> None:
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/bpf_stats_enabled").write_text(setting)
+    probe = SimpleNamespace(run_time=lambda: RunTime(500_000_000, 20))
+    readings = readings_of({"hint_faults": HintFaultCounts()}, {"hint_faults": probe})
+    account = accounts(Host(tmp_path), readings)["hint_faults"]
+    assert (account.runs, account.run_seconds) == ((20, 0.5) if is_counted else (None, None))
+
+
+def test_each_probe_has_its_rows() -> None:
+    probes = (ProbeAccount("page_alloc", {"map-full": 3, "busy": 0}, 20, 0.5), ProbeAccount("cpu_time", {}, None, None))
+    of = tick(replace(report(container()), probes=probes))
+    assert _values("lost_events_total", of) == {("page_alloc", "map-full"): 3, ("page_alloc", "busy"): 0}
+    assert _values("bpf_runs_total", of) == {("page_alloc",): 20}
+    assert _values("bpf_run_seconds_total", of) == {("page_alloc",): 0.5}
