@@ -15,7 +15,7 @@ import yaml
 
 from commands import NODE, Lab, Started, ending, started
 from container import container
-from numaudit.cli.main import call
+from numaudit.cli.main import call, module_of
 from numaudit.kernel.host import Host
 from workload import MIB, cgroup, worker
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_kernel
 HEADLINE = re.compile(r"\d\d:\d\d:\d\d, every 1 s; Ctrl-C ends it(.*)\n")
 
 for verb in ("report", "explain"):
-    importlib.import_module(f"numaudit.cli.{verb}")  # once here, and not by each child
+    importlib.import_module(module_of(verb))  # once here, and not by each child
 
 
 def next_tick(watching: Started) -> str:
