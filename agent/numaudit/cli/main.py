@@ -8,7 +8,7 @@ import importlib
 import io
 import os
 import sys
-from typing import NoReturn, TextIO, cast
+from typing import NamedTuple, NoReturn, TextIO, cast
 
 import click
 
@@ -19,36 +19,40 @@ from numaudit.cli.messages import Messages
 from numaudit.errors import InputError, NumauditError, printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-VERBS = {
-    "report": "Where the memory of every container on this host really is.",
-    "top": "The same as `report`, live: sort, filter, open one container.",
-    "topology": "Nodes, CPUs, distances, memory and huge pages.",
-    "state": "The kubelet's checkpoints: decoded, verified, compared.",
-    "explain": "Why a pod is admitted or refused, what would let it in; or a page on one that runs.",
-    "simulate": "Pods on a described machine, step by step: admitted or refused, and where.",
-    "doctor": "What this host can measure, and why not.",
-    "run": "Run a command on nodes of its own, by the static memory manager.",
-    "assert": "A gate for CI: is a command, or a container, within these limits?",
-    "selftest": "Whether numaudit tells near from far memory on this host.",
-    "calibrate": "Latency and bandwidth of this machine's memory, for each pair of nodes.",
-    "capture": "Copy what the readers read, for --root.",
-    "agent": "Observe this host at every tick, for Prometheus and OpenTelemetry.",
-    "fleet": "The whole cluster, and where a pod would fit, by a Prometheus that scrapes the agents.",
-    "metrics": "Every metric of the agent.",
-    "config": "The agent's settings: those in force, and all there are.",
-}
 
-_FOLDERS = {
-    "observe": ("report", "top", "topology", "doctor", "selftest", "calibrate", "capture"),
-    "manager": ("state", "explain", "simulate", "run", "assert"),
-    "service": ("agent", "fleet", "metrics", "config"),
+
+class Verb(NamedTuple):
+    """A verb is a module of its name, whose `command` click runs."""
+
+    folder: str
+    """Of cli/, where the module is."""
+    help: str
+    """One line, for the list of verbs."""
+
+
+VERBS = {
+    "report": Verb("observe", "Where the memory of every container on this host really is."),
+    "top": Verb("observe", "The same as `report`, live: sort, filter, open one container."),
+    "topology": Verb("observe", "Nodes, CPUs, distances, memory and huge pages."),
+    "state": Verb("manager", "The kubelet's checkpoints: decoded, verified, compared."),
+    "explain": Verb("manager", "Why a pod is admitted or refused, what would let it in; or a page on one that runs."),
+    "simulate": Verb("manager", "Pods on a described machine, step by step: admitted or refused, and where."),
+    "doctor": Verb("observe", "What this host can measure, and why not."),
+    "run": Verb("manager", "Run a command on nodes of its own, by the static memory manager."),
+    "assert": Verb("manager", "A gate for CI: is a command, or a container, within these limits?"),
+    "selftest": Verb("observe", "Whether numaudit tells near from far memory on this host."),
+    "calibrate": Verb("observe", "Latency and bandwidth of this machine's memory, for each pair of nodes."),
+    "capture": Verb("observe", "Copy what the readers read, for --root."),
+    "agent": Verb("service", "Observe this host at every tick, for Prometheus and OpenTelemetry."),
+    "fleet": Verb("service", "The whole cluster, and where a pod would fit, by a Prometheus that scrapes the agents."),
+    "metrics": Verb("service", "Every metric of the agent."),
+    "config": Verb("service", "The agent's settings: those in force, and all there are."),
 }
-_FOLDER_OF = {verb: folder for folder, verbs in _FOLDERS.items() for verb in verbs}
 
 
 def module_of(verb: str) -> str:
     """Where a verb of VERBS is."""
-    return f"numaudit.cli.{_FOLDER_OF[verb]}.{verb}"
+    return f"numaudit.cli.{VERBS[verb].folder}.{verb}"
 
 
 class _Verbs(click.Group):
@@ -66,7 +70,7 @@ class _Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
 
 
 @click.group(

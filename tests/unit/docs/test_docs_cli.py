@@ -58,7 +58,7 @@ _MORE = {
 def page() -> str:
     """docs/cli.md."""
     parts = [_HEAD, "\n| verb | answers |\n| --- | --- |\n"]
-    parts += [f"| [`numaudit {name}`](#numaudit-{name}) | {what} |\n" for name, what in VERBS.items()]
+    parts += [f"| [`numaudit {name}`](#numaudit-{name}) | {verb.help} |\n" for name, verb in VERBS.items()]
     parts += [_section(path, command) for path, command in COMMANDS.items() if path]
     return "".join(parts)
 

@@ -47,7 +47,7 @@ def page(name: str) -> str:
 
 def _short(path: tuple[str, ...], command: click.Command) -> str:
     """What a verb answers, without the full stop."""
-    text = VERBS[path[0]] if len(path) == 1 else inspect.cleandoc(command.help or "").split("\n\n")[0]
+    text = VERBS[path[0]].help if len(path) == 1 else inspect.cleandoc(command.help or "").split("\n\n")[0]
     return " ".join(text.split()).rstrip(".")
 
 

@@ -17,7 +17,7 @@ TOP = Path(__file__).parents[3]
 def test_the_readme_shows_the_real_report_and_all_verbs(matches_golden: MatchesGolden) -> None:
     report = (TOP / "tests/golden/misaligned-node.txt").read_text(encoding="utf-8")
     shown = "\n".join(line for line in report.splitlines() if not re.match(r"\w[\w ]+: unavailable|Read in", line))
-    verbs = "".join(f"| `numaudit {name}` | {what} |\n" for name, what in VERBS.items())
+    verbs = "".join(f"| `numaudit {name}` | {verb.help} |\n" for name, verb in VERBS.items())
     readme = (TOP / "README.md").read_text(encoding="utf-8")
     filled = fill(readme, "example: report --root tests/fixtures/misaligned-node.tar.xz", f"```\n{shown}\n```\n")
     filled = fill(filled, "verbs", f"| verb | answers |\n| --- | --- |\n{verbs}")
