@@ -174,7 +174,7 @@ def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session,
         judgements = judge(snapshot, snapshot)
         assert judgements.verdicts[key].name == "split"
         running.order("touch")
-        seen(session, group, before, at_least=4 * PAGES)
+        watched(group, observer, session, snapshot, lambda pages: pages.remote_bytes > 0.9 * 4 * SIZE)
         running.order("sleep")
         settled(lambda: faults_of(session, group, before))
         found = []
