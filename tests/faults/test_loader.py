@@ -106,7 +106,7 @@ def test_programs_are_gone_when_their_descriptors_are_closed() -> None:
 
 def test_programs_are_gone_when_the_agent_is_killed() -> None:
     text = AGENT + (
-        "from numaudit.kernel import bpf\n"
+        "from numaudit.kernel.tracing import bpf\n"
         "probes = [session.probes[name] for name in ('page_alloc', 'cpu_time')]\n"
         "fds = [fd for probe in probes for fd in probe._loaded.programs.values()]\n"
         "print(json.dumps([bpf.read_program_info(fd).id for fd in fds]), flush=True)\n"
