@@ -50,7 +50,7 @@ class Engine:
     counts_from_load: bool = False
     """Counts are those since the probes were loaded, not since the tick before."""
     with_promises: Callable[[Snapshot], Snapshot] = as_observed
-    """Adds what was promised to whom, where it is no kubelet that promised it."""
+    """Adds promises that no kubelet made."""
     last: Ticked | None = None
 
     def tick(self, numa_maps_budget: float | None = None, numa_maps_of: ContainerId | None = None) -> Ticked:

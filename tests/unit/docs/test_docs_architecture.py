@@ -40,7 +40,7 @@ NAMES_A_PROBE = {
     "exporters/values.py": "a metric of counted or of sampled accesses names its source",
     "report/counters.py": "a counter's field is called as the probe that counts it",
     "selftest/busy.py": "the self test's known CPU time is compared with this probe",
-    "selftest/sampling.py": "the self test's known accesses are held against this probe",
+    "selftest/sampling.py": "the self test's known accesses are compared with this probe",
     "selftest/selftest.py": "the self test's known work is compared with each source",
 }
 """Modules that are about one probe, and why. All others walk KINDS."""
