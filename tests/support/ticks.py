@@ -8,16 +8,14 @@ from typing import Any, cast
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Tick
-from numaudit.engine.collectors.containers.memory_stat import MemoryStats
 from numaudit.engine.collectors.containers.owners import Owners
-from numaudit.engine.collectors.probes.penalty import MachinePenalty
-from numaudit.engine.collectors.probes.scan_passes import ScanPasses
-from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.probes.probe import Reading
 from numaudit.probes.session import Readings, Session
 from numaudit.topology.machine import Machine
+
+NO_MACHINE = Machine(())
 
 
 def readings_of(taken: Mapping[str, Reading], probes: Mapping[str, Any] | None = None) -> Readings:
@@ -25,22 +23,11 @@ def readings_of(taken: Mapping[str, Reading], probes: Mapping[str, Any] | None =
     return Readings(Session(cast("Any", probes or {})), dict(taken))
 
 
-def tick_of(host: Host, taken: Mapping[str, Reading], owners: Owners | None = None) -> Tick:
+def tick_of(
+    host: Host, taken: Mapping[str, Reading], owners: Owners | None = None, machine: Machine = NO_MACHINE
+) -> Tick:
     """A tick of a host with cgroup v2 and no containers."""
     top = Path("/sys/fs/cgroup")
     reader = Reader(Hierarchies("v2", top, top, top, top))
     census = Census((), {}, {})
-    kubelet = cast("Any", None)
-    return Tick(
-        host,
-        Machine(()),
-        reader,
-        census,
-        owners or Owners(),
-        kubelet,
-        SanityCheck(),
-        ScanPasses(),
-        MachinePenalty(),
-        MemoryStats(),
-        readings_of(taken),
-    )
+    return Tick(host, machine, reader, census, owners or Owners(), readings_of(taken))

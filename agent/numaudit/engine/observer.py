@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.engine.collectors.base import Collector, Run, Tick
-from numaudit.engine.collectors.containers.memory_stat import MemoryStats
 from numaudit.engine.collectors.containers.owners import Owners
-from numaudit.engine.collectors.probes.penalty import MachinePenalty
-from numaudit.engine.collectors.probes.scan_passes import ScanPasses
-from numaudit.engine.collectors.sanity_check import SanityCheck
-from numaudit.engine.collectors.table import COLLECTORS
+from numaudit.engine.collectors.table import collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.kept_files import KeptFiles
@@ -44,11 +40,8 @@ class Observer:
     reader: Reader
     files: KeptFiles
     kubelet: KubeletIntent
+    collectors: Sequence[Collector]
     owners: Owners = field(default_factory=Owners)
-    sanity_check: SanityCheck = field(default_factory=SanityCheck)
-    scan_passes: ScanPasses = field(default_factory=ScanPasses)
-    penalty: MachinePenalty = field(default_factory=MachinePenalty)
-    memory_stats: MemoryStats = field(default_factory=MemoryStats)
 
     @classmethod
     def of(cls, host: Host) -> Observer:
@@ -57,7 +50,8 @@ class Observer:
         hierarchies = find_hierarchies(host)
         files = KeptFiles()
         reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
-        return cls(host, machine, hierarchies, Inventory(host, hierarchies), reader, files, KubeletIntent.of(host))
+        inventory, kubelet = Inventory(host, hierarchies), KubeletIntent.of(host)
+        return cls(host, machine, hierarchies, inventory, reader, files, kubelet, collectors(kubelet))
 
     def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.
@@ -96,34 +90,13 @@ class Observer:
         if is_followed:
             self.owners.follow(census, counted)
         machine = self.machine.read()
-        tick = Tick(
-            self.host,
-            machine,
-            self.reader,
-            census,
-            self.owners,
-            self.kubelet,
-            self.sanity_check,
-            self.scan_passes,
-            self.penalty,
-            self.memory_stats,
-            readings,
-            mappings_budget,
-            mappings_of,
-        )
+        tick = Tick(self.host, machine, self.reader, census, self.owners, readings, mappings_budget, mappings_of)
         hierarchies = self.hierarchies
         snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)
-        for one in COLLECTORS:
-            if _is_due(one, tick):
+        for one in self.collectors:
+            if one.is_due(tick):
                 snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)
         if readings is not None and is_followed:
             run("bpf clean-up", lambda _: readings.forget(self.owners.ended()), 0)
         self.files.end_tick()
         return replace(snapshot, taken_at=time.time(), outcomes=tuple(run.outcomes))
-
-
-def _is_due(collector: Collector, tick: Tick) -> bool:
-    kind = collector.probe
-    if kind is None:
-        return collector.is_due(tick)
-    return tick.readings is not None and kind.name in tick.readings.session.probes

@@ -8,13 +8,18 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from numaudit.cli.main import VERBS, module_of
 from numaudit.config.settings import KEYS
-from numaudit.engine.collectors.table import COLLECTORS
+from numaudit.engine.collectors.base import Tick
+from numaudit.engine.collectors.table import collectors
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import RULES, kubelet, measured, promised
+from numaudit.kernel.host import Host
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.kinds import KINDS
 from numaudit.report.counters import COUNTERS, Counters
 
@@ -149,7 +154,15 @@ def test_the_setting_of_probes_offers_every_kind_and_its_default_follows_the_kin
 
 
 def test_every_collector_with_a_probe_is_called_as_the_probe() -> None:
-    assert {one.name for one in COLLECTORS if one.probe is not None} == {kind.name for kind in KINDS}
+    asked = collectors(KubeletIntent.of(Host()))
+    assert {one.probe: one.name for one in asked if one.probe is not None} == {kind: kind.name for kind in KINDS}
+
+
+@pytest.mark.parametrize("of", [Observer, Tick])
+def test_only_what_several_collectors_share_is_in_the_observer_or_the_tick(of: type) -> None:
+    owns = {"numaudit.engine.collectors.containers.owners", "numaudit.engine.observer"}
+    modules = {getattr(hint, "__module__", "") for hint in get_type_hints(of).values()}
+    assert {one for one in modules if one.startswith("numaudit.engine.") and one not in owns} == set()
 
 
 def test_a_counters_field_and_row_are_in_one_file() -> None:

@@ -13,7 +13,7 @@ from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Skipped
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
-from numaudit.engine.collectors.probes.migrations import collect
+from numaudit.engine.collectors.probes.migrations import MigrationsCollector
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
@@ -81,9 +81,9 @@ def _collected(nodes_refused: Refusal | None) -> tuple[dict[ContainerId, Migrate
     groups = (cast("Cgroup", SimpleNamespace(id=WEB)),)
     owners.follow(Census((), {ContainerId(WEB): groups}, {}))
     tick = tick_of(Host(), {"migrations": read}, owners)
-    found = collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped).migrations
-    assert found is not None
-    return dict(found), skipped
+    found = MigrationsCollector().collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped)
+    assert found.migrations is not None
+    return dict(found.migrations), skipped
 
 
 def test_moved_pages_of_a_container_have_their_nodes() -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from made_up_plans import faults_and_time
 from numaudit.api import document
-from numaudit.engine.collectors.probes.penalty import MachinePenalty, read_penalty
+from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.probes.penalty import read_penalty
+from numaudit.engine.collectors.probes.pmu import PmuCollector
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
 from numaudit.pmu.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
 from numaudit.pmu.stall import Bounds
+from numaudit.probes.counters.accesses import AccessCounts
+from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
+from ticks import tick_of
 
 TWO = Machine(tuple(Node(node, CpuSet.of(node), distances={0: 10, 1: 21}) for node in range(2)))
 
@@ -58,7 +64,9 @@ def test_a_calibration_of_another_machine_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_it_is_found_once(tmp_path: Path) -> None:
-    host, penalty = _host(tmp_path, model=0x8F), MachinePenalty()
-    first = penalty.of(host, TWO)
+    host, collector = _host(tmp_path, model=0x8F), PmuCollector()
+    tick = tick_of(host, {"pmu": AccessCounts(plan=faults_and_time())}, machine=TWO)
+    first = collector.collect(tick, Snapshot(0.0, TWO, "v2"), Skipped()).penalty
+    assert first is not None
     (tmp_path / "proc/cpuinfo").unlink()
-    assert penalty.of(host, TWO) is first
+    assert collector.collect(tick, Snapshot(0.0, TWO, "v2"), Skipped()).penalty is first

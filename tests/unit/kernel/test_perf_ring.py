@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.engine.collectors.base import Skipped
-from numaudit.engine.collectors.probes.first_touch import collect
+from numaudit.engine.collectors.probes.first_touch import FirstTouchCollector
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.memory_blocks import MemoryBlocks
@@ -83,7 +83,8 @@ def test_records_of_every_kind_are_told_apart() -> None:
 def test_samples_that_are_missing_make_the_source_partial(read: FirstTouches, words: str) -> None:
     skipped = Skipped()
     tick = tick_of(Host(), {"first_touch": read})
-    assert collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped).first_touch == {}
+    found = FirstTouchCollector().collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped)
+    assert found.first_touch == {}
     assert skipped.failed == 3
     assert words in (skipped.reason or "")
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import errno
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.containers.memory_stat import MemoryStats
 from numaudit.engine.collectors.containers.owners import Owners
-from numaudit.engine.collectors.probes.penalty import MachinePenalty
-from numaudit.engine.collectors.probes.scan_passes import ScanPasses
-from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.errors import Absent, NumauditError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host, explain
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.probe import Kind, Reading
 from numaudit.probes.session import Readings
 from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
@@ -100,11 +96,6 @@ class Tick:
     reader: Reader
     census: Census
     owners: Owners
-    kubelet: KubeletIntent
-    sanity_check: SanityCheck
-    scan_passes: ScanPasses
-    penalty: MachinePenalty
-    memory_stats: MemoryStats
     readings: Readings | None = None
     """None = there are no probes."""
     mappings_budget: float | None = None
@@ -126,17 +117,21 @@ class Tick:
         return {owner for owner, groups in groups_of.items() if watched.isdisjoint(group.id for group in groups)}
 
 
-@dataclass(frozen=True, slots=True)
-class Collector:
-    """One question about the host."""
+class Collector(ABC):
+    """One question about the host. What it remembers from tick to tick it keeps itself."""
 
-    name: str
+    name: ClassVar[str]
     """As outcomes show it."""
-    collect: Callable[[Tick, Snapshot, Skipped], Snapshot]
-    """Takes the snapshot so far and adds its answer; when it raises, the snapshot stays as it is."""
-    is_due: Callable[[Tick], bool] = lambda _: True
-    probe: Kind[Any] | None = None
+    probe: ClassVar[Kind[Any] | None] = None
     """Where the answer comes from, if it is a probe."""
+
+    def is_due(self, tick: Tick) -> bool:
+        """Is the question asked in this tick? That of a probe is, where the probe was asked for."""
+        return self.probe is None or (tick.readings is not None and self.probe.name in tick.readings.session.probes)
+
+    @abstractmethod
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """The snapshot so far with the answer; when this raises, the snapshot stays as it is."""
 
 
 def require_v2(hierarchies: Hierarchies) -> None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from numaudit.engine.collectors.base import Skipped, Tick
-from numaudit.engine.collectors.containers.memory_stat import AT_ONCE, root_is_shown
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
+from numaudit.engine.collectors.containers.memory_stat import AT_ONCE, MemoryStats, root_is_shown
 from numaudit.errors import Unavailable
 from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
 from numaudit.snapshot import Balancing, ContainerId, Snapshot
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Of the host, and of each container where the kernel shows them.
+@dataclass(slots=True)
+class NumaBalancingCollector(Collector):
+    name = "numa_balancing"
+    _stats: MemoryStats = field(default_factory=MemoryStats)
 
-    Raises Unavailable when the kernel has no NUMA balancing, OSError when /proc/vmstat cannot be read.
-    """
-    mode = read_mode(tick.host)
-    if mode is None:
-        raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)")
-    by_container: Mapping[ContainerId, Mapping[str, int]] = {}
-    if mode.flags and root_is_shown(tick.reader.hierarchies):
-        most = None if tick.readings is None else AT_ONCE
-        by_container, errors = tick.memory_stats.read(tick.census, tick.reader.hierarchies, most)
-        for error in errors:
-            skipped.count(error)
-    return replace(snapshot, numa_balancing=Balancing(read_vmstat(tick.host), by_container))
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Of the host, and of each container where the kernel shows them.
+
+        Raises Unavailable when the kernel has no NUMA balancing, OSError when /proc/vmstat cannot be read.
+        """
+        mode = read_mode(tick.host)
+        if mode is None:
+            raise Unavailable("this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)")
+        by_container: Mapping[ContainerId, Mapping[str, int]] = {}
+        if mode.flags and root_is_shown(tick.reader.hierarchies):
+            most = None if tick.readings is None else AT_ONCE
+            by_container, errors = self._stats.read(tick.census, tick.reader.hierarchies, most)
+            for error in errors:
+                skipped.count(error)
+        return replace(snapshot, numa_balancing=Balancing(read_vmstat(tick.host), by_container))

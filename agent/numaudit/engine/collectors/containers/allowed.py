@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
@@ -14,11 +14,14 @@ from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
-    intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
-    promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
-    return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader, promised).collect(tick.census, skipped))
+class AllowedCollector(Collector):
+    name = "allowed"
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
+        intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
+        promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
+        return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader, promised).collect(tick.census, skipped))
 
 
 @dataclass(frozen=True, slots=True)

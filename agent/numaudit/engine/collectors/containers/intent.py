@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
+from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.snapshot import Snapshot
 
 
-def collect(tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
-    """The intent, and the containers with the names that the pods give them. Raises Unavailable without a kubelet.
+@dataclass(frozen=True, slots=True)
+class IntentCollector(Collector):
+    name = "intent"
+    kubelet: KubeletIntent
 
-    Asked after the census: whatever had a cgroup then was promised its memory before.
-    """
-    found = tick.kubelet.collect(tick.census.containers)
-    return replace(snapshot, intent=found.intent, containers=found.containers)
+    def collect(self, tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
+        """The intent, and the containers with the names that the pods give them. Raises Unavailable without a kubelet.
+
+        Asked after the census: whatever had a cgroup then was promised its memory before.
+        """
+        found = self.kubelet.collect(tick.census.containers)
+        return replace(snapshot, intent=found.intent, containers=found.containers)

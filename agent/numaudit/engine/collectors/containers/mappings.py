@@ -12,7 +12,7 @@ from time import monotonic
 import msgspec
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Cgroup, Reader
@@ -25,24 +25,36 @@ _HIDDEN = (
 )
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
-    judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
-    if tick.mappings_of is not None:
-        judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ == tick.mappings_of}
-    order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
-    return replace(snapshot, numa_maps=_of(tick).collect(tick.census, order, skipped))
+class NumaMapsCollector(Collector):
+    name = "numa_maps"
+
+    def is_due(self, tick: Tick) -> bool:
+        return tick.mappings_budget is not None
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
+        judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
+        if tick.mappings_of is not None:
+            judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ == tick.mappings_of}
+        order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
+        return replace(snapshot, numa_maps=_of(tick).collect(tick.census, order, skipped))
 
 
-def collect_root(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
-    if tick.mappings_of is not None:
-        return snapshot
-    hugetlb = _of(tick).unattributed_hugetlb(skipped)
-    unattributed = snapshot.unattributed
-    if unattributed is None or unattributed.hugetlb is not None:
-        return snapshot
-    return replace(snapshot, unattributed=msgspec.structs.replace(unattributed, hugetlb=hugetlb))
+class RootNumaMapsCollector(Collector):
+    name = "numa_maps of the root cgroup"
+
+    def is_due(self, tick: Tick) -> bool:
+        return tick.mappings_budget is not None
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
+        if tick.mappings_of is not None:
+            return snapshot
+        hugetlb = _of(tick).unattributed_hugetlb(skipped)
+        unattributed = snapshot.unattributed
+        if unattributed is None or unattributed.hugetlb is not None:
+            return snapshot
+        return replace(snapshot, unattributed=msgspec.structs.replace(unattributed, hugetlb=hugetlb))
 
 
 def _of(tick: Tick) -> ProcessMappings:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
@@ -21,11 +21,16 @@ _IMPOSSIBLE = (
 )
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
-    reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
-    found = Residency(reader, _in_use(snapshot.nodes)).collect(tick.census, skipped)
-    return replace(snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident)
+class ResidencyCollector(Collector):
+    name = "residency"
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
+        reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
+        found = Residency(reader, _in_use(snapshot.nodes)).collect(tick.census, skipped)
+        return replace(
+            snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident
+        )
 
 
 class Found(NamedTuple):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.snapshot import Snapshot
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """(CPU's node, page's node) -> samples since the probe was opened. Raises Unavailable when it does not run."""
-    reading = tick.read(FIRST_TOUCH)
-    for count, text in (
-        (reading.lost.get("ring-full"), "samples of first uses were lost: the ring was full before it was read"),
-        (reading.lost.get("no-address"), "samples of first uses named no page: it was gone by then"),
-        (reading.throttled, "times the kernel stopped sampling for a while, for it came too often"),
-    ):
-        if count:
-            skipped.lose(count, text)
-    return replace(snapshot, first_touch=tick.owners.add_up("first_touch", reading.samples))
+class FirstTouchCollector(Collector):
+    name = "first_touch"
+    probe = FIRST_TOUCH
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """(CPU's node, page's node) -> samples since the probe was opened. Raises Unavailable when it does not run."""
+        reading = tick.read(FIRST_TOUCH)
+        for count, text in (
+            (reading.lost.get("ring-full"), "samples of first uses were lost: the ring was full before it was read"),
+            (reading.lost.get("no-address"), "samples of first uses named no page: it was gone by then"),
+            (reading.throttled, "times the kernel stopped sampling for a while, for it came too often"),
+        ):
+            if count:
+                skipped.lose(count, text)
+        return replace(snapshot, first_touch=tick.owners.add_up("first_touch", reading.samples))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from numaudit.engine.collectors.base import Skipped, Tick, require_v2
+from numaudit.engine.collectors.base import Collector, Skipped, Tick, require_v2
 from numaudit.engine.collectors.probes.pages_used import pages_used
+from numaudit.engine.collectors.probes.scan_passes import ScanPasses
+from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
@@ -14,36 +16,43 @@ from numaudit.snapshot import Sampled, Snapshot
 from numaudit.topology.machine import Machine
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Faults since the probe was loaded.
+@dataclass(slots=True)
+class HintFaultsCollector(Collector):
+    name = "hint_faults"
+    probe = HINT_FAULTS
+    _check: SanityCheck = field(default_factory=SanityCheck)
+    _passes: ScanPasses = field(default_factory=ScanPasses)
 
-    Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Faults since the probe was loaded.
 
-    A container without samples that the kernel does scan, and that is watched, is left out.
-    """
-    require_v2(tick.reader.hierarchies)
-    require_sampling(tick.host, tick.machine)
-    reading = tick.read(HINT_FAULTS)
-    tick.sanity_check.compare(_kernel_count(tick.host), reading if reading.watched is None else None)
-    if reading.all_lost:
-        text = "hint faults were not counted: the map was full, or another BPF program was running"
-        skipped.lose(reading.all_lost, text)
-    groups_of = tick.census.groups
-    faults = tick.owners.add_up("hint_faults", reading.pages)
-    unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
-    unwatched = tick.unwatched(reading.watched)
-    used = pages_used(tick, snapshot, reading.passes)
-    sampled = {
-        owner: Sampled(
-            faults.get(owner, {}),
-            used.get(owner),
-            knows_passes=reading.passes is not None,
-            is_scanned=owner not in unscanned,
-            is_watched=owner not in unwatched,
-        )
-        for owner in {*faults, *used, *unscanned, *unwatched}
-    }
-    return replace(snapshot, hint_faults=sampled)
+        Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.
+
+        A container without samples that the kernel does scan, and that is watched, is left out.
+        """
+        require_v2(tick.reader.hierarchies)
+        require_sampling(tick.host, tick.machine)
+        reading = tick.read(HINT_FAULTS)
+        self._check.compare(_kernel_count(tick.host), reading if reading.watched is None else None)
+        if reading.all_lost:
+            text = "hint faults were not counted: the map was full, or another BPF program was running"
+            skipped.lose(reading.all_lost, text)
+        groups_of = tick.census.groups
+        faults = tick.owners.add_up("hint_faults", reading.pages)
+        unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
+        unwatched = tick.unwatched(reading.watched)
+        used = pages_used(self._passes, tick, snapshot, reading.passes)
+        sampled = {
+            owner: Sampled(
+                faults.get(owner, {}),
+                used.get(owner),
+                knows_passes=reading.passes is not None,
+                is_scanned=owner not in unscanned,
+                is_watched=owner not in unwatched,
+            )
+            for owner in {*faults, *used, *unscanned, *unwatched}
+        }
+        return replace(snapshot, hint_faults=sampled)
 
 
 def _kernel_count(host: Host) -> int | None:

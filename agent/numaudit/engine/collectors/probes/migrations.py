@@ -6,37 +6,41 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.snapshot import Migrated, MigratedPages, Snapshot
 
 Key = TypeVar("Key")
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Migrations that each container's tasks carried out. Raises Unavailable when the probe does not run."""
-    reading = tick.read(MIGRATIONS)
-    if reading.all_lost:
-        text = "migrations were not counted: a map was full, or another BPF program was running"
-        skipped.lose(reading.all_lost, text)
-    add_up = tick.owners.add_up
-    succeeded = add_up("migrations succeeded", reading.succeeded)
-    failed = add_up("migrations failed", reading.failed)
-    tasks = add_up("task moves", reading.tasks)
-    moved = add_up("migrations between nodes succeeded", reading.succeeded_between)
-    stayed = add_up("migrations between nodes failed", reading.failed_between)
-    refused = reading.nodes_refused
-    if refused is not None:
-        skipped.note(f"without the nodes that pages were moved between: {refused.text}")
-    migrated = {
-        owner: Migrated(
-            _pages(succeeded.get(owner, {}), failed.get(owner, {})),
-            tasks.get(owner, {}),
-            _pages(moved.get(owner, {}), stayed.get(owner, {})) if refused is None else None,
-        )
-        for owner in (succeeded | tasks)
-    }
-    return replace(snapshot, migrations=migrated)
+class MigrationsCollector(Collector):
+    name = "migrations"
+    probe = MIGRATIONS
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Migrations that each container's tasks carried out. Raises Unavailable when the probe does not run."""
+        reading = tick.read(MIGRATIONS)
+        if reading.all_lost:
+            text = "migrations were not counted: a map was full, or another BPF program was running"
+            skipped.lose(reading.all_lost, text)
+        add_up = tick.owners.add_up
+        succeeded = add_up("migrations succeeded", reading.succeeded)
+        failed = add_up("migrations failed", reading.failed)
+        tasks = add_up("task moves", reading.tasks)
+        moved = add_up("migrations between nodes succeeded", reading.succeeded_between)
+        stayed = add_up("migrations between nodes failed", reading.failed_between)
+        refused = reading.nodes_refused
+        if refused is not None:
+            skipped.note(f"without the nodes that pages were moved between: {refused.text}")
+        migrated = {
+            owner: Migrated(
+                _pages(succeeded.get(owner, {}), failed.get(owner, {})),
+                tasks.get(owner, {}),
+                _pages(moved.get(owner, {}), stayed.get(owner, {})) if refused is None else None,
+            )
+            for owner in (succeeded | tasks)
+        }
+        return replace(snapshot, migrations=migrated)
 
 
 def _pages(succeeded: Mapping[Key, int], failed: Mapping[Key, int]) -> dict[Key, MigratedPages]:

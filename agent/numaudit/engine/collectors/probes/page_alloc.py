@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.snapshot import Snapshot
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """(CPU's node, page's node) -> bytes since the probe was loaded. Raises Unavailable when it does not run."""
-    reading = tick.read(PAGE_ALLOC)
-    if reading.all_lost:
-        text = "allocations were not counted: the map was full, or another BPF program was running"
-        skipped.lose(reading.all_lost, text)
-    return replace(snapshot, page_alloc=tick.owners.add_up("page_alloc", reading.by_node))
+class PageAllocCollector(Collector):
+    name = "page_alloc"
+    probe = PAGE_ALLOC
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """(CPU's node, page's node) -> bytes since the probe was loaded. Raises Unavailable when it does not run."""
+        reading = tick.read(PAGE_ALLOC)
+        if reading.all_lost:
+            text = "allocations were not counted: the map was full, or another BPF program was running"
+            skipped.lose(reading.all_lost, text)
+        return replace(snapshot, page_alloc=tick.owners.add_up("page_alloc", reading.by_node))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from numaudit.engine.collectors.base import Tick
+from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.errors import ParseError
 from numaudit.kernel import process_status
 from numaudit.kernel.cgroup import Cgroup
@@ -20,9 +21,13 @@ _CHARGED = ("anon", "file", "shmem", "hugetlb")
 _NOT_KNOWN: Mapping[int, int] = {}
 
 
-def pages_used(tick: Tick, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, PagesUsed]:
-    """What the newest scan passes say of each container that they have anything of."""
-    known, now = tick.scan_passes, time.time()
+def pages_used(
+    known: ScanPasses, tick: Tick, snapshot: Snapshot, passes: Passes | None
+) -> dict[ContainerId, PagesUsed]:
+    """What the newest scan passes say of each container that they have anything of. `known` are those of ticks before,
+    to which `passes` is added.
+    """
+    now = time.time()
     if passes is not None:
         known.take(passes.by_cgroup, now)
     groups_of = tick.census.groups

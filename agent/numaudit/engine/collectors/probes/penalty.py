@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Unavailable
 from numaudit.kernel.cores import cores_hertz, read_cores
@@ -11,18 +9,6 @@ from numaudit.kernel.host import Host
 from numaudit.pmu.families import family_of
 from numaudit.pmu.stall import LatencyTable, Penalty, penalty
 from numaudit.topology.machine import Machine
-
-
-@dataclass(slots=True)
-class MachinePenalty:
-    """Found once, when it is first needed: a calibration made later counts from the next start on."""
-
-    _found: Penalty | None = None
-
-    def of(self, host: Host, machine: Machine) -> Penalty:
-        if self._found is None:
-            self._found = read_penalty(host, machine)
-        return self._found
 
 
 def read_penalty(host: Host, machine: Machine) -> Penalty:

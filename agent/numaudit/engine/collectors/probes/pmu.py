@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
+from numaudit.engine.collectors.probes.penalty import read_penalty
 from numaudit.pmu.choose import Plan
+from numaudit.pmu.stall import Penalty
 from numaudit.probes.pmu import PMU
 from numaudit.snapshot import CountBasis, CountedAccesses, Snapshot
 
 _PREFETCH = "prefetch"
 
 
-def collect(tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
-    """Accesses since the probe was loaded. Raises Unavailable when it does not run."""
-    reading = tick.read(PMU)
-    if reading.all_lost:
-        text = "intervals were not counted: the map of the probe was full, or another BPF program was running"
-        skipped.lose(reading.all_lost, text)
-    accesses = tick.owners.add_up("pmu", reading.accesses)
-    times = tick.owners.add_up("pmu times", reading.times)
-    basis, unwatched = basis_of(reading.plan), tick.unwatched(reading.watched)
-    counted = {
-        owner: CountedAccesses(
-            basis,
-            accesses.get(owner, {}),
-            enabled_ns=times.get(owner, {}).get("enabled", 0),
-            running_ns=times.get(owner, {}).get("running", 0),
-            is_watched=owner not in unwatched,
-        )
-        for owner in times.keys() | unwatched
-    }
-    return replace(snapshot, pmu=counted, penalty=tick.penalty.of(tick.host, tick.machine))
+@dataclass(slots=True)
+class PmuCollector(Collector):
+    name = "pmu"
+    probe = PMU
+    _penalty: Penalty | None = None
+    """Found once, when it is first needed: a calibration made later counts from the next start on."""
+
+    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+        """Accesses since the probe was loaded. Raises Unavailable when it does not run."""
+        reading = tick.read(PMU)
+        if reading.all_lost:
+            text = "intervals were not counted: the map of the probe was full, or another BPF program was running"
+            skipped.lose(reading.all_lost, text)
+        accesses = tick.owners.add_up("pmu", reading.accesses)
+        times = tick.owners.add_up("pmu times", reading.times)
+        basis, unwatched = basis_of(reading.plan), tick.unwatched(reading.watched)
+        counted = {
+            owner: CountedAccesses(
+                basis,
+                accesses.get(owner, {}),
+                enabled_ns=times.get(owner, {}).get("enabled", 0),
+                running_ns=times.get(owner, {}).get("running", 0),
+                is_watched=owner not in unwatched,
+            )
+            for owner in times.keys() | unwatched
+        }
+        if self._penalty is None:
+            self._penalty = read_penalty(tick.host, tick.machine)
+        return replace(snapshot, pmu=counted, penalty=self._penalty)
 
 
 def basis_of(plan: Plan) -> CountBasis:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes.session import Readings
 from numaudit.snapshot import ProbeAccount, Snapshot
 
 
-def collect(tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
-    """By the probe's name, of those that were read in this tick. Raises OSError."""
-    assert tick.readings is not None
-    return replace(snapshot, probes=accounts(tick.host, tick.readings))
+class ProbeAccountsCollector(Collector):
+    name = "bpf account"
+
+    def is_due(self, tick: Tick) -> bool:
+        return tick.readings is not None
+
+    def collect(self, tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
+        """By the probe's name, of those that were read in this tick. Raises OSError."""
+        assert tick.readings is not None
+        return replace(snapshot, probes=accounts(tick.host, tick.readings))
 
 
 def accounts(host: Host, readings: Readings) -> dict[str, ProbeAccount]:
