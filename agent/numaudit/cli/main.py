@@ -47,6 +47,7 @@ VERBS = {
     "fleet": Verb("service", "The whole cluster, and where a pod would fit, by a Prometheus that scrapes the agents."),
     "metrics": Verb("service", "Every metric of the agent."),
     "config": Verb("service", "The agent's settings: those in force, and all there are."),
+    "help": Verb("service", "The help of a verb, or the glossary of words in reports."),
 }
 
 

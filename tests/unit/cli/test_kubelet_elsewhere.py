@@ -214,6 +214,7 @@ SILENT: dict[str, list[str]] = {
     "fleet": ["fleet", "--prometheus", "http://127.0.0.1:1"],
     "metrics": ["metrics"],
     "config": ["config", "reference"],
+    "help": ["help", "glossary"],
     "selftest": [],
     "calibrate": [],
 }

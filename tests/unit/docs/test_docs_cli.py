@@ -51,6 +51,7 @@ _MORE = {
     "agent": "agent.md",
     "metrics": "metrics.md",
     "config": "config.md",
+    "help": "glossary.md",
 }
 """Verb -> the page that says more."""
 

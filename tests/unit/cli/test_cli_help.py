@@ -1,0 +1,50 @@
+"""`numaudit help`: the help of each verb, and the glossary, which docs/glossary.md has, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from numaudit.cli.glossary import GLOSSARY, reference_text
+from numaudit.cli.main import call
+
+Capture = pytest.CaptureFixture[str]
+
+
+def _help(capsys: Capture, *words: str) -> str:
+    assert call(["help", *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+@pytest.mark.parametrize("path", [(), ("report",), ("state", "verify")], ids=" ".join)
+def test_help_of_a_verb_is_what_its_option_prints(capsys: Capture, path: tuple[str, ...]) -> None:
+    assert call([*path, "--help"]) == 0
+    by_option = capsys.readouterr().out
+    assert _help(capsys, *path) == by_option
+
+
+def test_the_glossary_prints_every_word_with_its_meaning(capsys: Capture) -> None:
+    text = " ".join(_help(capsys, "glossary").split())
+    assert all(f"{word} {meaning}" in text for word, meaning in GLOSSARY.items())
+
+
+def test_the_glossary_is_short() -> None:
+    assert len(GLOSSARY) <= 15
+
+
+def test_the_generated_page_is_the_glossary(matches_golden: Callable[[str, str], None]) -> None:
+    matches_golden("docs/glossary.md", reference_text())
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("raport",), "no help for 'raport': numaudit has report, top,"),
+    (("report", "x"), "no help for 'x': numaudit report has no verbs"),
+])  # fmt: skip
+def test_a_topic_that_is_not_there_is_refused_with_those_that_are(
+    capsys: Capture, words: tuple[str, ...], says: str
+) -> None:
+    assert call(["help", *words]) == 2
+    assert says in capsys.readouterr().err
