@@ -4,6 +4,10 @@ A few guests run at once, each on one CPU of this host. When each kernel has had
 gets a second one, and both share what is left (`shares.py`). A guest that dies fails the test that it was at; what it
 had not come to runs in another boot.
 
+When all guests of a kernel have ended, the few tests that failed run once more in a fresh guest, where nothing of other
+tests is left and less is going on: a crowded host fails nothing. One that passes there has passed, and the summary
+shows it with its first failure: what appears there again and again has a defect of its own.
+
     python tests/vm/boots.py PLAN.json
 """
 
@@ -27,7 +31,7 @@ import results
 from debian import CHECKOUT
 from guest import Completed, Guest, GuestDied, Job, run
 from inside_tests import INSIDE, NO_PLUGINS, PYTEST
-from results import FILE_VARIABLE, Result
+from results import BAD, FILE_VARIABLE, Result
 from shares import CLAIMS_VARIABLE
 
 HERE = Path(__file__).parent
@@ -35,6 +39,12 @@ TIMEOUT = 3600
 """Seconds for all tests of one boot; an idle host needs 300."""
 BOOTS = 4
 """Of one kernel at most: two that share its tests, and two for what dead ones have left."""
+AGAIN_AT_MOST = 8
+"""Tests that failed and run once more. When more fail, it is not the host."""
+AGAIN = "again"
+"""The boot in which they do."""
+RESULTS = "results.jsonl"
+"""Of one boot, in its folder."""
 NEEDS_IMAGE = "test_confined_guest"
 """The module whose tests run the agent's image, which is built before the first of them boots."""
 
@@ -59,14 +69,30 @@ class Plan:
         return self.folder / "ended.json"
 
     def results(self) -> dict[str, Result]:
+        """By test, so far: what those that failed brought when they ran again counts."""
+        again = {name: one for name, one in self.of_boot(AGAIN).items() if one.outcome != "skipped"}
+        return {**self.first_results(), **again}
+
+    def first_results(self) -> dict[str, Result]:
         """By test, so far; of a test that two boots were at, the worse one counts."""
         found: dict[str, Result] = {}
-        for file in sorted(self.folder.glob("boot-*/results.jsonl")):
-            for name, result in results.parse(file.read_text().splitlines()).items():
-                short = name.removeprefix(f"{INSIDE}/")
-                if short not in found or result.outcome in ("failed", "unfinished"):
-                    found[short] = result
+        for folder in sorted(self.folder.glob("boot-*")):
+            for name, result in self.of_boot(folder.name).items():
+                if name not in found or result.outcome in BAD:
+                    found[name] = result
         return found
+
+    def passed_again(self) -> dict[str, Result]:
+        """The failures of tests that passed when they ran once more."""
+        again = self.of_boot(AGAIN)
+        failures = {name: one for name, one in self.first_results().items() if one.outcome in BAD}
+        return {name: one for name, one in failures.items() if name in again and again[name].outcome == "passed"}
+
+    def of_boot(self, boot: str) -> dict[str, Result]:
+        """What one guest has brought."""
+        file = self.folder / boot / RESULTS
+        lines = file.read_text().splitlines() if file.exists() else []
+        return {name.removeprefix(f"{INSIDE}/"): result for name, result in results.parse(lines).items()}
 
     def endings(self) -> list[str]:
         """How each boot ended, in one line each, and what it printed that is worth showing; after the end."""
@@ -116,7 +142,7 @@ class Kernel:
             self._under_way += 1
             number = self._next()
         try:
-            self._run(number, self.plan.tests, self.plan.claims)
+            self._run(f"boot-{number}", self.plan.tests, self.plan.claims)
             while True:
                 with self._lock:
                     left = self._left()
@@ -129,15 +155,23 @@ class Kernel:
                     self._has_died = False
                     number = self._next()
                 (claims := self.plan.folder / f"claims-{number}").mkdir()
-                self._run(number, left, claims)
+                self._run(f"boot-{number}", left, claims)
         except BaseException:
             with self._lock:
                 self.endings.append(f"guest {self.plan.kernel}: {traceback.format_exc()}")
                 self._under_way -= 1
                 self._has_ended = is_last = self._under_way == 0
         if is_last:
-            self.plan.ended.write_text(json.dumps(self.endings))
-            print(self.plan.kernel, flush=True)
+            self._end()
+
+    def _end(self) -> None:
+        """Of the last guest: nobody else changes anything any more."""
+        try:
+            self._run_failed_ones_again()
+        except BaseException:
+            self.endings.append(f"guest {self.plan.kernel}: {traceback.format_exc()}")
+        self.plan.ended.write_text(json.dumps(self.endings))
+        print(self.plan.kernel, flush=True)
 
     def _next(self) -> int:
         self._boots += 1
@@ -152,16 +186,27 @@ class Kernel:
         begun = self.plan.results()
         return [test for test in self.plan.tests if test not in begun]
 
-    def _run(self, number: int, tests: Sequence[str], claims: Path) -> None:
-        folder = self.plan.folder / f"boot-{number}"
+    def _run_failed_ones_again(self) -> None:
+        failed = [name for name, result in self.plan.first_results().items() if result.outcome in BAD]
+        if not failed or len(failed) > AGAIN_AT_MOST:
+            return
+        (claims := self.plan.folder / "claims-again").mkdir()
+        self._run(AGAIN, failed, claims)
+        self.endings += [
+            f"passed only when it ran once more: {self.plan.kernel}-{name}\n{failure.text}"
+            for name, failure in self.plan.passed_again().items()
+        ]
+
+    def _run(self, boot: str, tests: Sequence[str], claims: Path) -> None:
+        folder = self.plan.folder / boot
         folder.mkdir()
-        (folder / "results.jsonl").touch()
+        (folder / RESULTS).touch()
         if self.image and any(_module(test) == NEEDS_IMAGE for test in tests):
             self.image.result()
         environment = {
             # Whatever is installed in the virtual environment, this checkout is tested.
             "PYTHONPATH": f"{HERE}:{CHECKOUT / 'agent'}",
-            FILE_VARIABLE: str(folder / "results.jsonl"),
+            FILE_VARIABLE: str(folder / RESULTS),
             CLAIMS_VARIABLE: str(claims),
             **NO_PLUGINS,
         }
@@ -169,13 +214,13 @@ class Kernel:
         kernel = kernels.find(self.plan.kernel)
         try:
             done = run(Guest(kernel), Job(command, folder, environment, TIMEOUT, shared=self.plan.folder))
-            ran = len(results.parse((folder / "results.jsonl").read_text().splitlines()))
+            ran = len(self.plan.of_boot(boot))
             ending = f"{ran} tests, {done.seconds:.1f} s from power-on to power-off, exit status {done.exit_code}"
             output = _worth_showing(done)
         except GuestDied as death:
             ending, _, output = str(death).partition("\n")
             self._has_died = True
-        self.endings.append(f"guest {kernel.release}, boot {number}: {ending}\n{output}".rstrip())
+        self.endings.append(f"guest {kernel.release}, {boot}: {ending}\n{output}".rstrip())
 
 
 def _module(test: str) -> str:

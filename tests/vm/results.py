@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ import pytest
 FILE_VARIABLE = "NUMAUDIT_RESULTS"
 
 Outcome = Literal["passed", "failed", "skipped", "unfinished"]
+BAD: Collection[Outcome] = ("failed", "unfinished")
 
 
 @dataclass(frozen=True, slots=True)

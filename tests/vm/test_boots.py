@@ -49,13 +49,13 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewKernel:
     return with_guests
 
 
-def report(job: Job, *tests: str, ends: bool = True) -> None:
+def report(job: Job, *tests: str, ends: bool = True, outcome: str = "passed") -> None:
     """As the plugin `results` in the guest does."""
     whens = ("start", "setup", "call", "teardown") if ends else ("start", "setup")
     with Path(job.environment[FILE_VARIABLE]).open("a") as file:
         for test in tests:
             for when in whens:
-                step = {"id": f"{INSIDE}/{test}", "when": when, "outcome": "passed", "seconds": 1, "text": ""}
+                step = {"id": f"{INSIDE}/{test}", "when": when, "outcome": outcome, "seconds": 1, "text": ""}
                 file.write(json.dumps(step) + "\n")
 
 
@@ -99,7 +99,7 @@ def test_a_kernel_has_ended_when_its_last_guest_has(kernel: NewKernel, capfd: py
     one.boot()
     assert capfd.readouterr().out == "6.12\n"
     assert set(one.plan.results()) == set(TESTS)
-    assert [ending.partition(":")[0][-6:] for ending in one.plan.endings()] == ["boot 2", "boot 1"]
+    assert [ending.partition(":")[0][-6:] for ending in one.plan.endings()] == ["boot-2", "boot-1"]
 
 
 def test_a_guest_that_dies_fails_the_test_that_it_was_at_and_the_others_run_in_another(kernel: NewKernel) -> None:
@@ -108,9 +108,13 @@ def test_a_guest_that_dies_fails_the_test_that_it_was_at_and_the_others_run_in_a
             report(job, TESTS[0])
             report(job, TESTS[1], ends=False)
             raise GuestDied("the guest died during the command\nKernel panic")
-        assert wanted(job) == [*TESTS[2:]]
-        claim(job, "test_b")
-        report(job, *TESTS[2:])
+        if job.folder.name == "boot-2":
+            assert wanted(job) == [*TESTS[2:]]
+            claim(job, "test_b")
+            report(job, *TESTS[2:])
+        else:
+            assert wanted(job) == [TESTS[1]]
+            raise GuestDied("the guest died before the command began")
 
     one = kernel(guest)
     one.boot()
@@ -118,6 +122,45 @@ def test_a_guest_that_dies_fails_the_test_that_it_was_at_and_the_others_run_in_a
         name: "unfinished" if name == TESTS[1] else "passed" for name in TESTS
     }
     assert "Kernel panic" in one.plan.endings()[0]
+
+
+def test_a_test_that_failed_runs_once_more_in_a_fresh_guest_and_both_are_shown(kernel: NewKernel) -> None:
+    def guest(job: Job) -> None:
+        if job.folder.name == "boot-1":
+            report(job, *TESTS[2:])
+            report(job, *TESTS[:2], outcome="failed")
+        else:
+            assert wanted(job) == [*TESTS[:2]]
+            report(job, TESTS[0], outcome="failed")
+            report(job, TESTS[1])
+
+    one = kernel(guest)
+    one.boot()
+    assert {name for name, result in one.plan.results().items() if result.outcome == "failed"} == {TESTS[0]}
+    again = [ending for ending in one.plan.endings() if ending.startswith("passed only when it ran once more: ")]
+    assert [ending.partition("\n")[0].partition(": ")[2] for ending in again] == [f"6.12-{TESTS[1]}"]
+
+
+def test_what_is_skipped_when_it_runs_once_more_has_failed(kernel: NewKernel) -> None:
+    def guest(job: Job) -> None:
+        report(job, *TESTS, outcome="failed" if job.folder.name == "boot-1" else "skipped")
+
+    one = kernel(guest)
+    one.boot()
+    assert {result.outcome for result in one.plan.results().values()} == {"failed"}
+
+
+def test_many_failures_are_not_the_hosts_and_stay(kernel: NewKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boots.AGAIN_AT_MOST", len(TESTS) - 1)
+    folders: list[str] = []
+
+    def guest(job: Job) -> None:
+        folders.append(job.folder.name)
+        report(job, *TESTS, outcome="failed")
+
+    one = kernel(guest)
+    one.boot()
+    assert folders == ["boot-1"]
 
 
 def test_a_kernel_whose_guests_all_die_is_given_up(kernel: NewKernel) -> None:

@@ -90,11 +90,12 @@ def test_two_on_one_cpu_get_what_the_kernels_own_events_of_each_count(probe: Pro
         groups = (light, heavy)
         with worker(light, MIB) as one, worker(heavy, MIB) as other, _witness(groups) as witness:
             probe.read()
-            before, then = probe.read(), witness()
+            before, then, unused = probe.read(), witness(), _usage(light)
             one.order("spin")
             other.order("spin")
             _wait_for_use(light, 0.3)
             one.order("sleep")
+            _wait_for_use(heavy, 3 * (_usage(light) - unused))
             other.order("sleep")
             added, now = probe.read().since(before), witness()
         for group, cycles, cycles_then in zip(groups, now, then, strict=True):

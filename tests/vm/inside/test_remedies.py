@@ -370,7 +370,6 @@ ROWS = (
         "Move pods that are not Guaranteed off the node",
         use_memory_that_is_promised,
         move_the_others_off_the_node,
-        ticks=1,
         one_kernel=True,
     ),
     Row(
