@@ -6,10 +6,10 @@ report is in `cells`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import severity
@@ -19,6 +19,7 @@ from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import node_list, percent, promised_nodes, share, size
 
+Row = TypeVar("Row")
 View = Literal["table", "top", "page"]
 
 
@@ -39,33 +40,45 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One figure of every container."""
+class Column(Generic[Row]):
+    """One figure of every container, or of every node."""
 
     title: str
-    text: Callable[[ContainerReport], str]
+    text: Callable[[Row], str]
     help: str = ""
     """What it is: the end of `TITLE = ...`. Empty = a view says nothing of it; docs/report.md explains all."""
-    value: Callable[[ContainerReport], float | None] | None = None
+    value: Callable[[Row], float | None] | None = None
     """What rows are sorted by, where None is not known; no function = by the text."""
     sort: str | None = None
     """The word for --sort, which puts the largest first."""
-    tone: Callable[[ContainerReport], Tone | None] | None = None
+    tone: Callable[[Row], Tone | None] | None = None
     is_number: bool = False
     needs: Callable[[Report], bool] | None = None
     """Whether there is something to show. The page has all its columns always: its script knows them by number."""
-    of_node: Callable[[int, ContainerReport], str] | None = None
+    of_node: Callable[[int, Row], str] | None = None
     """The part of one node, where a view can show one column for each."""
     table: Place | None = None
     top: Place | None = None
     page: Place | None = None
 
+    def heading(self, place: Place) -> str:
+        return self.title if place.heading is None else place.heading
 
-def columns_of(view: View, report: Report | None = None, *, wide: bool = False) -> list[tuple[Column, Place]]:
+
+def columns_of(
+    view: View, report: Report | None = None, *, wide: bool = False
+) -> list[tuple[Column[ContainerReport], Place]]:
+    """The columns of a view's containers, as `placed` has them."""
+    return placed(COLUMNS, view, report, wide=wide)
+
+
+def placed(
+    columns: Iterable[Column[Row]], view: View, report: Report | None = None, *, wide: bool = False
+) -> list[tuple[Column[Row], Place]]:
     """The columns of a view from left to right; with a report, those that have something to show."""
-    shown = (column for column in COLUMNS if report is None or column.needs is None or column.needs(report))
-    placed = ((column, getattr(column, view)) for column in shown)
-    found = [(column, place) for column, place in placed if place is not None and (wide or not place.wide_only)]
+    shown = (column for column in columns if report is None or column.needs is None or column.needs(report))
+    here = ((column, getattr(column, view)) for column in shown)
+    found = [(column, place) for column, place in here if place is not None and (wide or not place.wide_only)]
     return sorted(found, key=lambda pair: pair[1].at)
 
 
@@ -98,7 +111,7 @@ def _remote_tone(one: ContainerReport) -> Tone | None:
     return "bad" if one.remote_bytes else None
 
 
-COLUMNS = (
+COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column("CONTAINER", display_name, table=Place(0), top=Place(0), page=Place(0, heading="Container")),
     Column(
         "QOS", lambda one: one.qos or "", needs=can_promise,

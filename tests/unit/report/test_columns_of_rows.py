@@ -1,4 +1,4 @@
-"""The list of a row's columns: what every view relies on."""
+"""The lists of a row's columns: what every view relies on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
-from numaudit.report.columns import COLUMNS, View, columns_of
+from numaudit.report.columns import COLUMNS, View, columns_of, placed
+from numaudit.report.node_columns import NODE_COLUMNS, node_rows
+from reports import report
 
 
 @pytest.mark.parametrize("view", ["table", "top", "page"])
@@ -14,13 +16,30 @@ def test_the_name_comes_first_and_no_two_columns_are_in_one_place(view: View) ->
     columns = columns_of(view, wide=True)
     assert columns[0][0].title == "CONTAINER"
     assert max(Counter(place.at for _, place in columns).values()) == 1
-    headings = [place.heading or column.title for column, place in columns]
+    headings = [column.heading(place) for column, place in columns]
     assert len(set(headings)) == len(headings)
+
+
+@pytest.mark.parametrize("view", ["table", "top", "page"])
+def test_a_view_of_nodes_begins_with_the_node_and_has_each_heading_once(view: View) -> None:
+    columns = placed(NODE_COLUMNS, view, report())
+    assert columns[0][0].title == "NODE"
+    assert max(Counter(place.at for _, place in columns).values()) == 1
+    assert max(Counter(column.heading(place) for column, place in columns).values()) == 1
+
+
+def test_a_node_has_the_same_text_wherever_a_view_shows_it() -> None:
+    row = node_rows(report())[0]
+    texts = {column.title: column.text(row) for column in NODE_COLUMNS}
+    assert (texts["TOTAL"], texts["USED"], texts["FREE"]) == ("64G", "32G", "32G")
+    assert (texts["PROMISED"], texts["REMOTE"], texts["RESIDUAL"]) == ("?", "0", "?")
 
 
 def test_every_column_is_in_a_view() -> None:
     shown = [column for view in ("table", "top", "page") for column, _ in columns_of(view, wide=True)]
     assert set(map(id, COLUMNS)) == set(map(id, shown))
+    of_nodes = [column for view in ("table", "top", "page") for column, _ in placed(NODE_COLUMNS, view)]
+    assert set(map(id, NODE_COLUMNS)) == set(map(id, of_nodes))
 
 
 def test_a_word_for_sorting_has_amounts_to_sort_by() -> None:

@@ -47,13 +47,13 @@ def _not_asked_for(report: Report) -> Markup | str:
 def _explained() -> Iterator[str]:
     for column, place in columns_of("page"):
         if column.help:
-            yield f"{place.heading or column.title} = {column.help}."
+            yield f"{column.heading(place)} = {column.help}."
     yield "Sizes are binary (M = 2^20). ? = not known."
 
 
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
     columns = columns_of("page")
-    heads = (element("th", place.heading or column.title, scope="col") for column, place in columns)
+    heads = (element("th", column.heading(place), scope="col") for column, place in columns)
     return element(
         "table",
         element("caption", "Memory of each container, service and cgroup"),
@@ -63,14 +63,14 @@ def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
     )
 
 
-def _row(one: ContainerReport, columns: Sequence[Column], nodes: Sequence[int]) -> Markup:
+def _row(one: ContainerReport, columns: Sequence[Column[ContainerReport]], nodes: Sequence[int]) -> Markup:
     """Its name is the head of the row; the script filters by name and verdict."""
     name, *others = columns
     head = element("th", short(name.text(one)), scope="row", class_="long")
     return element("tr", head, (_cell(column, one, nodes) for column in others), data_verdict=verdict(one))
 
 
-def _cell(column: Column, one: ContainerReport, nodes: Sequence[int]) -> Markup:
+def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence[int]) -> Markup:
     text = column.text(one)
     tone = None if column.tone is None else column.tone(one)
     sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if column.tone is not None and text in _SIGNS else ""

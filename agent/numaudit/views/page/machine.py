@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from numaudit.api.document import Topology, TopologyNode
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.columns import placed
 from numaudit.report.names import display_name
+from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.values import NodeReport, Report
-from numaudit.report.words import UNKNOWN, judged_bytes, or_unknown, size
+from numaudit.report.words import judged_bytes, or_unknown
 from numaudit.topology.sizes import in_units
 from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
@@ -48,27 +48,19 @@ def nodes_part(report: Report) -> Part:
     drawn = node_map([_drawn(node, report) for node in report.nodes], title)
     content = (
         element("figure", box(drawn, aria_label="Map of the nodes"), element("figcaption", _MAP)),
-        table("Memory of each node", _NODE_COLUMNS, _node_rows(report)),
+        _memory(report),
         element("p", _RESIDUAL),
         _distances(report.nodes),
     )
     return Part("nodes", "Nodes", content)
 
 
-_NODE_COLUMNS = ("Node", "CPUs", "Total", "Free", "Containers", "Unattributed", "Residual")
-
-
-def _node_rows(report: Report) -> Iterator[tuple[str, ...]]:
-    accounts = {one.numa_node: one for one in report.residual}
-    for node in report.nodes:
-        cpus = str(node.cpus) or "none"
-        start = (str(node.numa_node), cpus, size(node.total_bytes), size(node.free_bytes))
-        account = accounts.get(node.numa_node)
-        if account is None:
-            yield (*start, UNKNOWN, UNKNOWN, UNKNOWN)
-        else:
-            rest = (account.container_bytes, account.unattributed_bytes, account.residual_bytes)
-            yield (*start, *map(size, rest))
+def _memory(report: Report) -> Markup:
+    columns = placed(NODE_COLUMNS, "page", report)
+    titles = [column.heading(place) for column, place in columns]
+    return table(
+        "Memory of each node", titles, ([column.text(row) for column, _ in columns] for row in node_rows(report))
+    )
 
 
 def _drawn(node: NodeReport, report: Report) -> DrawnNode:

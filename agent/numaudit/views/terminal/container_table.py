@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaudit.report.cells import Tone
-from numaudit.report.columns import Column, Place, columns_of
+from numaudit.report.columns import Column, Place, Row, columns_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
 
@@ -31,23 +31,26 @@ def container_table(
     return filled_table(kept), left_out(filled, kept)
 
 
-def _filled(column: Column, place: Place, shown: Sequence[ContainerReport], apart: Sequence[int]) -> list[Filled]:
+def _filled(
+    column: Column[ContainerReport], place: Place, shown: Sequence[ContainerReport], apart: Sequence[int]
+) -> list[Filled]:
     """The column; or one for each of these nodes, if it can be taken apart."""
     if column.of_node is None:
-        return [fill(column, place.leaves, shown)]
+        return [fill(column, place, shown)]
     if not apart:
         return [Filled(f"~{column.title}", place.leaves, [column.text(one) for one in shown], _TWO_NODES)]
     return [Filled(f">N{node}", place.leaves, [column.of_node(node, one) for one in shown]) for node in apart]
 
 
-def fill(column: Column, rank: int, shown: Sequence[ContainerReport], title: str | None = None) -> Filled:
-    """The column with its cells, for `fit`."""
-    name = f"{'>' if column.is_number else ''}{title or column.title}"
-    cells = [column.text(one) for one in shown]
+def fill(column: Column[Row], place: Place, rows: Sequence[Row], rank: int | None = None) -> Filled:
+    """The column with its cells, for `fit`. `rank`: when it leaves, if not as its place says."""
+    name = f"{'>' if column.is_number else ''}{column.heading(place)}"
+    leaves = place.leaves if rank is None else rank
+    cells = [column.text(row) for row in rows]
     if column.tone is None:
-        return Filled(name, rank, cells)
-    tones = map(column.tone, shown)
-    return Filled(name, rank, [Text(cell, _STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
+        return Filled(name, leaves, cells)
+    tones = map(column.tone, rows)
+    return Filled(name, leaves, [Text(cell, _STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
 
 
 def explained(report: Report, *, wide: bool) -> Iterator[str]:

@@ -9,14 +9,16 @@ from rich.text import Text
 
 from numaudit.api.selection import shown_of
 from numaudit.errors import printable
+from numaudit.report.columns import placed
 from numaudit.report.names import display_name
+from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import UNKNOWN, share, size
+from numaudit.report.words import size
 from numaudit.views.judgement_notes import print_judgements, some_of
 from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.terminal import fit as fitting
-from numaudit.views.terminal.container_table import container_table, explained
-from numaudit.views.terminal.fit import Filled, filled_table, fit
+from numaudit.views.terminal.container_table import container_table, explained, fill
+from numaudit.views.terminal.fit import filled_table, fit
 from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
@@ -39,7 +41,8 @@ def print_report(report: Report, out: Console, *, wide: bool = False, of: int | 
         print_note(shown_of(len(shown), of), out)
     _print_left_out(columns, len(report.containers) - len(shown), out)
     out.print()
-    of_nodes = _node_columns(report)
+    nodes = node_rows(report)
+    of_nodes = [fill(column, place, nodes) for column, place in placed(NODE_COLUMNS, "table", report)]
     kept, _ = fit(of_nodes, out.width)
     print_table(filled_table(kept), out)
     _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
@@ -118,29 +121,6 @@ def print_moved_pages(report: Report, out: Console) -> None:
         print_table(table, out)
 
 
-def _node_columns(report: Report) -> list[Filled]:
-    nodes = report.nodes
-    residual = {row.numa_node: row for row in report.residual}
-    rows = [residual.get(node.numa_node) for node in nodes]
-    return [
-        Filled("NODE", 0, [str(node.numa_node) for node in nodes]),
-        Filled("CPU LIST", 5, [str(node.cpus) or "none" for node in nodes]),
-        Filled(">TOTAL", 3, [size(node.total_bytes) for node in nodes]),
-        Filled(">FREE", 4, [size(node.free_bytes) for node in nodes]),
-        Filled(">CONTAINERS", 1, [size(row.container_bytes if row else None) for row in rows]),
-        Filled(">UNATTRIBUTED", 2, [size(row.unattributed_bytes if row else None) for row in rows]),
-        Filled(">RESIDUAL", 0, [_signed(row.residual_bytes) if row else UNKNOWN for row in rows]),
-        Filled(
-            ">OF NODE",
-            6,
-            [
-                share(row.residual_bytes, node.total_bytes) if row else UNKNOWN
-                for node, row in zip(nodes, rows, strict=True)
-            ],
-        ),
-    ]
-
-
 def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
     for note in _lines([*explained(report, wide=wide), _SIZES, _RESIDUAL]):
         print_note(note, out, "dim")
@@ -194,7 +174,3 @@ def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[
         for unknown in one.unknown:
             found.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
     return found
-
-
-def _signed(value: int) -> str:
-    return f"+{size(value)}" if value > 0 else size(value)

@@ -9,7 +9,8 @@ from datetime import datetime
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.report.columns import columns_of
+from numaudit.report.columns import columns_of, placed
+from numaudit.report.node_columns import NODE_COLUMNS
 from numaudit.report.values import Report
 from numaudit.views.terminal.report_tables import sources_by_trouble
 
@@ -17,8 +18,8 @@ INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""
 
 COLUMNS = (
-    *((place.heading or column.title, column.help) for column, place in columns_of("top") if column.help),
-    ("[!!###...]", "a node's memory: ! misplaced, # otherwise used, . free"),
+    *((column.heading(place), column.help) for column, place in columns_of("top") if column.help),
+    *((column.title, column.help) for column, _ in placed(NODE_COLUMNS, "top") if column.help),
 )
 
 

@@ -1,0 +1,150 @@
+"""The columns of a node's row: what the terminal's table, the live screen and the page say of each node.
+
+Views lay them out, and compute nothing. A new column is one entry of NODE_COLUMNS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.report.columns import Column, Place
+from numaudit.report.values import ContainerReport, NodeReport, Report, Residual
+from numaudit.report.words import UNKNOWN, judged_bytes, share, size
+
+_BAR = 20
+"""Characters between the brackets."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node, beside what other parts of the report say of it."""
+
+    node: NodeReport
+    account: Residual | None
+    """None = the node or the root cgroup does not show its own."""
+    promised_bytes: int | None
+    """Ordinary memory, by the Memory Manager's map; None = there is none."""
+    wrong_bytes: int
+    """Judged bytes of containers that were promised other nodes; without a Memory Manager's map, of those that may use
+    none of its CPUs."""
+
+    @property
+    def used_bytes(self) -> int | None:
+        node = self.node
+        return None if node.total_bytes is None or node.free_bytes is None else node.total_bytes - node.free_bytes
+
+
+def node_rows(report: Report) -> tuple[NodeRow, ...]:
+    """One for each node of the report."""
+    accounts = {one.numa_node: one for one in report.residual}
+    manager = report.memory_manager
+    tables = () if manager is None else manager.tables
+    promised = {table.numa_node: table.reserved for table in tables if table.type == MEMORY}
+    wrong = _bytes_elsewhere(_promised_ones(report) if _has_map(report) else _allowed_ones(report))
+    return tuple(
+        NodeRow(one, accounts.get(one.numa_node), promised.get(one.numa_node), wrong.get(one.numa_node, 0))
+        for one in report.nodes
+    )
+
+
+def worst(rows: Sequence[NodeRow], most: int) -> list[NodeRow]:
+    """Of more than `most` those with the most wrong bytes, then the fullest; in their order."""
+    by_need = sorted(rows, key=lambda row: (-row.wrong_bytes, row.node.free_bytes or 0))
+    chosen = {row.node.numa_node for row in by_need[:most]}
+    return [row for row in rows if row.node.numa_node in chosen]
+
+
+def _has_map(report: Report) -> bool:
+    return report.memory_manager is not None
+
+
+def _promised_ones(report: Report) -> Iterable[tuple[ContainerReport, Iterable[int]]]:
+    for one in report.containers:
+        if one.intended is not None and one.intended.memory_nodes:
+            yield one, one.intended.memory_nodes
+
+
+def _allowed_ones(report: Report) -> Iterable[tuple[ContainerReport, Iterable[int]]]:
+    for one in report.containers:
+        if one.allowed_cpu_nodes:
+            yield one, one.allowed_cpu_nodes
+
+
+def _bytes_elsewhere(wanted: Iterable[tuple[ContainerReport, Iterable[int]]]) -> dict[int, int]:
+    """By node, outside those that each container should be on."""
+    sums: dict[int, int] = {}
+    for one, nodes in wanted:
+        right = set(nodes)
+        for row in one.resident or ():
+            if row.numa_node not in right:
+                sums[row.numa_node] = sums.get(row.numa_node, 0) + judged_bytes(row)
+    return sums
+
+
+def _bar(row: NodeRow) -> str:
+    """What is there is never rounded to nothing."""
+    used, total = row.used_bytes, row.node.total_bytes
+    if used is None or not total:
+        return ""
+    full = min(_BAR, -(-used * _BAR // total))
+    wrong = min(full, -(-row.wrong_bytes * _BAR // total))
+    return f"[{'!' * wrong}{'#' * (full - wrong)}{'.' * (_BAR - full)}]"
+
+
+def _residual(row: NodeRow) -> str:
+    if row.account is None:
+        return UNKNOWN
+    value = row.account.residual_bytes
+    return f"+{size(value)}" if value > 0 else size(value)
+
+
+NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
+    Column(
+        "NODE", lambda row: str(row.node.numa_node),
+        table=Place(0), top=Place(0), page=Place(0, heading="Node"),
+    ),
+    Column(
+        "CPU LIST", lambda row: str(row.node.cpus) or "none",
+        table=Place(10, 5), page=Place(10, heading="CPUs"),
+    ),
+    Column(
+        "[!!###...]", _bar, "a node's memory: ! misplaced, # otherwise used, . free",
+        top=Place(10, 3, heading=""),
+    ),
+    Column(
+        "TOTAL", lambda row: size(row.node.total_bytes), is_number=True,
+        table=Place(20, 3), top=Place(20, 2), page=Place(20, heading="Total"),
+    ),
+    Column("USED", lambda row: size(row.used_bytes), is_number=True, top=Place(30)),
+    Column(
+        "FREE", lambda row: size(row.node.free_bytes), is_number=True,
+        table=Place(40, 4), top=Place(40), page=Place(40, heading="Free"),
+    ),
+    Column("PROMISED", lambda row: size(row.promised_bytes), is_number=True, needs=_has_map, top=Place(50, 1)),
+    Column(
+        "MISPLACED", lambda row: size(row.wrong_bytes),
+        tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=_has_map,
+        top=Place(60),
+    ),
+    Column(
+        "REMOTE", lambda row: size(row.wrong_bytes),
+        tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=lambda report: not _has_map(report),
+        top=Place(60),
+    ),
+    Column(
+        "CONTAINERS", lambda row: size(row.account.container_bytes if row.account else None), is_number=True,
+        table=Place(70, 1), page=Place(70, heading="Containers"),
+    ),
+    Column(
+        "UNATTRIBUTED", lambda row: size(row.account.unattributed_bytes if row.account else None), is_number=True,
+        table=Place(80, 2), page=Place(80, heading="Unattributed"),
+    ),
+    Column("RESIDUAL", _residual, is_number=True, table=Place(90), page=Place(90, heading="Residual")),
+    Column(
+        "OF NODE", lambda row: share(row.account.residual_bytes if row.account else None, row.node.total_bytes),
+        is_number=True,
+        table=Place(100, 6),
+    ),
+)  # fmt: skip
