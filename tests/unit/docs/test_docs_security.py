@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import capability_table
-from capability_table import CLAIMS, PRIVILEGED, ROWS, Table
+from capability_table import CLAIMS, NOTHING, PRIVILEGED, ROWS, Table
 from marked_places import fill
 
 MatchesGolden = Callable[[str, str], None]
@@ -49,15 +49,50 @@ def _as_table(lines: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def _rights(row: str) -> frozenset[str]:
+    """The capabilities of a row; the privileged component has those of all rows, and more."""
+    if row == PRIVILEGED:
+        return frozenset({PRIVILEGED}).union(*(_rights(one) for one in ROWS if one != PRIVILEGED))
+    return frozenset() if row == NOTHING else frozenset(row.split(", "))
+
+
+def _least(table: Table, name: str) -> str:
+    """The smallest rights that open it on one kernel."""
+    able = [row for row in ROWS if _may(table, row, name) == "yes"]
+    least = [row for row in able if not any(_rights(other) < _rights(row) for other in able)]
+    words = {NOTHING: "always", "BPF, PERFMON": "BPF and PERFMON"}
+    return ", ".join(words.get(row, row.rpartition(", ")[2]) for row in least) or "never"
+
+
+def _opened_by(tables: Sequence[Table], name: str) -> str:
+    """One line of the second table. Kernels are named where they differ."""
+    kernels: dict[str, list[str]] = {}
+    for table in tables:
+        kernels.setdefault(_least(table, name), []).append(capability_table.series(table.kernel))
+    if len(kernels) == 1:
+        return f"| {name} | {next(iter(kernels))} |\n"
+    each = [f"{rights} ({', '.join(which)})" for rights, which in kernels.items()]
+    return f"| {name} | {'; '.join(each)} |\n"
+
+
 def _tables() -> tuple[str, str]:
     tables = capability_table.all_recorded()
     brings = [_line(name, tables, _runs) for name in tables[0].rows[PRIVILEGED].probes]
-    tried = [_line(name, tables, _may) for name in tables[0].rows[PRIVILEGED].may]
-    nobody = ["-"] * len(ROWS)
+    opened = "".join(_opened_by(tables, name) for name in tables[0].rows[PRIVILEGED].may)
     return (
         _as_table(line for line in brings if line[1:] != ["?"] * len(ROWS)),
-        _as_table(line if line[1:] != ["?"] * len(ROWS) else [line[0], *nobody] for line in tried),
+        f"| what | possible with |\n| --- | --- |\n{opened}",
     )
+
+
+def test_more_rights_open_no_less() -> None:
+    """So that it is enough to name the smallest rights."""
+    for table in capability_table.all_recorded():
+        rows = [row for row in ROWS if row in table.rows]
+        for name in table.rows[PRIVILEGED].may:
+            able = [row for row in rows if _may(table, row, name) == "yes"]
+            more = [row for row in rows if any(_rights(less) < _rights(row) for less in able)]
+            assert set(more) <= set(able), (table.kernel, name)
 
 
 def test_the_generated_tables_are_what_was_measured(matches_golden: MatchesGolden) -> None:
