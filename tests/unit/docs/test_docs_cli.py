@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 import pytest
@@ -15,28 +15,30 @@ from numaudit.cli.main import VERBS
 
 MatchesGolden = Callable[[str, str], None]
 COMMANDS = dict(commands())
+_USERS: dict[tuple[str, str], list[str]] = {}
+for _path, _one in COMMANDS.items():
+    for _row in described_options(_path, _one):
+        _USERS.setdefault(_row, []).append(" ".join(_path))
+SHARED = {row: users for row, users in _USERS.items() if len(users) > 1}
+"""Options that say the same in several verbs -> these."""
+MOST_EXAMPLES = 3
 _WIDTH = 120
 _HEAD = """\
 # Command line
 
-Generated from the commands themselves; `numaudit VERB --help` says the same. `--version` prints the version.
-
-Results go to standard output, messages to standard error. `-o json` prints one document, whose schema is in
-[schemas/](schemas/): one file for each kind, which refers to `definitions.schema.json` beside it. `-h` and
-`--help` work everywhere.
+Generated from the commands themselves. `numaudit VERB --help` (or `-h`) and the manual pages also have all examples and
+the exit codes of each verb. Results go to standard output, messages to standard error. `-o json` prints one document,
+described by [a schema](schemas/). [Install](install.md#in-the-shell) enables manual pages and shell completion.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | fine |
 | 1 | findings: what the verb looks for is there, such as a file that is not valid |
-| 2 | usage: a wrong option, file or setting. The message says what to do |
-| 3 | this host cannot answer: no rights, no such hardware, no kubelet. The message names what is missing |
+| 2 | usage: a wrong option, file or setting |
+| 3 | this host cannot answer: no rights, no such hardware, no kubelet |
 | 4 | internal error: a bug in numaudit |
 | 5 | inconclusive: too little evidence, or a machine that is too busy |
 | 130 | interrupted |
-
-The shell completes verbs, options, their values, and the names of containers that run on this host;
-[Install](install.md#in-the-shell) says how to get that, and a manual page for each verb.
 """
 _MORE = {
     "report": "verdicts.md",
@@ -60,25 +62,31 @@ def page() -> str:
     """docs/cli.md."""
     parts = [_HEAD, "\n| verb | answers |\n| --- | --- |\n"]
     parts += [f"| [`numaudit {name}`](#numaudit-{name}) | {verb.help} |\n" for name, verb in VERBS.items()]
+    parts += ["\nThese options are the same in several verbs:\n\n| option | verbs | what |\n| --- | --- | --- |\n"]
+    parts += [f"| `{_cell(row[0])}` | {', '.join(users)} | {_cell(row[1])} |\n" for row, users in SHARED.items()]
     parts += [_section(path, command) for path, command in COMMANDS.items() if path]
     return "".join(parts)
 
 
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(("numaudit", *path))
-    text = [f"\n{'#' * (1 + len(path))} {name}\n", *_paragraphs(command.help or "")]
-    text += [f"```\n{usage(path, command)}\n```\n"]
-    rows = described_options(path, command)
-    if rows:
-        cells = (f"| `{_cell(flags)}` | {_cell(what)} |\n" for flags, what in rows)
-        text.append("| option | what |\n| --- | --- |\n" + "".join(cells))
-    shown = "\n".join(examples(command))
-    text += [f"Examples:\n\n```\n{shown}\n```\n"] if shown else []
-    codes = exit_codes(command)
-    text += [textwrap.fill(f"Exit codes: {codes}", _WIDTH) + "\n"] if codes else []
+    purpose = next(_paragraphs(command.help or ""))
+    shown = "\n".join(one for one in examples(command)[:MOST_EXAMPLES] if one != name)
+    text = [
+        f"\n{'#' * (1 + len(path))} {name}\n",
+        purpose,
+        f"```\n{usage(path, command)}\n{shown}".rstrip() + "\n```\n",
+    ]
+    own = [row for row in described_options(path, command) if row not in SHARED]
+    text += [_options(own)] if own else []
     more = _MORE.get(path[0]) if len(path) == 1 else None
     text += [f"More: [{more}]({more}).\n"] if more else []
     return "\n".join(text)
+
+
+def _options(rows: Iterable[tuple[str, str]]) -> str:
+    cells = (f"| `{_cell(flags)}` | {_cell(what)} |\n" for flags, what in rows)
+    return "| option | what |\n| --- | --- |\n" + "".join(cells)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
