@@ -1,4 +1,4 @@
-"""The functions of this package that other code may rely on; docs/memorymanager.md lists them with their parameters.
+"""The functions of this package that other code may rely on; docs/memorymanager.md lists them.
 
 They live in their modules. This one only names them together, and is imported by whoever needs all:
 the package itself imports nothing, because the agent needs a small part only. `questions` asks the
