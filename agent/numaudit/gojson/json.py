@@ -15,11 +15,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from numaudit.errors import ParseError
+
+Value = TypeVar("Value")
 
 UINT64 = 2**64 - 1
 INT64 = 2**63 - 1
@@ -40,6 +42,11 @@ class WrongType(ParseError):
         self.path = path
         self.value = _go_kind(value, of_number=expected.startswith("a whole number"))
         """In Go's words: string, number, number -1, bool, array or object."""
+
+    @property
+    def in_go(self) -> str:
+        """Go's text, with the value's path in the file where Go has the name of a field."""
+        return f"json: cannot unmarshal {self.value} into Go struct field {self.path}"
 
 
 class NilList(tuple[Any, ...]):
@@ -153,6 +160,18 @@ class Walk:
             path.append(index)
             yield item
             path.pop()
+
+    def field(
+        self, fields: Mapping[str, object], name: str, read: Callable[[object], Value], missing: object = None
+    ) -> Value | None:
+        """What `read` makes of a field, which stands for `missing` where it is not there; None = null."""
+        value = fields.get(name, missing)
+        if value is None:
+            return None
+        self._path.append(name)
+        found = read(value)
+        self._path.pop()
+        return found
 
     def below(self, name: str) -> None:
         """Go into a field; `up` comes back."""

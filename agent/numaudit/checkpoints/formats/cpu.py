@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from numaudit.checkpoints.formats import seal
@@ -32,7 +32,6 @@ WITH_PODS = ("V3", "V4")
 """The formats whose checksum covers `podEntries`."""
 
 _DATA = field_names("policyName", "defaultCpuSet", "entries", "podEntries")
-_TOP = {**_DATA, **field_names("checksum", "data", "dataChecksum")}
 _POD = field_names("cpuSet")
 _SHORT = 100
 """Length of a CPU list whose meaning is remembered; longer ones would take much memory."""
@@ -112,16 +111,7 @@ def parse(data: bytes) -> CpuCheckpoint:
 
 def unmarshal(data: bytes) -> CpuCheckpoint:
     """The same, whatever the CPU lists of containers say: the kubelet checks the checksum and the policy first."""
-    walk = Walk()
-    top = walk.struct(go_json.load(data), _TOP)
-    with seal.blaming_a_newer_kubelet(walk, top):
-        outside = _content(walk, top)
-        found = seal.parse(walk, top, lambda inner, value: _content(inner, inner.struct(value, _DATA)))
-    whole = outside
-    if found is not None:
-        sealed, content = found
-        whole = replace(content or outside, checksum=outside.checksum, seal=sealed, outside=outside)
-    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
+    return seal.unmarshal(data, _DATA, _content)
 
 
 def write(checkpoint: CpuCheckpoint) -> bytes:
@@ -190,9 +180,9 @@ def _content(walk: Walk, top: Mapping[str, object]) -> CpuCheckpoint:
     return CpuCheckpoint(
         policy_name=walk.text(top, "policyName"),
         default_cpu_set=walk.text(top, "defaultCpuSet"),
-        entries=None if is_v1 else _parse_entries(walk, value),
-        entries_by_id=_parse_texts(walk, "entries", value) if is_v1 else None,
-        pod_entries=_parse_pods(walk, top.get("podEntries", {})),
+        entries=None if is_v1 else walk.field(top, "entries", partial(_parse_entries, walk), {}),
+        entries_by_id=walk.field(top, "entries", partial(_parse_texts, walk), {}) if is_v1 else None,
+        pod_entries=walk.field(top, "podEntries", partial(_parse_pods, walk), {}),
         checksum=walk.number(top, "checksum"),
     )
 
@@ -227,33 +217,20 @@ def _pods(pod_entries: Mapping[str, str]) -> dict[str, CpuSet]:
     return {uid: _cpus(text, f"podEntries.{uid}.cpuSet") for uid, text in pod_entries.items()}
 
 
-def _parse_entries(walk: Walk, value: object) -> dict[str, Mapping[str, str]] | None:
-    if value is None:
-        return None
-    walk.below("entries")
-    entries = {
-        uid: NIL_MAP if containers is None else {name: walk.as_text(text) for name, text in walk.items(containers)}
-        for uid, containers in walk.items(value)
+def _parse_entries(walk: Walk, value: object) -> dict[str, Mapping[str, str]]:
+    return {
+        uid: NIL_MAP if containers is None else _parse_texts(walk, containers) for uid, containers in walk.items(value)
     }
-    walk.up()
-    return entries
 
 
-def _parse_texts(walk: Walk, name: str, value: object) -> dict[str, str]:
-    walk.below(name)
-    texts = {key: walk.as_text(text) for key, text in walk.items(value)}
-    walk.up()
-    return texts
+def _parse_texts(walk: Walk, value: object) -> dict[str, str]:
+    return {name: walk.as_text(text) for name, text in walk.items(value)}
 
 
-def _parse_pods(walk: Walk, value: object) -> dict[str, str] | None:
-    if value is None:
-        return None
-    walk.below("podEntries")
+def _parse_pods(walk: Walk, value: object) -> dict[str, str]:
     pods = {uid: walk.text(walk.struct(pod, _POD), "cpuSet") for uid, pod in walk.items(value)}
     if sum(map(_least_cpus, pods.values())) > CpuSet.limit:
         walk.refuse(f"more than {CpuSet.limit} CPUs in all; pods share none")
-    walk.up()
     return pods
 
 

@@ -13,6 +13,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from numaudit.gojson import json as go_json
 from numaudit.gojson.json import Walk, field_names
@@ -82,16 +83,8 @@ def parse(data: bytes) -> DeviceCheckpoint:
     top = walk.struct(go_json.load(data), _TOP)
     walk.below("Data")
     fields = walk.struct(top.get("Data", {}), _DATA)
-    walk.below("PodDeviceEntries")
-    listed = fields.get("PodDeviceEntries", [])
-    entries = None if listed is None else tuple([_parse_entry(walk, item) for item in walk.elements(listed)])
-    if entries is not None and len({isinstance(one.device_ids, tuple) for one in entries if one.device_ids}) > 1:
-        walk.refuse("some DeviceIDs are lists (before Kubernetes 1.20), others are by NUMA node")
-    walk.up()
-    walk.below("RegisteredDevices")
-    known = fields.get("RegisteredDevices", {})
-    registered = None if known is None else {name: _parse_ids(walk, ids) for name, ids in walk.items(known)}
-    walk.up()
+    entries = walk.field(fields, "PodDeviceEntries", partial(_parse_entries, walk), [])
+    registered = walk.field(fields, "RegisteredDevices", partial(_parse_registered, walk), {})
     walk.up()
     return DeviceCheckpoint(entries, registered, walk.number(top, "Checksum"), tuple(walk.unknown), tuple(walk.refused))
 
@@ -119,23 +112,29 @@ def verify(checkpoint: DeviceCheckpoint) -> Verification:
     return identify(checkpoint.checksum, [(form, _render(checkpoint))])
 
 
+def _parse_entries(walk: Walk, value: object) -> tuple[PodDevices, ...]:
+    entries = tuple([_parse_entry(walk, item) for item in walk.elements(value)])
+    if len({isinstance(one.device_ids, tuple) for one in entries if one.device_ids}) > 1:
+        walk.refuse("some DeviceIDs are lists (before Kubernetes 1.20), others are by NUMA node")
+    return entries
+
+
+def _parse_registered(walk: Walk, value: object) -> dict[str, tuple[str, ...] | None]:
+    return {name: _parse_ids(walk, ids) for name, ids in walk.items(value)}
+
+
 def _parse_entry(walk: Walk, value: object) -> PodDevices:
     entry = walk.struct(value, _ENTRY)
-    walk.below("DeviceIDs")
-    devices = _parse_devices(walk, entry.get("DeviceIDs"))
-    walk.up()
     return PodDevices(
         pod_uid=walk.text(entry, "PodUID"),
         container_name=walk.text(entry, "ContainerName"),
         resource_name=walk.text(entry, "ResourceName"),
-        device_ids=devices,
+        device_ids=walk.field(entry, "DeviceIDs", partial(_parse_devices, walk)),
         alloc_resp=_parse_bytes(walk, entry),
     )
 
 
-def _parse_devices(walk: Walk, value: object) -> DevicesPerNuma | tuple[str, ...] | None:
-    if value is None:
-        return None
+def _parse_devices(walk: Walk, value: object) -> DevicesPerNuma | tuple[str, ...]:
     if isinstance(value, list):
         return walk.texts(value)
     devices = {_node(walk, key): _parse_ids(walk, ids) for key, ids in walk.items(value)}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from numaudit.checkpoints.formats import memory_text, seal
@@ -39,7 +40,6 @@ WITH_PODS = ("V2", "V3")
 """The formats whose checksum covers `podEntries`."""
 
 _DATA = field_names("policyName", "machineState", "entries", "podEntries")
-_TOP = {**_DATA, **field_names("checksum", "data", "dataChecksum")}
 _NODE = field_names("numberOfAssignments", "memoryMap", "cells")
 _TABLE = field_names("total", "systemReserved", "allocatable", "reserved", "free")
 _BLOCK = field_names("numaAffinity", "type", "size")
@@ -105,16 +105,7 @@ def parse(data: bytes) -> MemoryCheckpoint:
     Raises ParseError naming the path of what is wrong: types, numbers below 0 or beyond 64 bits,
     node ids of 1024 and more, a key that occurs twice, null where the kubelet would fall over it.
     """
-    walk = Walk()
-    top = walk.struct(go_json.load(data), _TOP)
-    with seal.blaming_a_newer_kubelet(walk, top):
-        outside = _content(walk, top)
-        found = seal.parse(walk, top, lambda inner, value: _content(inner, inner.struct(value, _DATA)))
-    whole = outside
-    if found is not None:
-        sealed, content = found
-        whole = replace(content or outside, checksum=outside.checksum, seal=sealed, outside=outside)
-    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
+    return seal.unmarshal(data, _DATA, _content)
 
 
 def write(checkpoint: MemoryCheckpoint) -> bytes:
@@ -169,20 +160,15 @@ def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level:
 def _content(walk: Walk, top: Mapping[str, object]) -> MemoryCheckpoint:
     return MemoryCheckpoint(
         policy_name=walk.text(top, "policyName"),
-        machine=_parse_machine(walk, top),
-        entries=_parse_entries(walk, top),
-        pod_entries=_parse_pod_entries(walk, top),
+        machine=walk.field(top, "machineState", partial(_parse_machine, walk), {}),
+        entries=walk.field(top, "entries", partial(_parse_entries, walk), {}),
+        pod_entries=walk.field(top, "podEntries", partial(_parse_pod_entries, walk), {}),
         checksum=walk.number(top, "checksum"),
     )
 
 
-def _parse_machine(walk: Walk, top: Mapping[str, object]) -> MachineState | None:
-    value = top.get("machineState", {})
-    if value is None:
-        return None
-    walk.below("machineState")
+def _parse_machine(walk: Walk, value: object) -> MachineState:
     machine = {_node_id(walk, key): _parse_node(walk, item) for key, item in walk.items(value)}
-    walk.up()
     return dict(sorted(machine.items()))
 
 
@@ -195,12 +181,12 @@ def _node_id(walk: Walk, key: str) -> int:
 def _parse_node(walk: Walk, value: object) -> NUMANodeState:
     node = walk.struct(value, _NODE)
     assignments = walk.number(node, "numberOfAssignments", INT64)
-    tables: Mapping[str, MemoryTable] = NIL_MAP
-    if node.get("memoryMap") is not None:
-        walk.below("memoryMap")
-        tables = {resource: _parse_table(walk, item) for resource, item in walk.items(node["memoryMap"])}
-        walk.up()
-    return NUMANodeState(assignments, tables, walk.numbers(node, "cells", _LARGEST_NODE))
+    tables = walk.field(node, "memoryMap", partial(_parse_tables, walk))
+    return NUMANodeState(assignments, NIL_MAP if tables is None else tables, walk.numbers(node, "cells", _LARGEST_NODE))
+
+
+def _parse_tables(walk: Walk, value: object) -> dict[str, MemoryTable]:
+    return {resource: _parse_table(walk, item) for resource, item in walk.items(value)}
 
 
 def _parse_table(walk: Walk, value: object) -> MemoryTable:
@@ -214,14 +200,8 @@ def _parse_table(walk: Walk, value: object) -> MemoryTable:
     )
 
 
-def _parse_entries(walk: Walk, top: Mapping[str, object]) -> Entries | None:
-    value = top.get("entries", {})
-    if value is None:
-        return None
-    walk.below("entries")
-    entries = {uid: _parse_containers(walk, containers) for uid, containers in walk.items(value)}
-    walk.up()
-    return entries
+def _parse_entries(walk: Walk, value: object) -> Entries:
+    return {uid: _parse_containers(walk, containers) for uid, containers in walk.items(value)}
 
 
 def _parse_containers(walk: Walk, value: object) -> Mapping[str, tuple[Block, ...]]:
@@ -230,24 +210,9 @@ def _parse_containers(walk: Walk, value: object) -> Mapping[str, tuple[Block, ..
     return {name: _parse_blocks(walk, blocks) for name, blocks in walk.items(value)}
 
 
-def _parse_pod_entries(walk: Walk, top: Mapping[str, object]) -> PodEntries | None:
-    value = top.get("podEntries", {})
-    if value is None:
-        return None
-    walk.below("podEntries")
-    entries = {uid: _parse_pod(walk, pod) for uid, pod in walk.items(value)}
-    walk.up()
-    return entries
-
-
-def _parse_pod(walk: Walk, value: object) -> tuple[Block, ...] | None:
-    pod = walk.struct(value, _POD)
-    if pod.get("memoryBlocks") is None:
-        return None
-    walk.below("memoryBlocks")
-    blocks = _parse_blocks(walk, pod["memoryBlocks"])
-    walk.up()
-    return blocks
+def _parse_pod_entries(walk: Walk, value: object) -> PodEntries:
+    of_pod = partial(_parse_blocks, walk)
+    return {uid: walk.field(walk.struct(pod, _POD), "memoryBlocks", of_pod) for uid, pod in walk.items(value)}
 
 
 def _parse_blocks(walk: Walk, value: object) -> tuple[Block, ...]:

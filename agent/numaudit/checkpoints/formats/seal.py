@@ -11,18 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import Field, dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
-from numaudit.gojson.json import Walk, WrongType
+from numaudit.gojson.json import FieldNames, Walk, WrongType, field_names
 from numaudit.gojson.spew import Verification, checksum
 from numaudit.gojson.syntax import syntax_error
 
 SINCE: KubernetesVersion = (1, 37)
 
+_TOP = field_names("checksum", "data", "dataChecksum")
+
+
+class Sealable(Protocol):
+    """A checkpoint: a dataclass with the fields `checksum`, `seal`, `outside`, `unknown` and `refused`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def checksum(self) -> int: ...
+
+
+Checkpoint = TypeVar("Checkpoint", bound=Sealable)
 Content = TypeVar("Content")
 
 
@@ -58,6 +71,24 @@ class Seal:
         return self.problem is not None and self.is_json and self.checksum_fits
 
 
+def unmarshal(
+    data: bytes, names: FieldNames, content: Callable[[Walk, Mapping[str, object]], Checkpoint]
+) -> Checkpoint:
+    """A file whose content has these keys. Of one with a seal it is that of its `data`, which `content` reads as well;
+    where `data` is damaged, that outside of it. Raises ParseError.
+    """
+    walk = Walk()
+    top = walk.struct(go_json.load(data), {**names, **_TOP})
+    with blaming_a_newer_kubelet(walk, top):
+        outside = content(walk, top)
+        found = parse(walk, top, lambda inner, value: content(inner, inner.struct(value, names)))
+    whole = outside
+    if found is not None:
+        sealed, inside = found
+        whole = replace(inside or outside, checksum=outside.checksum, seal=sealed, outside=outside)
+    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
+
+
 def parse(
     walk: Walk, top: Mapping[str, object], read: Callable[[Walk, object], Content]
 ) -> tuple[Seal, Content | None] | None:
@@ -71,7 +102,8 @@ def parse(
         content = read(inner, go_json.load(data.encode()))
     except ParseError as error:
         syntax = syntax_error(data.encode())
-        return Seal(data, stored, str(error), syntax or _type_error(error), syntax is None), None
+        wrong_type = error.in_go if isinstance(error, WrongType) else None
+        return Seal(data, stored, str(error), syntax or wrong_type, syntax is None), None
     walk.unknown += inner.unknown
     walk.refused += inner.refused
     return Seal(data, stored), content
@@ -113,12 +145,6 @@ def blaming_a_newer_kubelet(walk: Walk, top: Mapping[str, object]) -> Iterator[N
         if not keys:
             raise
         raise NewerFormat(f"{error}; and there are keys unknown here: {', '.join(keys[:3])}") from None
-
-
-def _type_error(error: ParseError) -> str | None:
-    if isinstance(error, WrongType):
-        return f"json: cannot unmarshal {error.value} into Go struct field {error.path}"
-    return None
 
 
 def _checksum(data: str) -> int:

@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import DEVICES, MEMORY, Kind
-from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, pod_level_gate
-from numaudit.checkpoints.start.restore import (
-    cpu_restore_error,
-    cpu_start_error,
-    memory_restore_error,
-    memory_start_error,
-)
+from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error, restore_error
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
 
@@ -40,16 +34,16 @@ def kubelet_says(
         return None
     as_read = None if outlook is None else outlook.read_as or outlook.verification
     pod_level = bool(kubelet.pod_level) if as_read is None else pod_level_gate(as_read, kubelet)
+    policy = kubelet.memory_policy if kind == MEMORY else kubelet.cpu_policy
     gates: _Gates = {"directory": directory, "version": kubelet.version, "pod_level": pod_level}
     try:
-        if isinstance(read, MemoryCheckpoint) and as_read is not None:
-            not_restored = memory_restore_error(read, as_read, policy=kubelet.memory_policy, **gates)
-        elif isinstance(read, CpuCheckpoint) and as_read is not None:
-            not_restored = cpu_restore_error(read, as_read, policy=kubelet.cpu_policy, **gates)
-        elif kind == MEMORY:
-            not_restored = memory_start_error(data, policy=kubelet.memory_policy, **gates)
+        if kind == DEVICES or isinstance(read, DeviceCheckpoint):
+            not_restored = None
+        elif read is not None and as_read is not None:
+            not_restored = restore_error(read, as_read, policy=policy, **gates)
         else:
-            not_restored = None if kind == DEVICES else cpu_start_error(data, policy=kubelet.cpu_policy, **gates)
+            start_error = memory_start_error if kind == MEMORY else cpu_start_error
+            not_restored = start_error(data, policy=policy, **gates)
     except ParseError:
         return None
     if not_restored is not None or outlook is None:

@@ -12,12 +12,13 @@ Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/state_checkpoint.go, pkg
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import NamedTuple
 
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint, parse_cpus
-from numaudit.checkpoints.formats.file import CPU, MEMORY
+from numaudit.checkpoints.formats.file import CPU, MEMORY, Kind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import Seal
 from numaudit.containermanager.cpu import start as cpu_start
@@ -35,6 +36,21 @@ from numaudit.topology.nodeset import CpuSet
 
 KUBELET_ROOT = "/var/lib/kubelet"
 CORRUPTED = "checkpoint is corrupted"
+
+
+class _Manager(NamedTuple):
+    """In what the words about the two managers differ."""
+
+    name: str
+    file: Kind
+    sealed: str
+    """Its format with a seal."""
+    accepts: Callable[..., bool]
+    blames_itself: str = ""
+
+
+_MEMORY = _Manager("memory", MEMORY, "v3", memory_checkpoint.accepts, "[memorymanager] ")
+_CPU = _Manager("CPU", CPU, "v4", cpu_checkpoint.accepts)
 
 
 def memory_start_error(
@@ -60,8 +76,8 @@ def memory_start_error(
         checkpoint = memory_checkpoint.parse(data).as_read_by(version)
         verification = memory_checkpoint.verify(checkpoint)
     except ParseError as error:
-        return _not_restored("memory", directory, _json_error(data, error))
-    problem = memory_restore_error(
+        return _not_restored(_MEMORY, directory, _json_error(data, error))
+    problem = restore_error(
         checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
     )
     if problem is not None or machine is None or checkpoint.policy_name != "Static":
@@ -71,24 +87,6 @@ def memory_start_error(
     restored = state if counts_pods else MemoryState(state.machine, state.entries)
     refusal = check_start(restored, machine, version=version, pod_level=counts_pods)
     return None if refusal is None else refusal.message
-
-
-def memory_restore_error(
-    checkpoint: MemoryCheckpoint,
-    verification: Verification,
-    *,
-    policy: str | None,
-    directory: str,
-    version: KubernetesVersion,
-    pod_level: bool,
-) -> str | None:
-    """The first part of `memory_start_error`, for a file that was read already as this kubelet reads it."""
-    if not memory_checkpoint.accepts(verification.form, version=version, pod_level=pod_level):
-        return _not_restored("memory", directory, _not_accepted(checkpoint.seal, "v3", "memory manager"))
-    if policy is not None and policy != checkpoint.policy_name:
-        changed = f"[memorymanager] {_policy_differs(policy, checkpoint.policy_name)}"
-        return _not_restored("memory", directory, changed)
-    return None
 
 
 def cpu_start_error(
@@ -112,8 +110,8 @@ def cpu_start_error(
         checkpoint = cpu_checkpoint.unmarshal(data).as_read_by(version)
         verification = cpu_checkpoint.verify(checkpoint)
     except ParseError as error:
-        return _not_restored("CPU", directory, _json_error(data, error))
-    problem = cpu_restore_error(
+        return _not_restored(_CPU, directory, _json_error(data, error))
+    problem = restore_error(
         checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
     )
     if problem is not None or manager is None or checkpoint.policy_name != cpu_start.STATIC:
@@ -127,8 +125,8 @@ def cpu_start_error(
     return None
 
 
-def cpu_restore_error(
-    checkpoint: CpuCheckpoint,
+def restore_error(
+    checkpoint: MemoryCheckpoint | CpuCheckpoint,
     verification: Verification,
     *,
     policy: str | None,
@@ -136,15 +134,19 @@ def cpu_restore_error(
     version: KubernetesVersion,
     pod_level: bool,
 ) -> str | None:
-    """The first part of `cpu_start_error`, for a file that was read already as this kubelet reads it."""
-    if not cpu_checkpoint.accepts(verification.form, version=version, pod_level=pod_level):
-        return _not_restored("CPU", directory, _not_accepted(checkpoint.seal, "v4", "cpu manager"))
+    """The first part of both, for a file that was read already as this kubelet reads it."""
+    manager = _MEMORY if isinstance(checkpoint, MemoryCheckpoint) else _CPU
+    if not manager.accepts(verification.form, version=version, pod_level=pod_level):
+        return _not_restored(manager, directory, _not_accepted(checkpoint.seal, manager))
     if policy is not None and policy != checkpoint.policy_name:
-        return _not_restored("CPU", directory, _policy_differs(policy, checkpoint.policy_name))
-    try:
-        _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
-    except GoSyntaxError as error:
-        return _not_restored("CPU", directory, str(error))
+        stored = quote(checkpoint.policy_name)
+        differs = f"configured policy {quote(policy)} differs from state checkpoint policy {stored}"
+        return _not_restored(manager, directory, f"{manager.blames_itself}{differs}")
+    if isinstance(checkpoint, CpuCheckpoint):
+        try:
+            _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
+        except GoSyntaxError as error:
+            return _not_restored(manager, directory, str(error))
     return None
 
 
@@ -177,28 +179,25 @@ def _json_error(data: bytes, error: ParseError) -> str:
     if syntax is not None:
         return syntax
     if isinstance(error, WrongType):
-        return f"json: cannot unmarshal {error.value} into Go struct field {error.path}"
+        return error.in_go
     raise error
 
 
-def _not_accepted(seal: Seal | None, form: str, manager: str) -> str:
+def _not_accepted(seal: Seal | None, manager: _Manager) -> str:
     """Raises ParseError where the kubelet's words about data of the wrong form are not known."""
     if seal is None:
         return CORRUPTED
     if not seal.checksum_fits:
-        return f"could not load {form} checkpoint: {CORRUPTED}"
+        return f"could not load {manager.sealed} checkpoint: {CORRUPTED}"
     if seal.go_problem is None:
         raise ParseError(f"{seal.problem}")
-    return f"could not load {form} checkpoint: failed to deserialize {manager} checkpoint data: {seal.go_problem}"
+    what = f"{manager.name.lower()} manager checkpoint data"
+    return f"could not load {manager.sealed} checkpoint: failed to deserialize {what}: {seal.go_problem}"
 
 
-def _policy_differs(configured: str, stored: str) -> str:
-    return f"configured policy {quote(configured)} differs from state checkpoint policy {quote(stored)}"
-
-
-def _not_restored(manager: Literal["memory", "CPU"], directory: str, why: str) -> str:
-    file = f"{directory.rstrip('/')}/{MEMORY if manager == 'memory' else CPU}"
+def _not_restored(manager: _Manager, directory: str, why: str) -> str:
+    file = f"{directory.rstrip('/')}/{manager.file}"
     return (
-        f"could not restore state from checkpoint: {why}, please drain this node and delete the {manager} manager "
+        f"could not restore state from checkpoint: {why}, please drain this node and delete the {manager.name} manager "
         f"checkpoint file {quote(file)} before restarting Kubelet"
     )
