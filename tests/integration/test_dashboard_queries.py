@@ -43,6 +43,8 @@ _BY_PROBES = {
         "Given from where to where A",
         "Migrated A",
         "Remote share by source A",
+        "Lower end of the remote share A",
+        "Memory seen used A",
         "Hint faults from where to where A",
         "First uses of pages A",
         "Mean distance to its memory A",
@@ -58,9 +60,6 @@ _ALERTS = {"numaudit-fleet": ["Alerts A"]}
 _REFUSALS = {"numaudit-fleet": ["Workloads refused most A"]}
 _NOWHERE = {
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
-    "nobody saw from where memory is used": {
-        "numaudit-container": ["Lower end of the remote share A", "Memory seen used A"]
-    },
     "nothing is pushed": {"numaudit-agent": ["OTLP batches A", "Time since the last OTLP delivery A"]},
 }
 _CAPTURED = {

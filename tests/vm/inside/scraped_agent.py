@@ -8,6 +8,8 @@ FOLDER gets so many scrapes, so many seconds apart, each in a file by its time.
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
 import sys
 import tempfile
 import time
@@ -19,14 +21,18 @@ from container import container
 from numaudit.kernel.host import Host
 from test_verdicts import Patient, patients, write_promises
 
-BUDGET = 0.5
-"""Per cent of all CPUs: little enough that the agent takes a step, much enough that the probes show something first."""
+AMPLE, SCANTY = 50, 0.01
+"""Per cent of all CPUs that the probes may take. Over it the agent takes a step with each tick."""
+OVER_BUDGET_AT = 0.8
+"""Part of the time after which the budget is too small for a moment: page_alloc shows nothing from then on."""
+_STEP = 'numaudit_overhead_step{step="page_alloc off"}'
 PROBES = "page_alloc, cpu_time, hint_faults, migrations, first_touch"
 WORK = """
 busybox dd if=/dev/zero of=/dev/shm/held bs=1M count=16 2>/dev/null
+busybox awk 'BEGIN { for (;;) { for (i = 0; i < 50000; i++) kept[i] = i; system("busybox sleep 2") } }' &
 while :; do busybox dd if=/dev/zero of=/dev/null bs=24M count=2 2>/dev/null; busybox sleep 1; done
 """
-"""Holds 16 MiB that no process maps, and uses 24 MiB, again and again from new."""
+"""Holds 16 MiB that no process maps, uses the same few MiB over and over, and 24 MiB again and again from new."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,9 +41,11 @@ def main(arguments: Sequence[str]) -> int:
     write_promises(Host(), everyone)
     with contextlib.ExitStack() as stack:
         log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
-        settings = (f"probes={PROBES}", "web.timeout=300s", f"overhead.max_cpu_percent={BUDGET}")
+        file = log.with_name("config.yaml")
+        _write_budget(file, AMPLE)
+        settings = (f"probes={PROBES}", "web.timeout=300s")
         options = ("--interval", f"{seconds}s", *(word for one in settings for word in ("--set", one)))
-        agent = stack.enter_context(running_agent(*options, log=log, ready_within=300))
+        agent = stack.enter_context(running_agent("--config", str(file), *options, log=log, ready_within=300))
         _until_loaded(agent)
         for one in everyone.values():
             Path(f"/var/log/pods/lab_{one.name}_{one.uid}").mkdir(parents=True)
@@ -46,9 +54,24 @@ def main(arguments: Sequence[str]) -> int:
             one.running = stack.enter_context(container(one.uid, "app", ["sh", "-c", WORK], cpus, mems, qos=one.qos))
         for number in range(count):
             _treat(everyone, number / count)
-            (folder / f"{time.time():.3f}.txt").write_text(agent.get("/metrics")[1])
+            if number == int(OVER_BUDGET_AT * count):
+                _budget(agent, file, SCANTY)
+            text = agent.get("/metrics")[1]
+            if _STEP in text:
+                _budget(agent, file, AMPLE)
+            (folder / f"{time.time():.3f}.txt").write_text(text)
             time.sleep(seconds)
     return 0
+
+
+def _write_budget(file: Path, percent: float) -> None:
+    file.write_text(json.dumps({"overhead": {"max_cpu_percent": percent}}))
+
+
+def _budget(agent: Agent, file: Path, percent: float) -> None:
+    """Holds from the next tick on."""
+    _write_budget(file, percent)
+    agent.process.send_signal(signal.SIGHUP)
 
 
 def _until_loaded(agent: Agent) -> None:
