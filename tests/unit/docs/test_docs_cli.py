@@ -60,8 +60,7 @@ _MORE = {
 
 def page() -> str:
     """docs/cli.md."""
-    parts = [_HEAD, "\n| verb | answers |\n| --- | --- |\n"]
-    parts += [f"| [`numaudit {name}`](#numaudit-{name}) | {verb.help} |\n" for name, verb in VERBS.items()]
+    parts = [_HEAD]
     parts += ["\nThese options are the same in several verbs:\n\n| option | verbs | what |\n| --- | --- | --- |\n"]
     parts += [f"| `{_cell(row[0])}` | {', '.join(users)} | {_cell(row[1])} |\n" for row, users in SHARED.items()]
     parts += [_section(path, command) for path, command in COMMANDS.items() if path]

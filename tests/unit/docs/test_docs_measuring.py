@@ -53,13 +53,13 @@ def _latencies() -> Iterable[list[str]]:
         one = family.latency
         if one is not None:
             figures = [f"{value:g}" for value in (one.local, one.remote, one.remote_cache)]
-            yield [family.title, one.unit, *figures, f"{one.remote / one.local:.1f}", f"`{one.source}`"]
+            yield [family.title, one.unit, *figures, f"{one.remote / one.local:.1f}"]
 
 
 def test_the_generated_tables_are_those_of_the_code(matches_golden: MatchesGolden) -> None:
     page = PAGE.read_text(encoding="utf-8")
     cpus = ("CPU", "recognized by", "pairs of events, the best first", "other nodes of the same socket")
-    latencies = ("CPU", "unit", "local", "remote", "remote cache", "remote / local", "source")
+    latencies = ("CPU", "unit", "local", "remote", "remote cache", "remote / local")
     kinds = ("virtual machine", "vendor and product begin with", "how it comes by a PMU")
     virtual = ([kind.title, f"{kind.vendor} {kind.product}".strip(), kind.hint] for kind in VIRTUAL_KINDS)
     page = fill(page, "families", _table(cpus, map(_family, families())))
