@@ -21,7 +21,7 @@ for _path, _one in COMMANDS.items():
         _USERS.setdefault(_row, []).append(" ".join(_path))
 SHARED = {row: users for row, users in _USERS.items() if len(users) > 1}
 """Options that say the same in several verbs -> these."""
-MOST_EXAMPLES = 3
+MOST_EXAMPLES = 2
 _WIDTH = 120
 _HEAD = """\
 # Command line
@@ -70,7 +70,8 @@ def page() -> str:
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     name = " ".join(("numaudit", *path))
     purpose = next(_paragraphs(command.help or ""))
-    shown = "\n".join(one for one in examples(command)[:MOST_EXAMPLES] if one != name)
+    telling = [one for one in examples(command) if one != name]
+    shown = "\n".join(telling[:MOST_EXAMPLES])
     text = [
         f"\n{'#' * (1 + len(path))} {name}\n",
         purpose,

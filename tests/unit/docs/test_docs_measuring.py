@@ -7,7 +7,7 @@ from pathlib import Path
 
 from marked_places import fill
 from numaudit.doctor.sources import SOURCES
-from numaudit.pmu.families import EventSet, Family, Match, families
+from numaudit.pmu.families import EventSet, Family, families
 from numaudit.pmu.machine_kind import VIRTUAL_KINDS
 
 MatchesGolden = Callable[[str, str], None]
@@ -19,16 +19,6 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(head)
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _recognized(match: Match) -> str:
-    if match.pvr is not None:
-        return f"PVR {match.pvr:#x}"
-    if match.implementer is not None:
-        return f"implementer {match.implementer:#x} part {_list(f'{part:#x}' for part in match.parts)}"
-    models = _list(f"{first:#x}" if first == last else f"{first:#x}-{last:#x}" for first, last in match.models)
-    steppings = "" if match.steppings is None else f" stepping {match.steppings[0]}-{match.steppings[1]}"
-    return f"{match.vendor} family {match.family:#x} model {models}{steppings}"
 
 
 def _list(words: Iterable[str]) -> str:
@@ -44,8 +34,7 @@ def _pair(one: EventSet) -> str:
 def _family(family: Family) -> list[str]:
     pairs = "<br>".join(_pair(one) for one in family.sets) or "none"
     clusters = FAR_CLUSTER[family.sets[0].far_cluster] if family.sets else "-"
-    recognized = "<br>".join(_recognized(match) for match in family.match)
-    return [family.title, recognized, pairs, clusters]
+    return [family.title, pairs, clusters]
 
 
 def _latencies() -> Iterable[list[str]]:
@@ -58,7 +47,7 @@ def _latencies() -> Iterable[list[str]]:
 
 def test_the_generated_tables_are_those_of_the_code(matches_golden: MatchesGolden) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    cpus = ("CPU", "recognized by", "pairs of events, the best first", "other nodes of the same socket")
+    cpus = ("CPU", "pairs of events, the best first", "other nodes of the same socket")
     latencies = ("CPU", "unit", "local", "remote", "remote cache", "remote / local")
     kinds = ("virtual machine", "vendor and product begin with", "how it comes by a PMU")
     virtual = ([kind.title, f"{kind.vendor} {kind.product}".strip(), kind.hint] for kind in VIRTUAL_KINDS)
