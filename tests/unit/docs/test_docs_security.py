@@ -64,24 +64,31 @@ def _least(table: Table, name: str) -> str:
     return ", ".join(words.get(row, row.rpartition(", ")[2]) for row in least) or "never"
 
 
-def _opened_by(tables: Sequence[Table], name: str) -> str:
-    """One line of the second table. Kernels are named where they differ."""
+def _rights_that_open(tables: Sequence[Table], name: str) -> str:
+    """The smallest rights. Kernels are named where they differ."""
     kernels: dict[str, list[str]] = {}
     for table in tables:
         kernels.setdefault(_least(table, name), []).append(capability_table.series(table.kernel))
     if len(kernels) == 1:
-        return f"| {name} | {next(iter(kernels))} |\n"
-    each = [f"{rights} ({', '.join(which)})" for rights, which in kernels.items()]
-    return f"| {name} | {'; '.join(each)} |\n"
+        return next(iter(kernels))
+    return "; ".join(f"{rights} ({', '.join(which)})" for rights, which in kernels.items())
+
+
+def _opened(tables: Sequence[Table]) -> str:
+    """The second table: what the same rights open is one line."""
+    opened: dict[str, list[str]] = {}
+    for name in tables[0].rows[PRIVILEGED].may:
+        opened.setdefault(_rights_that_open(tables, name), []).append(name)
+    lines = (f"| {rights} | {', '.join(names)} |\n" for rights, names in sorted(opened.items()))
+    return f"| possible with | what |\n| --- | --- |\n{''.join(lines)}"
 
 
 def _tables() -> tuple[str, str]:
     tables = capability_table.all_recorded()
     brings = [_line(name, tables, _runs) for name in tables[0].rows[PRIVILEGED].probes]
-    opened = "".join(_opened_by(tables, name) for name in tables[0].rows[PRIVILEGED].may)
     return (
         _as_table(line for line in brings if line[1:] != ["?"] * len(ROWS)),
-        f"| what | possible with |\n| --- | --- |\n{opened}",
+        _opened(tables),
     )
 
 
