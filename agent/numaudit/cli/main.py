@@ -31,23 +31,23 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "report": Verb("observe", "Where the memory of every container on this host really is."),
-    "top": Verb("observe", "The same as `report`, live: sort, filter, open one container."),
-    "topology": Verb("observe", "Nodes, CPUs, distances, memory and huge pages."),
-    "state": Verb("manager", "The kubelet's checkpoints: decoded, verified, compared."),
-    "explain": Verb("manager", "Why a pod is admitted or refused, what would let it in; or a page on one that runs."),
-    "simulate": Verb("manager", "Pods on a described machine, step by step: admitted or refused, and where."),
-    "doctor": Verb("observe", "What this host can measure, and why not."),
-    "run": Verb("manager", "Run a command on nodes of its own, by the static memory manager."),
-    "assert": Verb("manager", "A gate for CI: is a command, or a container, within these limits?"),
-    "selftest": Verb("observe", "Whether numaudit tells near from far memory on this host."),
-    "calibrate": Verb("observe", "Latency and bandwidth of this machine's memory, for each pair of nodes."),
-    "capture": Verb("observe", "Copy what the readers read, for --root."),
-    "agent": Verb("service", "Observe this host at every tick, for Prometheus and OpenTelemetry."),
-    "fleet": Verb("service", "The whole cluster, and where a pod would fit, by a Prometheus that scrapes the agents."),
-    "metrics": Verb("service", "Every metric of the agent."),
-    "config": Verb("service", "The agent's settings: those in force, and all there are."),
-    "help": Verb("service", "The help of a verb, or the glossary of words in reports."),
+    "report": Verb("observe", "Show where each container's memory is, and whether it was promised there."),
+    "top": Verb("observe", "Show the report live: sort, filter, or open one container."),
+    "topology": Verb("observe", "Show NUMA nodes, CPUs, distances, memory and huge pages."),
+    "state": Verb("manager", "Decode, verify or compare the kubelet's checkpoints."),
+    "explain": Verb("manager", "Explain why a pod is admitted or refused, or what a running one got."),
+    "simulate": Verb("manager", "Simulate which pods a kubelet admits on a described machine."),
+    "doctor": Verb("observe", "Check what this host can measure, and why not the rest."),
+    "run": Verb("manager", "Run a command on NUMA nodes of its own, without Kubernetes."),
+    "assert": Verb("manager", "Fail in CI when a command or a container uses too much remote memory."),
+    "selftest": Verb("observe", "Test whether numaudit tells near from far memory on this host."),
+    "calibrate": Verb("observe", "Measure memory latency and bandwidth between each pair of nodes."),
+    "capture": Verb("observe", "Save /proc, /sys, cgroup and kubelet state of this host for offline analysis."),
+    "agent": Verb("service", "Observe this host all the time, for Prometheus and OpenTelemetry."),
+    "fleet": Verb("service", "Show a cluster's worst containers, and where a pod would fit."),
+    "metrics": Verb("service", "List the agent's metrics."),
+    "config": Verb("service", "Show and check the agent's settings."),
+    "help": Verb("service", "Print the help of a verb, or the glossary."),
 }
 
 
@@ -78,12 +78,12 @@ class _Verbs(click.Group):
     cls=_Verbs,
     subcommand_metavar="VERB [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine, 1 findings, 2 usage or a limit of yours (ulimit), 3 this host cannot answer, "
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage or one of your limits (ulimit), 3 this host cannot answer, "
     "4 internal error, 5 inconclusive, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="numaudit")
 def main() -> None:
-    """Proves NUMA memory alignment: where memory was promised, and where it is."""
+    """Prove NUMA memory alignment: compare where memory was promised with where it is."""
 
 
 def run() -> NoReturn:

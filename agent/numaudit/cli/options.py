@@ -59,7 +59,7 @@ def root(function: Function) -> Function:
         "--root",
         type=FilePath(readable=False),
         metavar="DIR|FILE.tar.xz",
-        help="Read what `numaudit capture` wrote instead of this host.",
+        help="Read a capture of a host (`numaudit capture`) instead of this host.",
     )
     return option(function)
 

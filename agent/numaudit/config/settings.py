@@ -44,13 +44,14 @@ def _setting(default: Value, kind: KindOf, help_: str, secret: bool = False, rel
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is written to stderr, and how."""
+    """Severity and format of messages on stderr."""
 
-    level: str = _setting(
-        "info", choice("debug", "info", "warning", "error"), "Least severe messages to write.", reloads=True
-    )
+    level: str = _setting("info", choice("debug", "info", "warning", "error"), "Lowest severity to log.", reloads=True)
     format: str = _setting(
-        "text", choice("text", "json"), "`text` for people, `json` for one object on each line.", reloads=True
+        "text",
+        choice("text", "json"),
+        "Log format: `text` for people, or `json` with one object on each line.",
+        reloads=True,
     )
 
 
@@ -61,51 +62,57 @@ class WebSettings:
     config_file: Path | None = _setting(
         None,
         file(),
-        "TLS, client certificates, users: a web-config file as all Prometheus exporters take it. It is read again by "
-        "itself when it changes.",
+        "Prometheus web-config file with TLS, client certificates and users, read again when it changes.",
     )
     max_connections: int = _setting(
-        128, number(4, 4096), "Connections at a time. Over it, the one whose client has been idle longest is closed."
+        128,
+        number(4, 4096),
+        "Maximum number of open connections. Beyond it, the one idle longest is closed.",
     )
-    timeout: float = _setting(5.0, duration(0.1, 300), "Time for a whole request to arrive, or its answer to leave.")
-    reload: bool = _setting(False, boolean(), "POST to `/-/reload` reads the settings again.", reloads=True)
+    timeout: float = _setting(5.0, duration(0.1, 300), "Time limit for reading a request, and for its answer.")
+    reload: bool = _setting(
+        False, boolean(), "Allow POST to `/-/reload`, which reads the settings again.", reloads=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """What both exporters send."""
+    """Series of both exporters."""
 
     labels: tuple[str, ...] = _setting(
         IDENTITY,
         choices(*IDENTITY),
-        "Labels that container series carry. Series that are the same without the others are added up; "
-        "families that cannot be added up (info, ratios) are left out then.",
+        "Labels of container series. With fewer, series that become the same are added up; info and ratios, which "
+        "cannot be added up, are left out.",
         reloads=True,
     )
     exclude: tuple[Selector, ...] = _setting(
         tuple(map(selection.parse, ("kind=sandbox", "kind=pod", "kind=slice", "kind=parent"))),
         selectors(),
-        "Containers without series. Conditions: namespace, pod, kind "
-        f"({', '.join(selection.KINDS)}) and cgroup, as patterns of a shell; `*` is every container.",
+        "Containers that get no series. A selector has shell patterns for namespace, pod, kind "
+        f"({', '.join(selection.KINDS)}) and cgroup; `*` selects every container.",
         reloads=True,
     )
     include: tuple[Selector, ...] = _setting(
-        (), selectors(), "Containers that have series although `metrics.exclude` names them.", reloads=True
+        (), selectors(), "Containers that get series although `metrics.exclude` selects them.", reloads=True
     )
     max_series: int = _setting(
         100_000,
         number(100, 10_000_000),
-        "Container series at most. Over it, whole containers are left out, at first those with the best verdicts and "
-        "the least remote bytes, and `numaudit_omitted_series` says how many series are missing.",
+        "Maximum number of container series. Beyond it, whole containers are left out, first those with the best "
+        "verdicts and the fewest remote bytes, and `numaudit_omitted_series` counts the missing series.",
         reloads=True,
     )
     max_ended: int = _setting(
-        1000, number(0, 1_000_000), "Ended containers at most that are kept for the next two scrapes.", reloads=True
+        1000,
+        number(0, 1_000_000),
+        "Maximum number of ended containers that are kept for the next two scrapes.",
+        reloads=True,
     )
     created: bool = _setting(
         False,
         boolean(),
-        "OpenMetrics: a `_created` series with each counter. Prometheus stores it as one more series "
+        "Add a `_created` series to each counter in OpenMetrics. Prometheus stores it as one more series "
         "unless it runs with `--enable-feature=created-timestamp-zero-ingestion`.",
         reloads=True,
     )
@@ -118,31 +125,30 @@ class OtlpSettings:
     endpoint: str | None = _setting(
         None,
         url(),
-        "URL of the receiver, such as http://collector:4318/v1/metrics; a user and a password in it are sent as basic "
-        "authentication. Unset = no push.",
+        "URL of the OTLP/HTTP receiver, such as http://collector:4318/v1/metrics, with user and password if needed. "
+        "Without it nothing is pushed.",
     )
     interval: float = _setting(60.0, duration(1, 3600), "Time between two pushes.")
-    timeout: float = _setting(10.0, duration(0.1, 300), "Time for one push: connecting, sending, answers and retries.")
-    compression: str = _setting("gzip", choice("gzip", "none"), "Of the request body.")
-    ca_file: Path | None = _setting(
-        None, file(), "The only certificate authorities to trust; unset = the system's. Read at start."
+    timeout: float = _setting(
+        10.0, duration(0.1, 300), "Time limit for one push, with its connection, answers and retries."
     )
-    headers: Pairs = _setting((), mapping(), "Headers to send along, such as a token.", secret=True)
+    compression: str = _setting("gzip", choice("gzip", "none"), "Compression of the request body.")
+    ca_file: Path | None = _setting(None, file(), "CA bundle for the receiver, read at start; by default the system's.")
+    headers: Pairs = _setting((), mapping(), "HTTP headers of each push, such as an authorization token.", secret=True)
     resource: Pairs = _setting(
-        (), mapping(), "Resource attributes to add, such as k8s.cluster.name; they win over those detected."
+        (), mapping(), "Resource attributes to add, such as k8s.cluster.name. They override detected ones."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class OverheadSettings:
-    """What measuring may cost."""
+    """The CPU budget of measuring."""
 
     max_cpu_percent: float = _setting(
         1.0,
         percent(0.01, 100),
-        "Share of all CPUs' time that the probes may take, by estimate. Over it page_alloc is paused, then "
-        "fewer containers are watched, then first_touch and hint_faults are paused; each resumes when there is less "
-        "load.",
+        "CPU budget of the probes, in percent of all CPUs' time, by estimate. Beyond it, the agent pauses page_alloc, "
+        "then watches fewer containers, then pauses first_touch and hint_faults. Each resumes when the load falls.",
         reloads=True,
     )
 
@@ -152,11 +158,19 @@ class KubeletSettings:
     """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
 
     url: str | None = _setting(
-        None, url(), "https://NODE:10250 or http://NODE:10255; unset = by the kubelet's own settings."
+        None,
+        url(),
+        "URL of the kubelet's API (https://NODE:10250 or http://NODE:10255), by default from the kubelet's settings.",
     )
-    token_file: Path | None = _setting(None, file(), "File with the token to show it; unset = the service account's.")
-    ca_file: Path | None = _setting(None, file(), "Whom to trust for it; unset = the kubelet itself or the cluster.")
-    log_file: Path | None = _setting(None, file(), "The kubelet's log; unset = the journal.")
+    token_file: Path | None = _setting(
+        None, file(), "Bearer token file for the kubelet's API, by default the service account's."
+    )
+    ca_file: Path | None = _setting(
+        None,
+        file(),
+        "CA bundle for the kubelet's API, by default the kubelet's own certificate or the cluster's CA.",
+    )
+    log_file: Path | None = _setting(None, file(), "Path of the kubelet's log, by default the journal.")
 
     @property
     def connection(self) -> KubeletConnection:
@@ -170,28 +184,31 @@ class VerdictSettings:
     cpu_remote_percent: float = _setting(
         100 * DEFAULT.cpu_remote_share,
         percent(0, 100),
-        "CPU time on other nodes than the promised ones: cpu-remote.",
+        "Limit for cpu-remote: share of CPU time on nodes that were not promised.",
         reloads=True,
     )
     spilled_percent: float = _setting(
         100 * DEFAULT.spilled_share,
         percent(0, 100),
-        "Judged bytes outside the promised nodes: spilled, if also",
+        "Limit for spilled: share of judged bytes outside the promised nodes.",
         reloads=True,
     )
     spilled_bytes: int = _setting(
-        DEFAULT.spilled_bytes, number(0, 1 << 50), "more bytes than this are outside.", reloads=True
+        DEFAULT.spilled_bytes,
+        number(0, 1 << 50),
+        "Second limit for spilled, which must also be exceeded: judged bytes outside the promised nodes.",
+        reloads=True,
     )
     remote_access_percent: float = _setting(
         100 * DEFAULT.remote_access_share,
         percent(0, 100),
-        "remote-access, if more than this share of its accesses (or, uncounted, of its memory) is remote.",
+        "Limit for remote-access: share of remote accesses or, where they are not counted, of memory used remotely.",
         reloads=True,
     )
     window: float = _setting(
         DEFAULT.window,
         duration(15, 86400),
-        "Time for which samples of memory and CPU time count in verdicts, for less the older they are.",
+        "Time over which verdicts weigh samples of memory and CPU time; newer samples weigh more.",
         reloads=True,
     )
 
@@ -211,14 +228,14 @@ class Settings:
     """All settings of `numaudit agent`."""
 
     listen: tuple[str, int] = _setting(
-        ("127.0.0.1", 9746), address(), "HOST:PORT of the HTTP server; `:9746` = all interfaces."
+        ("127.0.0.1", 9746), address(), "HOST:PORT of the HTTP server; `:9746` listens on all interfaces."
     )
     interval: float = _setting(15.0, duration(1, 3600), "Time between two ticks.", reloads=True)
     probes: tuple[str, ...] = _setting(
         tuple(sorted(kind.name for kind in KINDS if kind.by_default and kind.in_agent)),
         choices(*sorted(kind.name for kind in KINDS)),
-        "Probes to run. page_alloc runs once for every page that the kernel gives away, and first_touch samples "
-        "page faults. An empty list = none.",
+        "Probes to run; an empty list runs none. page_alloc runs for every page that the kernel allocates, and "
+        "first_touch samples page faults.",
     )
     kubelet: KubeletSettings = KubeletSettings()
     verdicts: VerdictSettings = VerdictSettings()

@@ -122,11 +122,11 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         table=Place(200), top=Place(10), page=Place(20, heading="Verdict"),
     ),
     Column(
-        "PROMISED", promised_nodes, "nodes that the kubelet gave it", needs=can_promise,
+        "PROMISED", promised_nodes, "nodes that the kubelet promised to it", needs=can_promise,
         table=Place(20, 2), top=Place(20, 1), page=Place(30, heading="Promised"),
     ),
     Column(
-        "MEMS", lambda one: node_list(one.allowed_memory_nodes), "nodes its memory may be on",
+        "MEMS", lambda one: node_list(one.allowed_memory_nodes), "nodes that its memory may be on",
         table=Place(30, 5), top=Place(40, 6, 1), page=Place(40, heading="Allowed"),
     ),
     Column(
@@ -172,15 +172,15 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "EXPECTED", lambda one: percent(one.expected_remote_ratio),
-        "share of accesses that would be remote if every judged byte were used equally from wherever the CPUs ran "
+        "share of accesses that would be remote if all judged bytes were used equally from the CPUs where it ran "
         "(residence x CPU time)",
         value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_cpu_time,
         table=Place(130, 3), top=Place(110, 5),
     ),
     Column(
         "DISTANCE", cells.distance,
-        "mean distance, by the firmware, from wherever the CPUs ran to the judged bytes / 10: 1.00 = all is local; "
-        "? = no CPU time, or no distance",
+        "mean NUMA distance from the CPUs where it ran to its judged bytes, divided by 10; 1.00 = all local, ? = no "
+        "CPU time, or no distance",
         value=lambda one: one.distance_ratio, is_number=True, needs=_has_cpu_time,
         table=Place(140, wide_only=True),
     ),
@@ -195,22 +195,22 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "COUNTED REMOTE", cells.counted_remote,
-        "share of the memory accesses, as the processor counts them, that were to another node's memory; - = it did "
-        "not run; ? = too few, or not counted; ~ = the counters were shared with another tool for a part of the time",
+        "share of memory accesses to another node, as the processor counts them; - = it did not run, ? = too few, or "
+        "not counted, ~ = another tool used the counters for a part of the time",
         is_number=True, needs=_has_counts,
         table=Place(160, 2), top=Place(90, 2, heading="ACCESSED"),
     ),
     Column(
         "STALL", cells.stall,
-        "share of its CPU time that it waited for remote memory, estimated from above: cores overlap accesses. Two "
-        "figures = by the nearest and by the farthest node",
+        "upper bound of the share of its CPU time spent waiting for remote memory; cores overlap accesses. Two figures "
+        "= by the nearest and by the farthest node",
         is_number=True, needs=_has_counts,
         table=Place(170, wide_only=True),
     ),
     Column(
         "USED REMOTELY", cells.used_remotely,
-        "bytes that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint faults, newest "
-        "scan pass). It tells which pages are used, not how often. - = it saw none; ? = it cannot see this container",
+        "memory that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint faults, newest "
+        "scan pass). It shows which pages are used, not how often; - = it saw none, ? = it cannot see this container",
         is_number=True, needs=_has_sampled_pages,
         table=Place(180, 2), top=Place(100, 2),
     ),
@@ -220,8 +220,8 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "OTHERS' SHARED", cells.shared_of_others,
-        "at least these bytes of shared memory that it maps are charged to others, whose rows have them: in EXPECTED "
-        "and DISTANCE, not in JUDGED",
+        "shared memory that it maps but that is charged to other containers, whose rows show it; a lower bound. It "
+        "counts in EXPECTED and DISTANCE, not in JUDGED",
         needs=_has_shared_of_others,
         table=Place(80, wide_only=True),
     ),

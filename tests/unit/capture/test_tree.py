@@ -146,7 +146,7 @@ def test_what_may_not_be_read_is_named_with_the_reason_on_stderr_and_in_the_capt
         "  /proc/version: Permission denied",
         "  /proc/2001/numa_maps and 1 more of that name: Permission denied",
         "  /var/log/pods: Permission denied",
-        "run as root to capture those whose permission is denied",
+        "run as root to capture the files whose permission is denied",
     ]
 
 

@@ -96,7 +96,7 @@ def test_metrics_lists_the_catalogue(capfd: Captured) -> None:
         "name": "numaudit_container_resident_bytes",
         "type": "gauge",
         "unit": "bytes",
-        "help": "Where the bytes are, each in one type; absent = none there.",
+        "help": "Resident bytes by node and type; each byte has one type, and zeros are left out.",
         "labels": ["namespace", "pod", "container", "numa_node", "type"],
         "instrument": "numaudit.container.resident",
     }
@@ -126,15 +126,15 @@ def test_a_check_says_which_settings_were_checked_and_refuses_to_check_nothing(
     path.write_text("interval: 30s\n")
     monkeypatch.setenv("NUMAUDIT_LOG_FORMAT", "json")
     assert call(["config", "check", "--config", str(path), "--listen", "127.0.0.1:9000"]) == 0
-    said = f"the settings are right: {path}, 1 from the environment, 1 from flags\n"
+    said = f"the settings are valid: {path}, 1 from the environment, 1 from flags\n"
     assert capsys.readouterr().out == said
     assert call(["config", "check"]) == 0
-    assert capsys.readouterr().out == "the settings are right: 1 from the environment\n"
+    assert capsys.readouterr().out == "the settings are valid: 1 from the environment\n"
     monkeypatch.delenv("NUMAUDIT_LOG_FORMAT")
     assert call(["config", "check"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "nothing to check: there is no --config FILE" in err
+    assert "nothing to check: all settings have their defaults, because there is no --config FILE" in err
     monkeypatch.setenv("NUMAUDIT_CONFIG", str(path))
     assert call(["config", "check"]) == 0
-    assert capsys.readouterr().out == f"the settings are right: {path}\n"
+    assert capsys.readouterr().out == f"the settings are valid: {path}\n"

@@ -19,7 +19,7 @@ MatchesGolden = Callable[[str, str], None]
 PAGES = {"-".join(("numaudit", *path)): (path, command) for path, command in commands()}
 FOLDER = "share/man/man1"
 _EXIT_CODES = (
-    "0 fine, 1 findings, 2 usage or a limit of yours (ulimit), 3 this host cannot answer, 4 internal error, "
+    "0 fine, 1 findings, 2 usage or one of your limits (ulimit), 3 this host cannot answer, 4 internal error, "
     "5 inconclusive, 130 interrupted."
 )
 

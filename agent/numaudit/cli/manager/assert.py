@@ -68,23 +68,33 @@ Examples:
   numaudit assert --max-migrated 64Mi --junit numa.xml -- make bench
 
 \b
-Exit codes: 0 all within the limits, 1 one is beyond its limit, 5 too little evidence for either, 2 usage, 3 this host
-cannot measure. A command that fails gives its own exit status, and nothing is judged.
+Exit codes: 0 within all limits, 1 beyond a limit, 5 too little evidence for either, 2 usage, 3 this host cannot
+measure. When the command fails, the exit status is its own, and nothing is judged.
 """,
 )
 @click.option(
-    "--max-remote", type=Share(), metavar="SHARE", help="Share of the accesses on another node, where they are counted."
+    "--max-remote",
+    type=Share(),
+    metavar="SHARE",
+    help="Maximum share of accesses to other nodes, such as 5% or 0.05. It needs hardware counters.",
 )
 @click.option(
     "--max-remote-pages",
     type=Share(),
     metavar="SHARE",
-    help="Share of its memory that is used from other nodes, however often: 5% or 0.05.",
+    help="Maximum share of its memory that is used remotely, however often.",
 )
-@click.option("--max-spilled", type=Size(least=0), metavar="SIZE", help="Bytes outside the promised nodes.")
-@click.option("--max-migrated", type=Size(least=0), metavar="SIZE", help="Bytes that the kernel migrates meanwhile.")
-@click.option("--duration", type=Duration(), metavar="TIME", help="How long to measure a container (default: 10s).")
-@click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="Write JUnit XML, too.")
+@click.option(
+    "--max-spilled", type=Size(least=0), metavar="SIZE", help="Maximum size of its memory outside the promised nodes."
+)
+@click.option(
+    "--max-migrated",
+    type=Size(least=0),
+    metavar="SIZE",
+    help="Maximum size of the memory that the kernel migrates meanwhile.",
+)
+@click.option("--duration", type=Duration(), metavar="TIME", help="Time to measure a container (default 10s).")
+@click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="File for a report in JUnit XML.")
 @click.argument("which", required=False, type=ContainerName(), metavar="[NAME | -- COMMAND [ARGS]...]")
 @click.pass_context
 def command(
@@ -100,9 +110,9 @@ def command(
 ) -> int:
     """Measure a container, or a command while it runs, and compare it with limits.
 
-    NAME is as for `numaudit report`: a pod, a container, a cgroup. It passes only on what is certain, and fails
-    only on what is certain. Without hardware counters nobody knows how often memory is used: then --max-remote-pages
-    judges, by the pages that NUMA balancing sees used.
+    NAME is a pod, a container or a cgroup, as for `numaudit report`. It passes or fails only when the evidence is
+    certain. Accesses are counted only by hardware counters. Without them, use --max-remote-pages, which judges by the
+    pages that NUMA balancing sees used.
     """
     limits = Limits(max_remote, max_remote_pages, max_spilled, max_migrated)
     if limits == Limits():

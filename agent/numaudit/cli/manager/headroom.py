@@ -1,4 +1,4 @@
-"""`numaudit state headroom`: what the Memory Manager can still promise."""
+"""`numaudit state headroom`: memory that the Memory Manager can still promise."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or i
 @options.output("table", "json")
 @options.root
 def command(output: str, root: Path | None) -> None:
-    """What can still be promised, and what is in the way.
+    """Show how much memory the kubelet can still promise.
 
-    By node and group: the largest containers that are admitted now, memory that is free but for no container of one
-    node, who keeps each group together, and the memory without a promise that is on each node.
+    For each node and group it shows the largest container that would be admitted now, free memory that no container of
+    one node can get, the pods that keep the group together, and memory without a promise.
     """
     report = Engine(Observer.of(options.host(root))).tick().report
     found = report.memory_manager

@@ -63,22 +63,24 @@ Exit codes: the command's own, 128 + N when signal N ended it, 125 when numaudit
 126 when it cannot be executed, 127 when there is none, 130 interrupted before it began.
 """,
 )
-@click.option("--memory", type=Size(), required=True, metavar="SIZE", help="Memory for it alone, such as 512Mi or 5Gi.")
-@click.option("--cpus", type=click.IntRange(min=1), metavar="N", help="Whole CPUs for it alone, near its memory.")
-@click.option("--hugepages-2Mi", "huge_2mi", type=Size(), metavar="SIZE", help="Bytes in huge pages of 2 MiB.")
-@click.option("--hugepages-1Gi", "huge_1gi", type=Size(), metavar="SIZE", help="Bytes in huge pages of 1 GiB.")
-@click.option("--report", is_flag=True, help="Print where its memory was on standard error when it has ended.")
+@click.option("--memory", type=Size(), required=True, metavar="SIZE", help="Memory of its own, such as 512Mi or 5Gi.")
+@click.option(
+    "--cpus", type=click.IntRange(min=1), metavar="N", help="Number of whole CPUs of its own, near its memory."
+)
+@click.option("--hugepages-2Mi", "huge_2mi", type=Size(), metavar="SIZE", help="Memory in huge pages of 2 MiB.")
+@click.option("--hugepages-1Gi", "huge_1gi", type=Size(), metavar="SIZE", help="Memory in huge pages of 1 GiB.")
+@click.option("--report", is_flag=True, help="Print on standard error where its memory was, after it has ended.")
 @click.option(
     "--config",
     type=options.FilePath(),
     metavar="FILE",
-    help="What is kept for the system, and the policies; /etc/numaudit/run.yaml if it is there.",
+    help="Configuration of the system's reservation and the policies. /etc/numaudit/run.yaml is read if it exists.",
 )
 @click.option(
     "--state-dir",
     type=options.FilePath(file_okay=False),
     metavar="DIR",
-    help="Where the state files are: /var/lib/numaudit, and for others than root $XDG_STATE_HOME/numaudit.",
+    help="Folder of the state files, by default /var/lib/numaudit, or $XDG_STATE_HOME/numaudit without root.",
 )
 @click.option(
     "--cgroup",
@@ -86,10 +88,10 @@ Exit codes: the command's own, 128 + N when signal N ended it, 125 when numaudit
     default="/numaudit",
     show_default=True,
     metavar="PATH",
-    help="The cgroup, without processes of its own, that gets one cgroup for each command.",
+    help="Parent cgroup of the commands' cgroups. It must have no processes of its own.",
 )
 @click.option(
-    "--beside-kubelet", is_flag=True, help="Run although a kubelet with a static policy gives out nodes here."
+    "--beside-kubelet", is_flag=True, help="Run even if a kubelet with a static policy promises nodes on this host."
 )
 @click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
 def command(
@@ -107,8 +109,8 @@ def command(
 ) -> int:
     """Run a command with memory on NUMA nodes of its own, on a host without Kubernetes.
 
-    The kubelet's static Memory Manager decides which nodes, and whether there are any; with --cpus its static CPU
-    Manager, too. The command gets a cgroup that holds it to them. What it has is accounted for until it ends.
+    The kubelet's static Memory Manager, and with --cpus its static CPU Manager, decides whether there is room and on
+    which nodes. The command runs in a cgroup that is restricted to them. Its memory stays reserved until it ends.
     """
     host = options.host(None)
     folder = _state_dir() if state_dir is None else state_dir

@@ -1,4 +1,4 @@
-"""`numaudit simulate`: pods on a described machine, step by step."""
+"""`numaudit simulate`: a step-by-step simulation of pods on a described machine."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Exit codes: 0 fine, 1 a pod was refused and --fail-on-reject is given, 2 the sce
 )
 @click.argument("scenario", type=options.FilePath(exists=True, dir_okay=False, readable=False))
 @options.output("table", "json")
-@click.option("--orders", is_flag=True, help="Ask which orders of the scenario's pods admit all of them.")
+@click.option("--orders", is_flag=True, help="List the orders of the scenario's pods in which all are admitted.")
 @click.option(
-    "--fail-on-reject", is_flag=True, help="Exit with 1 when a pod is refused, or the kubelet does not start again."
+    "--fail-on-reject", is_flag=True, help="Exit with 1 when a pod is refused or the kubelet does not start again."
 )
 def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> None:
-    """Play SCENARIO: which pods a kubelet admits, where, and its memory map after each step."""
+    """Simulate SCENARIO: show which pods a kubelet admits, where, and its memory map after each step."""
     read = read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open)
     played = simulate(read)
     for notice in played.notices:

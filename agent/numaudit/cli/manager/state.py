@@ -1,4 +1,4 @@
-"""`numaudit state`: the kubelet's checkpoints decoded, verified and compared."""
+"""`numaudit state`: decodes, verifies and compares the kubelet's checkpoints."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _kubelet_options(function: options.Function) -> options.Function:
     version = click.option(
         "--kubernetes-version",
         metavar="V",
-        help="The kubelet that is to start with the file. Without it: the host's, where its log or metrics name it, "
-        f"else {LATEST[0]}.{LATEST[1]}, or 1.37 for its formats.",
+        help="Version of the kubelet that starts with the file. By default it is the host's, by its log or metrics, "
+        f"else {LATEST[0]}.{LATEST[1]}, or 1.37 for the formats of 1.37.",
     )
     gates = click.option(
         "--feature-gates",
         metavar=f"{POD_LEVEL_GATE}=BOOL",
-        help="The gate of that kubelet. Without it: as the kubelet's configuration on this host says, else as it was "
+        help="Feature gate of that kubelet. By default it is as in the kubelet's configuration on this host, else as "
         "when the file was written.",
     )
     return version(gates(function))
@@ -67,7 +67,7 @@ Exit codes: 0 fine, 1 not valid or not the same, 2 usage, 3 this host has no che
 """
 )
 def command() -> None:
-    """The kubelet's checkpoints: what they say, whether they are sound, whether the kubelet will start."""
+    """Decode, verify or compare the kubelet's checkpoints, and foresee what a restart does with them."""
 
 
 @command.command(
@@ -88,7 +88,7 @@ def show(
 ) -> None:
     """Decode FILE, or all checkpoints on this host.
 
-    They are judged as `verify` does, as far as the machine can be read.
+    It also verifies them like `numaudit state verify`, as far as the machine can be read.
     """
     host = options.host(root)
     found = examine_files(file, host, _asked(kubernetes_version, feature_gates), needs_machine=False)
@@ -120,8 +120,8 @@ Exit codes: 0 valid, 1 not valid or the kubelet does not start with it, 2 no che
     "policies",
     multiple=True,
     metavar="NAME",
-    help="The configured policy: of FILE's manager, else None or Static for memory and none or static for CPUs. "
-    "Without it: as the kubelet's configuration on this host says, if there is one.",
+    help="Configured policy of FILE's manager; without FILE, None or Static for memory and none or static for CPUs. By "
+    "default it is as in the kubelet's configuration on this host.",
 )
 @_kubelet_options
 @options.root
@@ -135,7 +135,7 @@ def verify(
 ) -> None:
     """Verify FILE, or all checkpoints on this host.
 
-    Will the kubelet start with them? A file of the kubelet's folder, or any file with --root, is also
+    It says whether the kubelet will start with them. A file in the kubelet's folder, or any file with --root, is also
     compared with the machine.
     """
     host = options.host(root)
@@ -165,10 +165,10 @@ Exit codes: 0 the same, 1 they differ, 2 two kinds of files or no checkpoint, 3 
 @options.output("table", "json")
 @options.root
 def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
-    """Show what differs between checkpoints A and B.
+    """Show the differences between checkpoints A and B.
 
-    Without B, A is a memory_manager_state and is compared with what this machine would hold after a
-    replay of A's assignments.
+    Without B, A must be a memory_manager_state. It is compared with the memory map that this machine would have after a
+    replay of A's promises.
     """
     with closing(KubeletPoller.of(options.host(root))) as kubelet:
         host = kubelet.locate()
@@ -196,21 +196,21 @@ Examples:
   numaudit state forecast
   numaudit state forecast --reboot
   numaudit state forecast --kubernetes-version 1.37 -o json
-Exit codes: 0 every pod keeps what it has, 1 some do not, or the kubelet does not start, 3 that is not known, 5 the
-kubelet may start or not.
+Exit codes: 0 every pod keeps its promise, 1 some do not, or the kubelet does not start, 3 unknown, 5 the kubelet may or
+may not start.
 """
 )
-@click.option("--reboot", is_flag=True, help="The node reboots, so no container runs when the kubelet starts.")
+@click.option("--reboot", is_flag=True, help="Assume a reboot of the node: no container runs when the kubelet starts.")
 @_kubelet_options
 @options.output("table", "json")
 @options.root
 def forecast(
     *, reboot: bool, kubernetes_version: str | None, feature_gates: str | None, output: str, root: Path | None
 ) -> None:
-    """Which pods a restart of the kubelet would refuse or move.
+    """Show which pods a restart of the kubelet would refuse or move.
 
-    The kubelet restarts as it is set up now, or is upgraded to another version, with the files that are there. Whether
-    it starts with them is the answer of `verify`.
+    The kubelet restarts with its present settings and files, or is upgraded to another version. `numaudit state verify`
+    says whether it starts with these files.
     """
     host = options.host(root)
     found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot)
@@ -258,7 +258,7 @@ def _parse(path: Path, host: Host, readings: Readings | None) -> Checkpoint:
         _refuse(path, "not a checkpoint" if file.finding is None else file.finding.message)
     checkpoint, verification = file.content
     if not verification.is_valid:
-        print(f"numaudit: {path}: the checksum is wrong; compared all the same", file=sys.stderr)
+        print(f"numaudit: {path}: the checksum is wrong; the comparison ignores that", file=sys.stderr)
     return checkpoint
 
 

@@ -1,4 +1,4 @@
-"""`numaudit calibrate`: how fast this machine's own memory is."""
+"""`numaudit calibrate`: latency and bandwidth of this machine's memory."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
     "--file",
     "target",
     type=options.FilePath(dir_okay=False),
-    help=f"Store the figures here.  [default: {Host().calibration}]",
+    help=f"File for the figures, by default {Host().calibration}.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(3, 1000),
     default=MOST_ROUNDS,
     show_default=True,
-    help="Measure each figure until its best three rounds agree, or this many times.",
+    help="Maximum number of rounds for each figure; it ends when the best three agree.",
 )
-@click.option("--dry-run", is_flag=True, help="Measure and print, but store nothing.")
+@click.option("--dry-run", is_flag=True, help="Measure and print the figures, but store nothing.")
 def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> None:
     """Measure latency and read bandwidth from each node's CPUs to each node's memory, and store them.
 
-    Takes some seconds for each pair of nodes, and all CPUs of one node at a time: run it while the machine is idle.
-    Needs a C compiler. Reports and the agent use the stored figures wherever they are needed; machines of the same
-    kind can share one file.
+    It takes some seconds for each pair of nodes and keeps all CPUs of one node busy, so run it while the machine is
+    idle. It needs a C compiler. Reports and the agent use the stored figures; machines of the same model can share one
+    file.
     """
     if dry_run and target is not None:
         raise click.UsageError("--dry-run stores nothing, so there is no use for --file")

@@ -29,24 +29,25 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot be read or there is no space, 13
 )
 @click.argument("target", type=FilePath(allow_dash=True), metavar="DIR|FILE.tar.xz|-")
 def command(target: Path) -> None:
-    """Copy what the readers read into a folder or an archive, for use with --root; - is standard output.
+    """Save this host's /proc, /sys, cgroup and kubelet state for offline analysis.
 
-    It holds figures, cgroup paths, names of processes, of containers and of the files that processes map, and mounts,
-    but no memory content, environment or command line. Of a kubelet it holds the settings, and answers without the
-    pods' commands and environments. Only its owner may read it.
+    It writes a folder, an archive, or an archive to standard output (-). The other verbs read the capture with --root.
+    It holds figures, cgroup paths, mounts, and the names of processes, containers and mapped files, but no memory
+    content, environment or command line. The kubelet's settings and answers are in it, without the commands and
+    environments of pods. Only its owner may read it.
     """
     with as_interrupts():
         summary, where = _capture(target)
     click.echo(f"{summary.files} files, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
     lines = _by_name(summary.unread)
     if lines:
-        click.echo(f"{len(summary.unread)} could not be read (all of them: {NOT_READ} in the capture):", err=True)
+        click.echo(f"{len(summary.unread)} could not be read ({NOT_READ} in the capture lists all):", err=True)
         for line in lines[:_SHOWN]:
             click.echo(f"  {printable(line)}", err=True)
         if len(lines) > _SHOWN:
             click.echo(f"  and {len(lines) - _SHOWN} more", err=True)
         if os.geteuid() and any(one.reason == os.strerror(errno.EACCES) for one in summary.unread):
-            click.echo("run as root to capture those whose permission is denied", err=True)
+            click.echo("run as root to capture the files whose permission is denied", err=True)
 
 
 def _capture(target: Path) -> tuple[Summary, str]:

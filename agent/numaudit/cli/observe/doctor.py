@@ -1,4 +1,4 @@
-"""`numaudit doctor`: what this host can measure."""
+"""`numaudit doctor`: sources of figures on this host, and remedies for those that do not work."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Exit codes: 0 all sources work, 1 some (or a required one) do not, 2 usage, 3 no
 @click.option(
     "--require",
     metavar="SOURCE[,SOURCE]",
-    help="Exit with 0 when these sources work, whatever the others do, and with 1 when one of them does not.",
+    help="Exit with 0 when all these sources work, and with 1 when one of them does not. Other sources do not count.",
 )
 @options.root
 def command(output: str, require: str | None, root: Path | None) -> int:
-    """Say what this host can measure, and for what it cannot: why, and what to do.
+    """Check what this host can measure, and say why not and what to do for the rest.
 
-    Hardware that this machine does not have is not counted as a source that does not work.
+    Hardware that this machine does not have does not count as a failure.
     """
     needed = None if require is None else outcome.required(require, names())
     checks = examine(options.host(root))

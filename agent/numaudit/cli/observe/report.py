@@ -1,4 +1,4 @@
-"""`numaudit report`: where memory was allowed and where it is."""
+"""`numaudit report`: where each container's memory was promised, and where it is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.argument("which", required=False, type=ContainerName(), metavar="[NAME]")
 @click.option(
-    "-n", "--namespace", type=NamespaceName(), metavar="NAME", help="Only the pods of this Kubernetes namespace."
+    "-n", "--namespace", type=NamespaceName(), metavar="NAME", help="Restrict the report to this Kubernetes namespace."
 )
 @options.output("table", "wide", "json", "html")
 @click.option(
@@ -69,14 +69,14 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time to spend on reading the processes' numa_maps (mapping kinds and memory policies); 0 leaves them out, "
-    "as --watch does if this is not given.",
+    help="Time limit for reading numa_maps of processes (mapping kinds and memory policies). 0 skips them, and is the "
+    "default with --watch.",
 )
 @click.option(
     "--duration",
     type=Duration(),
     metavar="TIME",
-    help="Measure for this long (10s, 1m) where containers run and from which nodes they get and use memory, by BPF.",
+    help="Measure for this long (10s, 1m), with BPF: where containers run, get memory and use it.",
 )
 @click.option(
     "--watch",
@@ -84,37 +84,37 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     is_flag=False,
     flag_value="5s",
     metavar="[TIME]",
-    help="Report every TIME (5s if it is left out) until Ctrl-C, measured by BPF where that is possible.",
+    help="Report every TIME (default 5s) until Ctrl-C, and measure with BPF where that is possible.",
 )
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Show given pages, sampled pages and moved pages by both nodes; needs --duration or --watch.",
+    help="Show allocated, sampled and migrated pages for each pair of nodes; needs --duration or --watch.",
 )
 @click.option(
     "--first-touch",
     is_flag=True,
-    help="Also sample first uses of pages, by the node of the CPU and of the page; needs --duration or --watch.",
+    help="Sample the first access to pages too, by CPU's node and page's node; needs --duration or --watch.",
 )
 @click.option(
     "--fail-below",
     type=options.Number(0, 1),
     metavar="RATIO",
-    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes or is "
-    "drifted, cpu-remote or remote-access, and with 3 when that is not known.",
+    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes, or is "
+    "drifted, cpu-remote or remote-access; exit with 3 when that is unknown.",
 )
 @click.option(
     "--fail-on",
     type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
-    help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown, and with 3 when "
-    "what was promised is not known.",
+    help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown; exit with 3 when "
+    "the kubelet's promises are unknown.",
 )
 @click.option(
     "--verdict",
     type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
-    help="Show the containers with one of these verdicts only; --fail-below and --fail-on still judge all.",
+    help="Show only containers with one of these verdicts; --fail-below and --fail-on still judge all.",
 )
 @click.option(
     "--sort",
@@ -128,15 +128,15 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Show the first N rows only; --fail-below and --fail-on still judge all.",
+    help="Show only the first N rows; --fail-below and --fail-on still judge all.",
 )
 @click.option(
     "--redact",
     is_flag=True,
-    help="Hide the names of namespaces, pods, containers, cgroups, processes, files and this host, to show the report "
-    "in public. A name has the same word all over one report, and another one in the next.",
+    help="Hide the names of namespaces, pods, containers, cgroups, processes, files and this host, for publishing the "
+    "report. The same name becomes the same word within one report, but not in the next.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say on standard error how long each source took.")
+@click.option("-v", "--verbose", is_flag=True, help="Print on standard error how long each source took.")
 @options.root
 @click.pass_context
 def command(
@@ -159,12 +159,12 @@ def command(
     verbose: bool,
     root: Path | None,
 ) -> int:
-    """Report where the memory of every container on this host really is.
+    """Show where each container's memory is, and whether it was promised there.
 
-    Without Kubernetes, systemd units and plain cgroups take the containers' place. NAME narrows the report to a pod,
-    namespace/pod, pod/container, container id (also its beginning), runtime, or cgroup with all below it. Where nothing
-    is called so, it may be a pattern ('web-*') or the beginning of a name. With NAME the report also says which
-    processes have memory on the wrong nodes.
+    Without Kubernetes it shows systemd units and plain cgroups instead of containers. NAME restricts the report to a
+    pod, namespace/pod, pod/container, container id (or its beginning), runtime, or cgroup with all below it. If nothing
+    has that name, it is a pattern ('web-*') or the beginning of a name. With NAME the report also lists the processes
+    that have memory on the wrong nodes.
     """
     _refuse_what_does_not_fit(
         {"--matrix shows": matrix, "--first-touch takes": first_touch, "--sort cpu orders by": sort == "cpu"},

@@ -1,4 +1,4 @@
-"""`numaudit selftest`: does numaudit see what it should on this host?"""
+"""`numaudit selftest`: a check of numaudit's figures against known work on this host."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Exit codes: 0 all checks pass, 1 one fails, 2 usage, 3 none could be tried, 5 in
 )
 @options.output("table", "json")
 def command(output: str) -> int:
-    """Let two small processes use near and far memory, and check that numaudit tells them apart.
+    """Test whether numaudit tells near from far memory on this host.
 
-    Needs root. Makes two cgroups of its own for some seconds, and removes them.
+    It runs two small processes that use near and far memory, in two cgroups of its own, for some seconds. It needs
+    root.
     """
     checks = selftest(Host())
     if output == "json":

@@ -35,17 +35,17 @@ Exit codes: 0 ended by q, 2 usage, 3 this host cannot answer, 130 interrupted.
 )
 @click.argument("which", required=False, type=ContainerName(), metavar="[NAME]")
 @click.option(
-    "-n", "--namespace", type=NamespaceName(), metavar="NAME", help="Only the pods of this Kubernetes namespace."
+    "-n", "--namespace", type=NamespaceName(), metavar="NAME", help="Restrict the report to this Kubernetes namespace."
 )
 @click.option(
     "--verdict",
     type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
-    help="Show the containers with one of these verdicts only.",
+    help="Show only containers with one of these verdicts.",
 )
-@click.option("--sort", type=click.Choice(KEYS), default=KEYS[0], show_default=True, help="Order of the rows at first.")
+@click.option("--sort", type=click.Choice(KEYS), default=KEYS[0], show_default=True, help="Initial order of the rows.")
 @click.option(
-    "--interval", type=Duration(), metavar="TIME", help="Measure every TIME (1s, 500ms, 1m); 5s if it is left out."
+    "--interval", type=Duration(), metavar="TIME", help="Time between two measurements (1s, 500ms, 1m; default 5s)."
 )
 @options.root
 def command(
@@ -57,9 +57,9 @@ def command(
     interval: float | None,
     root: Path | None,
 ) -> int:
-    """Show the report live: sort and filter it, open one container, pause; `?` lists the keys.
+    """Show the report live: sort it, filter it, open one container, or pause; `?` lists the keys.
 
-    NAME narrows it as in `numaudit report`. Accesses and CPU time are measured by BPF, as far as this host lets it.
+    NAME restricts it as in `numaudit report`. BPF measures accesses and CPU time, as far as this host allows it.
     """
     _require_a_terminal()
     if interval is not None and root is not None:

@@ -24,7 +24,7 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot answer.
 @options.output("table", "json", "svg")
 @options.root
 def command(output: str, root: Path | None) -> None:
-    """Show nodes, CPUs, distances, memory and huge pages."""
+    """Show NUMA nodes, CPUs, distances, memory and huge pages."""
     topology = document.topology(read_machine(options.host(root)))
     if output == "json":
         sys.stdout.buffer.write(document.encode("Topology", topology))

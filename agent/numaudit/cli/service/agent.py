@@ -26,5 +26,5 @@ Exit codes: 0 ended by SIGTERM or SIGINT, 2 a setting is wrong, 3 this host cann
 def command(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
 ) -> None:
-    """Observe this host at every tick, and serve the results to Prometheus and OpenTelemetry."""
+    """Observe this host at every tick (15 seconds by default), for Prometheus and OpenTelemetry."""
     start.run(partial(load_settings, config, listen, interval, assignments), options.tree(root))

@@ -21,7 +21,7 @@ _NOT_OF_A_FILE = {"environment": "the environment", "flag": "flags"}
 
 @click.group()
 def command() -> None:
-    """The settings of `numaudit agent`: those in force, and all there are."""
+    """Show and check the settings of `numaudit agent`."""
 
 
 @command.command(
@@ -37,7 +37,7 @@ Exit codes: 0 fine, 2 a setting is wrong.
 def show(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
 ) -> None:
-    """Show the settings in force, and where each came from."""
+    """Show the settings in force and where each came from."""
     loaded = load_settings(config, listen, interval, assignments)
     for warning in loaded.warnings:
         click.echo(f"numaudit: {warning}", err=True)
@@ -54,26 +54,26 @@ def show(
     epilog="""\b
 Examples:
   numaudit config check --config agent.yaml && systemctl reload numaudit
-Exit codes: 0 the settings are right, 2 something is wrong, or nothing is given that could be.
+Exit codes: 0 the settings are valid, 2 a setting is wrong, or there is nothing to check.
 """
 )
 @settings_options
 def check(config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]) -> int:
-    """Say all that is wrong with the settings.
+    """Check the settings, and print every mistake in them.
 
-    A key or a variable that does not exist is wrong, too; the agent only warns of it. Where nothing is wrong it says
-    which settings were checked.
+    Unknown keys and variables count as mistakes here; the agent only warns about them. Without mistakes it prints which
+    settings were checked.
     """
     problems = check_settings(config, listen, interval, assignments)
     for problem in problems:
         click.echo(f"numaudit: {printable(problem)}", err=True)
     if not problems:
-        click.echo(f"the settings are right: {_checked(load_settings(config, listen, interval, assignments))}")
+        click.echo(f"the settings are valid: {_checked(load_settings(config, listen, interval, assignments))}")
     return EXIT_USAGE if problems else 0
 
 
 def _checked(loaded: Loaded) -> str:
-    """Where the settings are from that were checked."""
+    """Sources of the settings that were checked."""
     given = [origin.partition(" ")[0] for origin in loaded.origins.values() if origin != "default"]
     others = [f"{given.count(kind)} from {where}" for kind, where in _NOT_OF_A_FILE.items() if kind in given]
     return ", ".join([*(str(one) for one in loaded.files), *others])
@@ -99,7 +99,7 @@ Exit codes: 0 fine, 2 usage.
 """,
 )
 def reference() -> None:
-    """Print docs/config.md: every setting with its default, its variable and what it does."""
+    """Print docs/config.md: every setting with its default, its environment variable and its meaning."""
     click.echo(reference_text(), nl=False)
 
 
@@ -119,7 +119,7 @@ def reference_text() -> str:
         "Every other verb that asks the kubelet also reads the settings `kubelet.*`, from the environment and from the",
         "file that `NUMAUDIT_CONFIG` names. In the agent's pod `numaudit report` asks the kubelet that the agent asks.",
         "",
-        "| setting | default | must be | what |",
+        "| setting | default | must be | meaning |",
         "| --- | --- | --- | --- |",
     ]
     for key in KEYS.values():

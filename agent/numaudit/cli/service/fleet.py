@@ -1,4 +1,4 @@
-"""`numaudit fleet`: the whole cluster, by a Prometheus that scrapes the agents."""
+"""`numaudit fleet`: the whole cluster, from a Prometheus that scrapes the agents."""
 
 from __future__ import annotations
 
@@ -35,31 +35,46 @@ Examples:
 Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 the server cannot answer.
 """
 )
-@click.option("--prometheus", "url", required=True, metavar="URL", help="Prometheus, Thanos, Mimir, VictoriaMetrics.")
+@click.option(
+    "--prometheus", "url", required=True, metavar="URL", help="URL of Prometheus, Thanos, Mimir or VictoriaMetrics."
+)
 @options.output("table", "json")
-@click.option("--http.config.file", "settings", type=_FILE, help="Credentials and TLS, as promtool takes them.")
-@click.option("-n", "--namespace", metavar="NAME", help="Only containers of this namespace.")
-@click.option("--top", type=click.IntRange(1, 200), default=10, show_default=True, help="How many of the worst.")
-@click.option("--selector", default="", metavar="MATCHERS", help="""Only such series: 'cluster="east"'.""")
+@click.option(
+    "--http.config.file",
+    "settings",
+    type=_FILE,
+    help="Prometheus HTTP client file with credentials and TLS, as for promtool.",
+)
+@click.option("-n", "--namespace", metavar="NAME", help="Restrict the report to this Kubernetes namespace.")
+@click.option("--top", type=click.IntRange(1, 200), default=10, show_default=True, help="Number of the worst to show.")
+@click.option(
+    "--selector", default="", metavar="MATCHERS", help="""Restrict it to series that match, such as 'cluster="east"'."""
+)
 @click.option(
     "--node-label",
     default=DEFAULT_NODE_LABEL,
     show_default=True,
     metavar="LABEL",
-    help="The label that names the Kubernetes node; `instance` where a series has none.",
+    help="Label with the Kubernetes node's name; `instance` is used for series without it.",
 )
 @click.option(
-    "--time-out", type=options.Number(0.1, 3600), default=30, show_default=True, help="Seconds for all of it."
+    "--time-out",
+    type=options.Number(0.1, 3600),
+    default=30,
+    show_default=True,
+    help="Time limit in seconds for all queries.",
 )
-@click.option("--fits", "pod", type=_FILE, help="On which nodes would this v1 Pod be admitted now?")
-@click.option("--count", type=click.IntRange(1, 100_000), help="With --fits: so many of it; else as many as fit.")
+@click.option("--fits", "pod", type=_FILE, help="Show on which nodes this pod (v1 Pod) would be admitted now.")
+@click.option(
+    "--count", type=click.IntRange(1, 100_000), help="Number of such pods, with --fits; by default as many as fit."
+)
 @click.option(
     "--fail-on",
     type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
     help="Exit with 1 when a container has one of these verdicts, and with 3 when not all are known.",
 )
-@click.option("--fail-on-reject", is_flag=True, help="With --fits: exit with 1 when not all of them are admitted.")
+@click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when not all pods of --fits are admitted.")
 def command(
     url: str,
     output: str,
@@ -74,10 +89,10 @@ def command(
     fail_on: frozenset[str] | None,
     fail_on_reject: bool,
 ) -> None:
-    """Show the cluster's worst containers and nodes, who does not report, refusals and room.
+    """Show the cluster's worst containers and nodes, silent agents, refused pods and free room.
 
-    The agents' series are asked for at a server that has scraped them. With --fits it shows on which nodes a pod would
-    be admitted, by the kubelets' own rules for memory.
+    It queries a Prometheus that scrapes the agents. With --fits it shows on which nodes a pod would be admitted, by the
+    kubelets' own rules for memory.
     """
     scope = Scope(node_label, selector, namespace)
     config = HttpConfig() if settings is None else read_http_config(settings)

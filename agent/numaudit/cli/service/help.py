@@ -16,10 +16,10 @@ Examples:
 Exit codes: 0 fine, 2 usage.
 """
 )
-@click.argument("topic", nargs=-1, metavar="[VERB... | glossary]")
+@click.argument("topic", nargs=-1, metavar="[VERB [COMMAND] | glossary]")
 @click.pass_context
 def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
-    """Print the help of a verb, or the glossary: the words of the reports and what they mean."""
+    """Print the help of a verb, or the glossary, which explains the words of the reports."""
     if topic == ("glossary",):
         formatter = ctx.make_formatter()
         formatter.write_dl(list(GLOSSARY.items()))

@@ -18,15 +18,19 @@ def settings_options(function: Function) -> Function:
     """--config, --listen, --interval and --set."""
     for option in (
         click.option(
-            "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as often as needed."
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Set any setting of docs/config.md; repeatable.",
         ),
-        click.option("--interval", metavar="DURATION", help="Time between two ticks; setting `interval`."),
-        click.option("--listen", metavar="HOST:PORT", help="Where to serve HTTP; setting `listen`."),
+        click.option("--interval", metavar="DURATION", help="Time between two ticks (setting `interval`)."),
+        click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP server (setting `listen`)."),
         click.option(
             "--config",
             type=FilePath(dir_okay=False, readable=False),
             metavar="FILE",
-            help=f"Settings in YAML (docs/config.md); else the file that {CONFIG_VARIABLE} names.",
+            help=f"Settings file in YAML (docs/config.md), instead of the one that {CONFIG_VARIABLE} names.",
         ),
     ):
         function = option(function)
@@ -53,8 +57,8 @@ def check_settings(
         return problems
     if sources[0] is None and set(load(*sources).origins.values()) == {"default"}:
         raise InputError(
-            f"nothing to check: there is no --config FILE, {CONFIG_VARIABLE} names none, and no other flag or variable "
-            "gives a setting, so all settings have their defaults"
+            f"nothing to check: all settings have their defaults, because there is no --config FILE, {CONFIG_VARIABLE} "
+            "names none, and no other flag or variable gives a setting"
         )
     from numaudit.web.rules import read_rules  # noqa: PLC0415 (takes long)
 

@@ -1,4 +1,4 @@
-"""Every label, and the attribute that stands for it in OpenTelemetry."""
+"""Every label, with its attribute in OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -11,63 +11,80 @@ LABELS = {
     "container": Label(
         "k8s.container.name", "Container name; `POD` for a pod's sandbox; the cgroup path for a plain cgroup"
     ),
-    "workload": Label("numaudit.workload", "Deployment, StatefulSet, Job, ...; a pod of none by its own name"),
+    "workload": Label(
+        "numaudit.workload", "Name of the Deployment, StatefulSet, Job, ... that owns the pod; else the pod's own name"
+    ),
     "pod_uid": Label("k8s.pod.uid", "Pod UID"),
-    "container_id": Label("container.id", "The runtime's container id"),
+    "container_id": Label("container.id", "Container id of the runtime"),
     "qos": Label("numaudit.qos", "Guaranteed, Burstable or BestEffort"),
-    "runtime": Label("container.runtime.name", "containerd, cri-o, docker or podman"),
+    "runtime": Label("container.runtime.name", "Container runtime: containerd, cri-o, docker or podman"),
     "numa_node": Label("numaudit.numa.node.id", "NUMA node", integer=True),
     "cpu_numa_node": Label(
-        "numaudit.numa.cpu_node.id", "NUMA node of the CPU; `other`: pairs added up beside the largest", integer=True
+        "numaudit.numa.cpu_node.id",
+        "NUMA node of the CPU; `other` is the sum of all pairs but the largest",
+        integer=True,
     ),
-    "from_numa_node": Label("numaudit.numa.from_node.id", "NUMA node", integer=True),
-    "to_numa_node": Label("numaudit.numa.to_node.id", "NUMA node", integer=True),
-    "resource": Label("numaudit.resource", "memory, cpu or device"),
+    "from_numa_node": Label("numaudit.numa.from_node.id", "NUMA node of the CPU", integer=True),
+    "to_numa_node": Label("numaudit.numa.to_node.id", "NUMA node of the memory", integer=True),
+    "resource": Label("numaudit.resource", "Resource: memory, cpu or device"),
     "type": Label(
         "numaudit.memory.type",
-        f"One of {', '.join(RESIDENT_TYPES)}; for nodes also free; for promises memory, hugepages-2Mi, ...",
+        f"Memory type: {', '.join(RESIDENT_TYPES)}; for nodes also free; for promises memory, hugepages-2Mi, ...",
     ),
     "source": Label(
-        "numaudit.source", "pmu: counted; hint_faults: of sampled pages; expected: residence x CPU time; first_touch"
+        "numaudit.source",
+        "Source of the figure: pmu (counted accesses), hint_faults (sampled pages), first_touch (sampled page faults) "
+        "or expected (residence x CPU time)",
     ),
-    "locality": Label("numaudit.locality", "local or remote; unknown where the page's node is"),
-    "verdict": Label("numaudit.verdict", "aligned, split, spilled, drifted, cpu-remote, ..."),
-    "outcome": Label("numaudit.outcome", "Of hints: aligned-single, ..., rejected-affinity. Of OTLP: delivered, ..."),
+    "locality": Label("numaudit.locality", "Locality: local, remote, or unknown where the page's node is not known"),
+    "verdict": Label("numaudit.verdict", "Verdict: aligned, split, spilled, drifted, cpu-remote, ..."),
+    "outcome": Label(
+        "numaudit.outcome",
+        "Outcome of topology hints (aligned-single, ..., rejected-affinity) or of OTLP pushes (delivered, ...)",
+    ),
     "finding": Label("numaudit.finding", "Name of the finding"),
-    "file": Label("file.name", "memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint"),
-    "memory_manager": Label("numaudit.kubelet.memory_manager", "Policy; empty when it is not known"),
-    "cpu_manager": Label("numaudit.kubelet.cpu_manager", "Policy; empty when it is not known"),
-    "topology_manager": Label("numaudit.kubelet.topology_manager", "Policy; empty when it is not known"),
-    "scope": Label("numaudit.kubelet.scope", "container or pod; empty when it is not known"),
-    "topology_manager_options": Label("numaudit.kubelet.topology_manager_options", "name=value,... as a flag has them"),
-    "feature_gates": Label("numaudit.kubelet.feature_gates", "Those set that bear on resources; name=value,..."),
-    "kubernetes_version": Label("numaudit.kubelet.version", "v1.36.2; empty when it is not known"),
-    "event": Label("numaudit.kernel.event", "The kernel's word: numa_hit, numa_hint_faults, ..."),
-    "step": Label(
-        "numaudit.overhead.step", "Step taken: page_alloc off, watch list, first_touch off, hint_faults off, pmu off"
+    "file": Label("file.name", "Checkpoint: memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint"),
+    "memory_manager": Label("numaudit.kubelet.memory_manager", "Memory Manager policy; empty if unknown"),
+    "cpu_manager": Label("numaudit.kubelet.cpu_manager", "CPU Manager policy; empty if unknown"),
+    "topology_manager": Label("numaudit.kubelet.topology_manager", "Topology Manager policy; empty if unknown"),
+    "scope": Label("numaudit.kubelet.scope", "Topology Manager scope, container or pod; empty if unknown"),
+    "topology_manager_options": Label(
+        "numaudit.kubelet.topology_manager_options", "Topology Manager options, as name=value,..."
     ),
-    "probe": Label("numaudit.probe", "Which probe: page_alloc, cpu_time, pmu, hint_faults, migrations, first_touch"),
-    "collector": Label("numaudit.collector", "Which question was asked"),
-    "feature": Label("numaudit.feature", "What may or may not be measurable here, as in `numaudit doctor`"),
+    "feature_gates": Label(
+        "numaudit.kubelet.feature_gates", "Feature gates that are set and concern resources, as name=value,..."
+    ),
+    "kubernetes_version": Label("numaudit.kubelet.version", "The kubelet's version, such as v1.36.2; empty if unknown"),
+    "event": Label("numaudit.kernel.event", "The kernel's counter: numa_hit, numa_hint_faults, ..."),
+    "step": Label(
+        "numaudit.overhead.step", "Step in force: page_alloc off, watch list, first_touch off, hint_faults off, pmu off"
+    ),
+    "probe": Label("numaudit.probe", "Probe: page_alloc, cpu_time, pmu, hint_faults, migrations or first_touch"),
+    "collector": Label("numaudit.collector", "Collector, named after the question that it answers"),
+    "feature": Label("numaudit.feature", "Feature, named as in `numaudit doctor`"),
     "reason": Label(
         "numaudit.reason",
-        "Why. Of lost events: map-full, busy (another BPF program ran), ring-full, no-address, "
-        "cpu-away (a CPU that came back was not watched yet)",
+        "Reason. For lost events: map-full, busy (another BPF program ran), ring-full, no-address or "
+        "cpu-away (a CPU came back online and was not watched yet)",
     ),
-    "state": Label("numaudit.memory.state", "reserved (for containers) or free"),
-    "group": Label("numaudit.numa.group", "Nodes of an assignment, such as 0-1"),
+    "state": Label("numaudit.memory.state", "State: reserved (promised to containers) or free"),
+    "group": Label("numaudit.numa.group", "NUMA nodes of the group, such as 0-1"),
     "width": Label("numaudit.numa.width", "Number of nodes", integer=True),
-    "version": Label("numaudit.version", "numaudit's version"),
-    "python": Label("numaudit.python.version", "The interpreter's version"),
-    "path": Label("url.path", "A known path, or `other`"),
-    "code": Label("http.response.status_code", "HTTP status", integer=True),
+    "version": Label("numaudit.version", "Version of numaudit"),
+    "python": Label("numaudit.python.version", "Version of the Python interpreter"),
+    "path": Label("url.path", "URL path that the agent serves, or `other`"),
+    "code": Label("http.response.status_code", "HTTP status code", integer=True),
     "latency": Label(
-        "numaudit.memory.latency_source", "calibrated (measured here), published (of the CPU family) or ratio (assumed)"
+        "numaudit.memory.latency_source",
+        "Source of the latency: calibrated (measured here), published (for the CPU family) or ratio (assumed)",
     ),
-    "unit": Label("numaudit.memory.access_unit", "What is counted: lines (of the cache) or loads (instructions)"),
-    "reboot": Label("numaudit.reboot", "true: of the whole node; false: of the kubelet alone"),
+    "unit": Label("numaudit.memory.access_unit", "Counted unit: lines (cache lines) or loads (load instructions)"),
+    "reboot": Label(
+        "numaudit.reboot", "Event: true for a reboot of the node, false for a restart of the kubelet alone"
+    ),
     "starts": Label(
         "numaudit.restart.starts",
-        "Does the kubelet start: yes, no, at risk (chance or the next boot decides), once (and not again) or unknown",
+        "Answer whether the kubelet starts: yes, no, at risk (chance or the next boot decides), once (but not again) "
+        "or unknown",
     ),
 }

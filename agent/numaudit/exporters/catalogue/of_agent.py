@@ -8,19 +8,19 @@ from numaudit.exporters.metric import Metric, one
 
 LIVE_METRICS: tuple[Metric[Live], ...] = (
     Metric(
-        "snapshot_age_seconds", "seconds", "Time since the newest snapshot was taken, at the moment of the scrape.",
+        "snapshot_age_seconds", "seconds", "Age of the newest snapshot at the time of the scrape.",
         (), one(lambda live: live.snapshot_age),
     ),
     Metric(
-        "ticks_total", "", "Ticks that gave a snapshot.",
+        "ticks_total", "", "Ticks that produced a snapshot.",
         (), one(lambda live: live.ticks), since="agent", item="tick",
     ),
     Metric(
-        "failed_ticks_total", "", "Ticks that gave none; the log says why.",
+        "failed_ticks_total", "", "Ticks that produced no snapshot; the log says why.",
         (), one(lambda live: live.failed_ticks), since="agent", item="tick",
     ),
     Metric(
-        "missed_ticks_total", "", "Ticks left out because the one before took too long.",
+        "missed_ticks_total", "", "Ticks skipped because the previous one took too long.",
         (), one(lambda live: live.missed_ticks), since="agent", item="tick",
     ),
     Metric(
@@ -40,7 +40,7 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.resident_bytes), otel="process.memory.usage",
     ),
     Metric(
-        "process_open_files", "", "Open descriptors of the agent.",
+        "process_open_files", "", "Open file descriptors of the agent.",
         (), one(lambda live: live.open_files), item="file_descriptor", otel="process.unix.file_descriptor.count",
     ),
     Metric(
@@ -60,15 +60,15 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.virtual_bytes), is_standard=True,
     ),
     Metric(
-        "process_open_fds", "", "Open descriptors of the agent.",
+        "process_open_fds", "", "Open file descriptors of the agent.",
         (), one(lambda live: live.open_files), is_standard=True,
     ),
     Metric(
-        "process_max_fds", "", "Open descriptors that the agent may have.",
+        "process_max_fds", "", "Maximum number of open file descriptors of the agent.",
         (), one(lambda live: live.most_files), is_standard=True,
     ),
     Metric(
-        "process_start_time_seconds", "seconds", "When the agent's process began, in seconds since the epoch.",
+        "process_start_time_seconds", "seconds", "Start time of the agent's process, in Unix time.",
         (), one(lambda live: live.process_started_at), is_standard=True,
     ),
     # Not `http.server.request.*`, whose only count is that of a histogram of durations, which nobody measures here.
@@ -82,7 +82,7 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.evicted_connections), since="agent", item="connection",
     ),
     Metric(
-        "web_config_valid", "", "0 while the web-config file is wrong and the one read before is in force.",
+        "web_config_valid", "", "1 if the web-config file is valid, 0 if not and the previous one stays in force.",
         (), one(lambda live: None if live.web_config_valid is None else int(live.web_config_valid)),
     ),
     Metric(
@@ -94,20 +94,21 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         ("outcome",), values.otlp("points"), since="agent", item="data_point",
     ),
     Metric(
-        "suppressed_log_lines_total", "", "Log lines left out because the same message came too often.",
+        "suppressed_log_lines_total", "", "Log lines suppressed because the same message came too often.",
         (), one(lambda live: live.suppressed_log_lines), since="agent", item="line",
     ),
     Metric(
         "otlp_last_success_timestamp_seconds", "seconds",
-        "When an OTLP push was last delivered as a whole, as Unix time; absent = not yet.",
+        "Unix time of the last OTLP push that was delivered as a whole; absent until then.",
         (), one(lambda live: None if live.otlp is None else live.otlp.last_success),
     ),
     Metric(
-        "config_reload_success", "", "0 when the settings were wrong as they were read last, and those before stay.",
+        "config_reload_success", "",
+        "1 if the settings were valid when last read, 0 if not and the previous ones stay in force.",
         (), one(lambda live: None if live.reload_success is None else int(live.reload_success)),
     ),
     Metric(
-        "config_reload_success_timestamp_seconds", "seconds", "When the settings in force were read.",
+        "config_reload_success_timestamp_seconds", "seconds", "Unix time when the settings in force were read.",
         (), one(lambda live: live.reloaded_at),
     ),
 )  # fmt: skip

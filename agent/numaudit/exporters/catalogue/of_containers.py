@@ -14,23 +14,24 @@ _LARGEST_PAIRS = 4
 
 CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     Metric(
-        "container_info", "", "Facts of the newest instance; always 1.",
+        "container_info", "", "Facts about the newest instance of the container; always 1.",
         ("pod_uid", "container_id", "qos", "runtime"), values.info, merged=None,
     ),
     Metric(
-        "container_intended_node", "", "1 for each node that the kubelet's managers promised, by resource.",
+        "container_intended_node", "", "1 for each node that the kubelet promised to the container, by resource.",
         ("numa_node", "resource"), values.intended_nodes, merged="max",
     ),
     Metric(
-        "container_intended_bytes", "bytes", "Promised bytes.",
+        "container_intended_bytes", "bytes", "Bytes that the kubelet promised to the container, by type.",
         ("type",), values.intended_bytes,
     ),
     Metric(
-        "container_allowed_node", "", "1 for each node the effective cpuset allows, by resource.",
+        "container_allowed_node", "", "1 for each node that the effective cpuset allows, by resource.",
         ("numa_node", "resource"), values.allowed_nodes, merged="max",
     ),
     Metric(
-        "container_resident_bytes", "bytes", "Where the bytes are, each in one type; absent = none there.",
+        "container_resident_bytes", "bytes",
+        "Resident bytes by node and type; each byte has one type, and zeros are left out.",
         ("numa_node", "type"), values.resident,
     ),
     Metric(
@@ -38,66 +39,68 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         ("numa_node",), values.misplaced,
     ),
     Metric(
-        "container_judged_bytes", "bytes", "Bytes that judge alignment, on all nodes: anon, shmem and hugetlb.",
+        "container_judged_bytes", "bytes", "Bytes that decide alignment: anon, shmem and hugetlb on all nodes.",
         (), one(lambda container: container.judged_bytes),
     ),
     Metric(
-        "container_aligned_bytes", "bytes", "Judged bytes on the nodes that were promised.",
+        "container_aligned_bytes", "bytes", "Judged bytes on the promised nodes.",
         (), one(lambda container: container.aligned_bytes),
     ),
     Metric(
-        "container_aligned_ratio", "ratio", "Aligned bytes / judged bytes.",
+        "container_aligned_ratio", "ratio", "Aligned bytes divided by judged bytes.",
         (), one(lambda container: container.aligned_ratio), merged=None,
     ),
     Metric(
-        "container_cpu_seconds_total", "seconds", "CPU time by the node it was spent on.",
+        "container_cpu_seconds_total", "seconds", "CPU time by the node of the CPU.",
         ("numa_node",), values.cpu_seconds, since="container",
     ),
     Metric(
-        "container_allocated_bytes_total", "bytes", "Pages given by the kernel: asked for from where, given where.",
+        "container_allocated_bytes_total", "bytes",
+        "Memory that the kernel allocated, by the CPU's node and the page's node.",
         ("cpu_numa_node", "numa_node", "locality"), values.allocated, since="container", largest=_LARGEST_PAIRS,
     ),
     Metric(
-        "container_hint_faults_total", "", "Pages that NUMA balancing saw used, each once in a scan pass.",
+        "container_hint_faults_total", "",
+        "Pages that NUMA balancing saw used (hint faults); each page counts once in a scan pass.",
         ("cpu_numa_node", "numa_node", "locality"), values.hint_faults, since="container", largest=_LARGEST_PAIRS,
         item="page",
     ),
     Metric(
-        "container_memory_access_samples_total", "", "Sampled first uses of a page.",
+        "container_memory_access_samples_total", "", "Sampled first accesses to a page.",
         ("locality", "source"), values.access_samples, since="container", item="sample",
     ),
     Metric(
-        "container_migrated_bytes_total", "bytes", "Pages moved by the container's tasks, its own or others'.",
+        "container_migrated_bytes_total", "bytes", "Pages migrated by the container's tasks, whoever owns the pages.",
         ("reason",), lambda container: [((kind.reason,), kind.bytes) for kind in container.migrated or ()],
         since="container",
     ),
     Metric(
         "container_remote_ratio", "ratio",
-        "Share of the accesses that were to another node's memory: counted (pmu), or expected if every byte were used "
-        "equally (expected).",
+        "Share of accesses to another node's memory: counted (pmu), or expected if every byte were used equally "
+        "(expected).",
         ("source",), values.remote_ratios, merged=None,
     ),
     Metric(
         "container_remote_ratio_lower", "",
-        "The remote share at least, by the best source that measures: of the accesses (pmu), or of the container's "
-        "memory by the pages that were seen used from other nodes (hint_faults).",
+        "Lower bound of the remote share, by the best source that measures: of accesses (pmu), or of the container's "
+        "memory that was used remotely (hint_faults).",
         ("source",), values.remote_lower, merged=None, item="ratio",
     ),
     Metric(
         "container_sampled_page_bytes", "bytes",
-        "Memory that the newest complete scan pass of NUMA balancing saw used from its own node, and from other nodes.",
+        "Memory that NUMA balancing saw used in its newest complete scan pass, from its own node or from other nodes.",
         ("locality",), values.sampled_page_bytes,
     ),
     Metric(
         "container_sampled_page_coverage_ratio", "ratio",
-        "Share of the container's memory that this pass saw used; of the rest nothing is known.",
+        "Share of the container's memory that the newest complete scan pass saw used; the rest is unknown.",
         (), one(values.sampled_page_coverage), merged=None,
     ),
     Metric(
         "container_verdict", "", "1 for the verdict that holds.", ("verdict",), values.verdict, merged="max",
     ),
     Metric(
-        "container_hint_outcome", "", "1 for how the hints turned out at the container's admission.",
+        "container_hint_outcome", "", "1 for the outcome of the topology hints at the container's admission.",
         ("outcome",), values.hint_outcome, merged="max",
     ),
     Metric(
@@ -106,17 +109,17 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_distance_ratio", "ratio",
-        "Mean distance from where it ran to its bytes / 10, if every byte were used equally; 1 = all local.",
+        "Mean NUMA distance from its CPUs to its bytes, divided by 10, if all bytes were used equally; 1 is all local.",
         (), one(lambda container: container.distance_ratio), merged=None,
     ),
     Metric(
         "container_memory_accesses_total", "",
-        "Memory accesses that the processor counted: lines of the cache, or load instructions.",
+        "Memory accesses that the processor counted, in cache lines or load instructions.",
         ("locality", "source", "unit"), values.memory_accesses, since="container", item="access",
     ),
     Metric(
         "container_remote_stall_seconds_total", "seconds",
-        "CPU time spent waiting for remote memory, estimated from above: no overlap, and the farthest node's latency.",
+        "Upper bound of the CPU time spent waiting for remote memory: without overlap, at the farthest node's latency.",
         ("source", "latency"), values.remote_stall, since="container",
     ),
 )  # fmt: skip
