@@ -290,8 +290,6 @@ class Intent:
     promised_by: Literal["kubelet", "numaudit run"] = "kubelet"
     pods: Mapping[str, PodFacts] | None = None
     """By UID."""
-    pod_promises: Mapping[str, Promise] = field(default_factory=dict)
-    """Pod UID -> what a pod got as a whole, at pod level. Its containers' promises repeat it: never add both."""
     machine: MachineState | None = None
     """The Memory Manager's memory map of the nodes."""
     headroom: Headroom | None = None

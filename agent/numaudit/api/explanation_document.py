@@ -170,7 +170,7 @@ def explanation(
     admission = found.admission
     rejection = admission.rejection
     return Explanation(
-        pod=simulation_document.full_name(admission.pod),
+        pod=admission.pod.full_name,
         admitted=admission.admitted,
         reason=None if rejection is None else rejection.reason,
         message=None if rejection is None else rejection.message,

@@ -10,7 +10,6 @@ import msgspec
 from numaudit.checkpoints.formats.memory import plain_machine
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.memory.static_policy import cpuset_mems
-from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.manager import Pins
@@ -149,11 +148,7 @@ def simulation(played: PlayedSimulation, orders: AdmissionOrders | None = None) 
 
 def admission_orders(found: Orders) -> AdmissionOrders:
     """The orders by the names of their pods."""
-    return AdmissionOrders([[full_name(pod) for pod in order] for order in found.orders], found.tried, found.complete)
-
-
-def full_name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.name}"
+    return AdmissionOrders([[pod.full_name for pod in order] for order in found.orders], found.tried, found.complete)
 
 
 def containers(admission: Admission) -> dict[str, ContainerPlace]:
@@ -198,7 +193,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
     return SimulatedStep(
         step=number,
         action=type(step).__name__.lower(),
-        pod=full_name(step.pod) if isinstance(step, Admit) else step.pod if isinstance(step, Start | Remove) else None,
+        pod=step.pod.full_name if isinstance(step, Admit) else step.pod if isinstance(step, Start | Remove) else None,
         container=step.container if isinstance(step, Start | Remove) else None,
         admitted=one.admitted,
         reason="StartRefused" if one.refusal is not None else None if rejection is None else rejection.reason,
@@ -215,7 +210,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
 
 
 def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
-    uid = next(pod.uid for pod in one.before.pods.values() if full_name(pod) == step.pod)
+    uid = next(pod.uid for pod in one.before.pods.values() if pod.full_name == step.pod)
     stored = one.before.hints.get(uid, {}).get(step.container)
     blocks = one.after.memory.state.entries.get(uid, {}).get(step.container, ())
     devices = one.after.devices.entries.get(uid, {}).get(step.container, {})
@@ -235,7 +230,7 @@ def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[Restart
         account = accounts.get(admission.pod.uid)
         rejection = admission.rejection
         yield RestartedPod(
-            full_name(admission.pod),
+            admission.pod.full_name,
             str(again.fate),
             admission.admitted,
             None if rejection is None else rejection.reason,

@@ -75,7 +75,7 @@ def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top
     return FleetForecast(
         prometheus=prometheus.where,
         taken_at=prometheus.at,
-        pod=_name(pod),
+        pod=pod.full_name,
         count=count,
         sentence=_sentence(pod, fits, count),
         fits=sum(one.fits or 0 for one in fits),
@@ -182,24 +182,20 @@ def _refusal(one: _Refused, *, with_ways: bool) -> FleetFit:
     )
 
 
-def _name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.name}"
-
-
 def _sentence(pod: Pod, fits: Sequence[FleetFit], count: int | None) -> str:
     states = Counter(one.state for one in fits)
     total = sum(one.fits or 0 for one in fits)
     refusing, near = states["refused"] + states["near"], states["near"]
     more = "at least " if any(one.may_fit_more for one in fits) and count is None else ""
     if states["unmanaged"] and not states["fits"]:
-        begin = f"{_name(pod)}: memory does not decide on {_nodes(states['unmanaged'])}"
+        begin = f"{pod.full_name}: memory does not decide on {_nodes(states['unmanaged'])}"
     elif not states["fits"]:
-        begin = f"{_name(pod)} is refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}"
+        begin = f"{pod.full_name} is refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}"
     elif count is None:
-        begin = f"{_name(pod)} would be admitted {more}{_times(total)}, on {_nodes(states['fits'])}, {_BY_RULES}"
+        begin = f"{pod.full_name} would be admitted {more}{_times(total)}, on {_nodes(states['fits'])}, {_BY_RULES}"
     else:
         all_of = f"all {count}" if total >= count else f"{total} of {count}"
-        begin = f"{all_of} {_name(pod)} would be admitted, on {_nodes(states['fits'])}, {_BY_RULES}"
+        begin = f"{all_of} {pod.full_name} would be admitted, on {_nodes(states['fits'])}, {_BY_RULES}"
     rest = [
         f"refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}" if refusing and states["fits"] else "",
         f"promised nothing on {_nodes(states['unmanaged'])}" if states["unmanaged"] and states["fits"] else "",

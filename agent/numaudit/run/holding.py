@@ -60,7 +60,6 @@ class Place:
 class Holding:
     """What a command was given."""
 
-    holder: Holder
     placement: Placement
     group: OwnCgroup
 
@@ -119,7 +118,7 @@ def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
             store.write(before)
             raise
     try:
-        yield Holding(holder, placement, group)
+        yield Holding(placement, group)
     finally:
         release(here, parent, holder)
 

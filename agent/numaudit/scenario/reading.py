@@ -50,7 +50,7 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
     with document.located():
         state = starting_state(setup.kubelet, read_state_files(document.part("state"), open_file), setup.devices)
     _check_state_devices(state.devices, document.part("state"))
-    reader = _Steps(setup, open_file, {f"{pod.namespace}/{pod.name}": pod for pod in state.pods.values()})
+    reader = _Steps(setup, open_file, {pod.full_name: pod for pod in state.pods.values()})
     places = list(document.part("steps").elements())
     steps = tuple(reader.read(one) for one in places)
     return Scenario(setup, state, steps, tuple(str(one.error("")).removesuffix(": ") for one in places))
@@ -163,18 +163,18 @@ class _Steps:
         pod = self._pod(part.part("pod"))
         container = given.get("container")
         if container is None and name == "remove":
-            return Remove(f"{pod.namespace}/{pod.name}")
+            return Remove(pod.full_name)
         with part.part("container").located():
             if not isinstance(container, str):
                 raise InputError(f"name the container as text, not {shown(container)}")
             pod.container(container)
         kind = Start if name == "start" else Remove
-        return kind(f"{pod.namespace}/{pod.name}", container)
+        return kind(pod.full_name, container)
 
     def _admit(self, part: Document) -> Admit:
         manifest = _opened(part, self._open_file, "the pod")
         pod = read_manifest(manifest, self._setup.devices)
-        self._known[f"{pod.namespace}/{pod.name}"] = pod
+        self._known[pod.full_name] = pod
         return Admit(pod)
 
     def _restart(self, part: Document) -> Restart:

@@ -183,7 +183,7 @@ def _holders(explained: Explained, admission: Admission) -> str:
 
 
 def _names(admission: Admission) -> dict[str, str]:
-    return {uid: f"{pod.namespace}/{pod.name}" for uid, pod in admission.state.pods.items()}
+    return {uid: pod.full_name for uid, pod in admission.state.pods.items()}
 
 
 def _in_brackets(text: str) -> str:

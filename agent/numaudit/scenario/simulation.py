@@ -131,7 +131,7 @@ class _Node:
     def _admit(self, step: Admit) -> Played:
         pod = step.pod
         if pod.uid in self._seen:
-            raise InputError(f"pod {_full_name(pod)} is on the node already; remove it first, or give it another name")
+            raise InputError(f"pod {pod.full_name} is on the node already; remove it first, or give it another name")
         self._seen.add(pod.uid)
         held = self.state.memory.state.entries
         note = _SAME_UID if pod.uid in held and pod.uid not in self.state.pods else None
@@ -189,7 +189,7 @@ class _Node:
         return Played(step, self.setup, before, after, readmissions=readmissions)
 
     def _active(self, full_name: str) -> Pod | None:
-        found = [pod for pod in self.state.pods.values() if _full_name(pod) == full_name]
+        found = [pod for pod in self.state.pods.values() if pod.full_name == full_name]
         return found[-1] if found else None
 
     def _nothing(self, step: Start | Remove) -> Played:
@@ -199,7 +199,3 @@ class _Node:
 
 def _names(pod: Pod) -> list[str]:
     return [one.name for one in pod.all_containers]
-
-
-def _full_name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.name}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubelet_steps import LOGS, STEPS, Step
+from numaudit.checkpoints.formats.memory import parse
 from numaudit.cli.observe.report import observe
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
@@ -269,13 +270,12 @@ def test_pod_level_entries_are_not_counted_beside_their_containers(tmp_path: Pat
     found = moment("standalone-pod-level-resources/1", tmp_path).intent
     assert found.machine is not None
     reserved = sum(node.memory_map["memory"].reserved for node in found.machine.values())
-    whole = sum(
-        block.size for one in found.pod_promises.values() for block in one.memory or () if block.type == "memory"
-    )
+    pods = parse(Step("standalone-pod-level-resources/1").read("memory_manager_state")).state.pod_entries
+    whole = sum(block.size for blocks in pods.values() for block in blocks if block.type == "memory")
     alone = sum(
         block.size
         for one in found.containers
-        if one.pod_uid not in found.pod_promises
+        if one.pod_uid not in pods
         for block in one.promise.memory or ()
         if block.type == "memory"
     )

@@ -136,11 +136,8 @@ def test_the_entry_of_a_removed_pod_is_stale(tmp_path: Path) -> None:
     assert all(one.promise.memory_nodes == NodeSet.of(1) for one in stale)
 
 
-def test_what_a_pod_got_as_a_whole_is_beside_its_containers(tmp_path: Path) -> None:
+def test_containers_have_their_own_part_of_what_their_pod_got_as_a_whole(tmp_path: Path) -> None:
     found = at("standalone-pod-level-resources/1", tmp_path)
-    (mixed,) = [uid for uid, pod in (found.intent.pods or {}).items() if pod.name == "pl-mixed-numanode"]
-    whole = found.intent.pod_promises[mixed]
-    assert (whole.cpus, whole.memory_nodes) == (CpuSet.of(2, 3), NodeSet.of(1))
     assert found.of("pl-mixed", "pinned").promise.cpus == CpuSet.of(2)
     assert found.of("pl-mixed", "shared").promise.cpus == CpuSet.of(3)
     assert found.intent.checkpoints[0].form == "V2"

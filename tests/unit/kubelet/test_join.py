@@ -316,7 +316,6 @@ def test_checkpoints_are_sorted_by_container() -> None:
             PromisedDevices("vendor.example/fuse", ("f",), None),
         )
     }
-    assert found.pods == {"u9": Promise((block,), CpuSet.of(3))}
     assert found.keys == {("u1", "db")}
 
 

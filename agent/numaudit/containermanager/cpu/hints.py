@@ -107,7 +107,7 @@ def cpu_pod(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> CPUPod:
     containers = tuple(
         CPUContainer(
             one.name,
-            _whole_cpus(requests_of(pod, one, features)) if guaranteed and is_eligible(pod, one, features) else 0,
+            _whole_cpus(requests_of(one, features)) if guaranteed and is_eligible(pod, one, features) else 0,
             init=one.name in init_names,
             restartable=is_sidecar(pod, one.name, features),
         )

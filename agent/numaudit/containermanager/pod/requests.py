@@ -33,7 +33,7 @@ def container_requests(pod: Pod, container: Container, features: KubeletFeatures
     """
     if not is_eligible(pod, container, features):
         return {}
-    return _bytes(requests_of(pod, container, features))
+    return _bytes(requests_of(container, features))
 
 
 def pod_requests(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:

@@ -70,6 +70,11 @@ class Pod:
         return self._known
 
     @property
+    def full_name(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def all_containers(self) -> tuple[Container, ...]:
         """Init containers first: the order in which the kubelet admits them."""
         return self.init_containers + self.containers
@@ -162,7 +167,7 @@ def is_managed_at_pod_level(pod: Pod, features: KubeletFeatures) -> bool:
     return pod.has_pod_level_resources and features.manages_pod_level
 
 
-def requests_of(pod: Pod, container: Container, features: KubeletFeatures) -> Quantities:
+def requests_of(container: Container, features: KubeletFeatures) -> Quantities:
     """The requests that count: of the spec, or in old kubelets with in-place resize those in the status."""
     if features.in_place_pod_vertical_scaling and container.allocated is not None:
         return container.allocated

@@ -79,7 +79,6 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
     intent = Intent(
         containers=joined.containers,
         pods=readings.pods,
-        pod_promises=checkpoints.pods,
         machine=None if memory is None else memory.machine,
         headroom=steps.headroom(memory, config.topology_manager_policy),
         holders=steps.holders(memory),

@@ -6,7 +6,7 @@ The checkpoints come first: they know pod UIDs, and their checksums vouch for th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
@@ -39,8 +39,6 @@ class Checkpoints:
     cpus_are_current: bool = False
     devices: Mapping[Key, tuple[PromisedDevices, ...]] | None = None
     devices_are_current: bool = False
-    pods: Mapping[str, Promise] = field(default_factory=dict)
-    """Pod UID -> what the pod got as a whole."""
     memory_policy: str | None = None
     shared_cpus: CpuSet = CpuSet()
     """The shared pool by the CPU Manager's checkpoint."""
@@ -66,7 +64,6 @@ def by_container(
         cpus_are_current=current[1],
         devices=None if devices is None else _devices(devices),
         devices_are_current=current[2],
-        pods=_pods(memory, cpu),
         memory_policy=None if memory is None else memory.policy_name,
         shared_cpus=CpuSet() if cpu is None else cpu.state.default_cpus,
     )
@@ -154,15 +151,6 @@ def _cpus(checkpoint: CpuCheckpoint) -> dict[Key, CpuSet] | None:
         # From before Kubernetes 1.18: container ids instead of pods and names.
         return None
     return {(uid, name): cpus for uid, held in checkpoint.state.entries.items() for name, cpus in held.items()}
-
-
-def _pods(memory: MemoryCheckpoint | None, cpu: CpuCheckpoint | None) -> dict[str, Promise]:
-    pods: dict[str, Promise] = {}
-    if memory is not None:
-        pods = {uid: Promise(memory=tuple(blocks)) for uid, blocks in memory.state.pod_entries.items()}
-    for uid, cpus in (cpu.state.pod_entries if cpu is not None else {}).items():
-        pods[uid] = replace(pods.get(uid, Promise()), cpus=cpus)
-    return pods
 
 
 def _devices(checkpoint: DeviceCheckpoint) -> dict[Key, tuple[PromisedDevices, ...]]:

@@ -53,8 +53,6 @@ class Admissions:
     """Why the kubelet's newest start failed."""
     denials: Counter[str] | None = None
     """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
-    dropped: int = 0
-    """Records that were let go because there were too many."""
     _records: dict[_Key, HintRecord] = field(default_factory=dict)
     _newest: dict[tuple[str, str], _Key] = field(default_factory=dict)
     _replaced: dict[_Key, HintRecord] = field(default_factory=dict)
@@ -136,7 +134,6 @@ class Admissions:
         self.rejections[uid] = denial
         if len(self.rejections) > MOST_RECORDS:
             del self.rejections[next(iter(self.rejections))]
-            self.dropped += 1
         key = self._newest.get((who.namespace, who.pod))
         record = None if key is None else self._records[key]
         # A pod that was refused for another reason has no record; the one there is may be of an older pod.
@@ -166,4 +163,3 @@ class Admissions:
             self._first.pop(oldest, None)
             if self._newest.get(oldest[:2]) == oldest:
                 del self._newest[oldest[:2]]
-            self.dropped += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -26,6 +27,8 @@ _SIZES = "Sizes are binary (M = 2^20)."
 _RESIDUAL = (
     "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
+Pair = tuple[int | None, int | None]
+"""Two nodes; None = not known."""
 _LINE = 120
 """Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 
@@ -67,58 +70,53 @@ def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
 
 def print_matrix(report: Report, out: Console) -> None:
     """Pages given to each container: from the CPU's node (rows) to the page's node (columns)."""
-    nodes = [node.numa_node for node in report.nodes]
     for one in report.containers:
-        if not one.allocated:
-            continue
-        given = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated}
-        unknown = any(page is None for _, page in given)
-        out.print()
-        out.print(Text(f"given to {display_name(one)}, by CPU's node and page's node", "bold"))
-        table = new_table("CPU ON", *(f">N{node}" for node in nodes), *([">UNKNOWN"] if unknown else []))
-        columns = [*nodes, None] if unknown else [*nodes]
-        for cpu in sorted({cpu for cpu, _ in given}):
-            table.add_row(f"N{cpu}", *(size(given.get((cpu, page), 0)) for page in columns))
-        print_table(table, out)
+        given: dict[Pair, int] = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated or ()}
+        title = f"given to {display_name(one)}, by CPU's node and page's node"
+        _print_pairs(report, title, "CPU ON", given, size, out)
 
 
 def print_accesses(report: Report, out: Console) -> None:
     """Sampled pages of each container: from the CPU's node (rows) to the memory's node (columns)."""
-    nodes = [node.numa_node for node in report.nodes]
     for one in report.containers:
-        if not one.hint_faults:
-            continue
-        counts: dict[tuple[int, int], int] = {}
-        for kind in one.hint_faults:
-            pair = (kind.cpu_numa_node, kind.numa_node)
-            counts[pair] = counts.get(pair, 0) + kind.pages
-        moved = sum(kind.pages for kind in one.hint_faults if "migrated" in kind.flags)
-        out.print()
+        counts: Counter[Pair] = Counter()
+        for kind in one.hint_faults or ():
+            counts[kind.cpu_numa_node, kind.numa_node] += kind.pages
+        moved = sum(kind.pages for kind in one.hint_faults or () if "migrated" in kind.flags)
         title = f"pages of {display_name(one)} sampled by NUMA hint faults, by CPU's node and memory's node"
-        out.print(Text(f"{title}; {moved} were brought to the CPU's node by that" if moved else title, "bold"))
-        table = new_table("CPU ON", *(f">N{node}" for node in nodes))
-        for cpu in sorted({cpu for cpu, _ in counts}):
-            table.add_row(f"N{cpu}", *(str(counts.get((cpu, node), 0)) for node in nodes))
-        print_table(table, out)
+        more = f"; {moved} were brought to the CPU's node by that" if moved else ""
+        _print_pairs(report, title + more, "CPU ON", counts, str, out)
 
 
 def print_moved_pages(report: Report, out: Console) -> None:
     """Pages that NUMA balancing moved when each container used them: from their node (rows) to the CPU's (columns)."""
-    nodes = [node.numa_node for node in report.nodes]
     for one in report.containers:
-        if not one.migrated_between:
-            continue
-        moved = {(pair.from_numa_node, pair.to_numa_node): pair.bytes for pair in one.migrated_between}
-        failed = sum(pair.failed_bytes for pair in one.migrated_between)
-        out.print()
+        pairs = one.migrated_between or ()
+        moved: dict[Pair, int] = {(pair.from_numa_node, pair.to_numa_node): pair.bytes for pair in pairs}
+        failed = sum(pair.failed_bytes for pair in pairs)
         title = f"moved by NUMA balancing for {display_name(one)}, from node to node"
-        out.print(Text(f"{title}; {size(failed)} could not be moved" if failed else title, "bold"))
-        table = new_table("FROM", *(f">N{node}" for node in nodes))
-        rows = dict.fromkeys(source for source, _ in sorted(moved, key=str))
-        for source in rows:
-            name = "UNKNOWN" if source is None else f"N{source}"
-            table.add_row(name, *(size(moved.get((source, node), 0)) for node in nodes))
-        print_table(table, out)
+        more = f"; {size(failed)} could not be moved" if failed else ""
+        _print_pairs(report, title + more, "FROM", moved, size, out)
+
+
+def _print_pairs(
+    report: Report, title: str, rows: str, amounts: Mapping[Pair, int], text: Callable[[int], str], out: Console
+) -> None:
+    """A table with a row for each node that has some, and a column for each node. Nothing where there is none."""
+    if not amounts:
+        return
+    nodes: list[int | None] = [node.numa_node for node in report.nodes]
+    columns = [*nodes, None] if any(to is None for _, to in amounts) else nodes
+    table = new_table(rows, *(f">{_node_name(node)}" for node in columns))
+    for start in sorted({start for start, _ in amounts}, key=lambda node: (node is None, node)):
+        table.add_row(_node_name(start), *(text(amounts.get((start, to), 0)) for to in columns))
+    out.print()
+    out.print(Text(title, "bold"))
+    print_table(table, out)
+
+
+def _node_name(node: int | None) -> str:
+    return "UNKNOWN" if node is None else f"N{node}"
 
 
 def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
