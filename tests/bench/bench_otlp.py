@@ -24,8 +24,9 @@ from made_up_probes import Counters, made_up_session
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import OtlpSettings, Settings
 from numaudit.daemon import memory
+from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
@@ -66,29 +67,33 @@ def _agent(root: str, receiver: str) -> int:
     settings = Settings(
         listen=("127.0.0.1", 0), otlp=OtlpSettings(endpoint=receiver, interval=PUSH_EVERY, timeout=PATIENCE)
     )
-    daemon = Daemon(settings, Observer.of(Host.under(Path(root))), session, RateLimit())
+    daemon = Agent.of(settings, Engine(Observer.of(Host.under(Path(root))), session), RateLimit())
     memory.search_cycles_rarely()
     cgroups = [path.stat().st_ino for path in Path(root).glob("sys/fs/cgroup/kubepods.slice/*/cri-*.scope")]
     form, _ = negotiate("application/openmetrics-text; version=1.0.0", "gzip")
     with daemon.server:
         for number in range(3):
             _count(probes, cgroups, number)
-            daemon.tick()
-            daemon.pages.get(form)
+            daemon.ticker.tick()
+            daemon.ticker.pages.get(form)
         before = _peak_mib()
-        daemon.push.start_once(True)
+        daemon.push.start()
         (pushing,) = [thread.native_id for thread in threading.enumerate() if thread.name == "otlp"]
         spent = 0.0
         for number in range(TICKS):
             _count(probes, cgroups, 3 + number)
             begin = time.thread_time()
-            daemon.tick()
+            daemon.ticker.tick()
             spent += time.thread_time() - begin
             time.sleep(TICK_EVERY)
-        assert daemon.published is not None and not daemon.pulse.failed
-        assert eventually(lambda: daemon.push.deliveries() >= 3)
-        push = int(Path(f"/proc/self/task/{pushing}/schedstat").read_text().split()[0]) / 1e6 / daemon.push.deliveries()
-        figures = daemon.published.exposition.series, spent * 1000 / TICKS, push, before, _peak_mib()
+        assert daemon.ticker.newest.published is not None and not daemon.ticker.health.failed
+        assert eventually(lambda: daemon.push.counts.deliveries >= 3)
+        push = (
+            int(Path(f"/proc/self/task/{pushing}/schedstat").read_text().split()[0])
+            / 1e6
+            / daemon.push.counts.deliveries
+        )
+        figures = daemon.ticker.newest.published.exposition.series, spent * 1000 / TICKS, push, before, _peak_mib()
     print(*figures, flush=True)
     os._exit(0)
 

@@ -34,9 +34,10 @@ from databases import free_port, server
 from made_up_probes import made_up_session
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
+from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
 from numaudit.daemon.memory import search_cycles_rarely
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
@@ -106,7 +107,9 @@ def _ticks_here(tree: NodeTree, with_probes: bool) -> tuple[list[float], int]:
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
-    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), session if with_probes else None, RateLimit())
+    daemon = HostAgent.of(
+        settings, Engine(Observer.of(Host.under(tree.root)), session if with_probes else None), RateLimit()
+    )
     search_cycles_rarely()
     form, _ = negotiate(SCRAPER["Accept"], "gzip")
     cgroups = {path: (tree.root / f"sys/fs/cgroup{path}").stat().st_ino for path in tree.containers()}
@@ -120,11 +123,11 @@ def _ticks_here(tree: NodeTree, with_probes: bool) -> tuple[list[float], int]:
                 faults = {HintFault(0, 0, 8): number * 100 + index, HintFault(0, 1, 0): number * 7}
                 probes["hint_faults"].by_cgroup[cgroup] = faults
             begin = time.thread_time()
-            daemon.tick()
+            daemon.ticker.tick()
             spent.append((time.thread_time() - begin) * 1000)
-            daemon.pages.get(form)  # from the first scrape on, a tick renders that form
-        assert daemon.published is not None and not daemon.pulse.failed
-        return spent[2:], daemon.published.exposition.series
+            daemon.ticker.pages.get(form)  # from the first scrape on, a tick renders that form
+        assert daemon.ticker.newest.published is not None and not daemon.ticker.health.failed
+        return spent[2:], daemon.ticker.newest.published.exposition.series
 
 
 def _number(agent: Agent, name: str) -> float:

@@ -25,6 +25,7 @@ from numaudit.exporters.prometheus import Pages
 from numaudit.report.values import ContainerReport
 from numaudit.views.page.notes import when
 from numaudit.web.auth import Access
+from numaudit.web.connections import Connections
 from numaudit.web.pages import LINKS, AgentSite, Health
 from numaudit.web.server import Server
 from numaudit.web.tick_document import TickDocuments
@@ -48,8 +49,9 @@ class Site:
 
     def __post_init__(self) -> None:
         metrics = Pages(lambda: evaluate_live(LIVE, STARTED))
-        site = AgentSite(metrics, lambda: self.newest, lambda: self.health, lambda: self.health, self.access)
-        self.server = Server(("127.0.0.1", 0), site, self.access)
+        newest, is_current, health = lambda: self.newest, lambda: self.health.good, lambda: self.health
+        site = AgentSite(metrics, newest, is_current, health, health, self.access)
+        self.server = Server(("127.0.0.1", 0), site, self.access, Connections(128))
         self.server.start()
 
     @property

@@ -19,8 +19,9 @@ from kubelet_http import replies, serving
 from kubelet_steps import Step
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
+from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.otel import requests
 from numaudit.kernel.cgroup import find_hierarchies
@@ -157,8 +158,10 @@ def test_a_push_that_hangs_delays_neither_ticks_nor_the_end(tree: NodeTree, tmp_
             assert agent.stop()[0] == 0  # the receiver hangs until the block ends
 
 
-def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: NodeTree, tmp_path: Path) -> None:
-    hang = "import time; from numaudit.web.server import Server; Server.stop = lambda self: time.sleep(10**6); "
+def test_an_agent_that_cannot_end_cleanly_in_time_leaves_anyway(tree: NodeTree, tmp_path: Path) -> None:
+    hang = (
+        "import time; from numaudit.web.server import Server; Server.stop = lambda self, seconds: time.sleep(10**6); "
+    )
     log = tmp_path / "log"
     with log.open("wb") as stderr:
         program = [*NUMAUDIT[:2], hang + NUMAUDIT[2], "agent", "--root", str(tree.root), "--listen", "127.0.0.1:0"]
@@ -167,7 +170,7 @@ def test_an_agent_that_cannot_end_cleanly_in_time_leaves_all_the_same(tree: Node
         assert eventually(lambda: "serves http" in log.read_text())
         process.terminate()
         assert process.wait(PATIENCE) == 0
-        assert "leaving all the same" in log.read_text()
+        assert "leaving anyway" in log.read_text()
     finally:
         process.kill()
 
@@ -276,18 +279,18 @@ def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
     step: int, tree: NodeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observer = Observer.of(Host.under(tree.root))
-    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, RateLimit())
+    daemon = HostAgent.of(Settings(listen=("127.0.0.1", 0)), Engine(observer), RateLimit())
     try:
-        daemon.tick()
+        daemon.ticker.tick()
         before, real = _created(daemon), time.time
         monkeypatch.setattr(time, "time", lambda: real() + step)
-        assert 0 <= (daemon.live().snapshot_age or 0) < 60
-        daemon.tick()
-        assert 0 <= (daemon.live().snapshot_age or 0) < 60
-        assert (daemon.pulse.succeeded, daemon.pulse.failed, daemon._beat.missed) == (2, 0, 0)
+        assert 0 <= (daemon.live.now().snapshot_age or 0) < 60
+        daemon.ticker.tick()
+        assert 0 <= (daemon.live.now().snapshot_age or 0) < 60
+        assert (daemon.ticker.health.succeeded, daemon.ticker.health.failed, daemon.ticker.schedule.missed) == (2, 0, 0)
         # A counter that began at 0 again would pass for a restart to Prometheus.
         assert _created(daemon) == before
-        (part,) = requests(daemon.numbers(), Resource({}), time.time())
+        (part,) = requests(daemon.live.with_newest_tick(), Resource({}), time.time())
         (pushed,) = ExportMetricsServiceRequest.FromString(part.body).resource_metrics[0].scope_metrics
         points = [point for one in pushed.metrics for point in (*one.sum.data_points, *one.gauge.data_points)]
         assert all(point.start_time_unix_nano <= point.time_unix_nano for point in points)
@@ -296,21 +299,21 @@ def test_a_step_of_the_wall_clock_changes_neither_ticks_nor_ages_nor_beginnings(
 
 
 def test_what_waits_to_be_done_is_done_even_when_every_tick_takes_too_long(tree: NodeTree) -> None:
-    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), Observer.of(Host.under(tree.root)), None, RateLimit())
+    daemon = HostAgent.of(Settings(listen=("127.0.0.1", 0)), Engine(Observer.of(Host.under(tree.root))), RateLimit())
     try:
         done: list[int] = []
         for number in range(3):
-            daemon.inbox.put(lambda number=number: done.append(number))  # type: ignore[misc]
-        daemon._wait_until(time.monotonic() - 1)
+            daemon.loop.inbox.put(lambda number=number: done.append(number))  # type: ignore[misc]
+        daemon.loop.wait_until(time.monotonic() - 1)
         assert done == [0, 1, 2]
     finally:
         daemon.server.server_close()
 
 
-def _created(daemon: Daemon) -> dict[tuple[str, str, str], float]:
-    assert daemon.published is not None
-    assert daemon.published.exposition.created
-    return dict(daemon.published.exposition.created)
+def _created(daemon: HostAgent) -> dict[tuple[str, str, str], float]:
+    assert daemon.ticker.newest.published is not None
+    assert daemon.ticker.newest.published.exposition.created
+    return dict(daemon.ticker.newest.published.exposition.created)
 
 
 def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
@@ -325,20 +328,20 @@ def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
     with serving(replies(step.read("pods.json"))) as url:
         port = int(url.rpartition(":")[2])
         observer = Observer.of(Host(kubelet_root=str(kubelet), connection=KubeletConnection(url)))
-        daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, None, RateLimit())
-        daemon.tick()
+        daemon = HostAgent.of(Settings(listen=("127.0.0.1", 0)), Engine(observer), RateLimit())
+        daemon.ticker.tick()
         pods = _pods(daemon)
         assert len(pods) > 3
     try:
         clock[0] += 100
-        daemon.tick()
+        daemon.ticker.tick()
         assert (_state(daemon, "pods"), _state(daemon, "memory checkpoint")) == ("partial", "ok")
         assert _pods(daemon) == pods
         with serving(replies(step.read("pods.json")), port):
-            daemon.tick()
+            daemon.ticker.tick()
             assert _state(daemon, "pods") == "partial"  # not asked again at once
             clock[0] += polled.RETRY_AFTER
-            daemon.tick()
+            daemon.ticker.tick()
             assert (_state(daemon, "pods"), _pods(daemon)) == ("ok", pods)
         lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("pods: ")]
         assert [line.split(": ")[1] for line in lines] == ["partial", "ok"]
@@ -346,13 +349,13 @@ def test_a_kubelet_that_is_down_is_logged_once_and_asked_again_when_it_is_back(
         daemon.server.server_close()
 
 
-def _state(daemon: Daemon, source: str) -> str:
-    assert daemon.published is not None
-    (state,) = [one.state for one in daemon.published.ticked.report.sources if one.source == source]
+def _state(daemon: HostAgent, source: str) -> str:
+    assert daemon.ticker.newest.published is not None
+    (state,) = [one.state for one in daemon.ticker.newest.published.ticked.report.sources if one.source == source]
     return state
 
 
-def _pods(daemon: Daemon) -> set[str]:
-    assert daemon.published is not None
-    assert daemon.published.ticked.snapshot.intent is not None
-    return set(daemon.published.ticked.snapshot.intent.pods or {})
+def _pods(daemon: HostAgent) -> set[str]:
+    assert daemon.ticker.newest.published is not None
+    assert daemon.ticker.newest.published.ticked.snapshot.intent is not None
+    return set(daemon.ticker.newest.published.ticked.snapshot.intent.pods or {})

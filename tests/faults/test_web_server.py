@@ -24,6 +24,7 @@ from numaudit.errors import InputError
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.prometheus import Pages
 from numaudit.web.auth import Access
+from numaudit.web.connections import Connections
 from numaudit.web.conversation import Site
 from numaudit.web.pages import AgentSite, Health, Request, Response
 from numaudit.web.server import Server
@@ -69,7 +70,7 @@ def start() -> Iterator[StartServer]:
         def started(
             access: Access | None = None, most: int = 8, timeout: float = PATIENCE, site: Site | None = None
         ) -> Server:
-            server = Server(("127.0.0.1", 0), site or Echo(), access or Access(), most, timeout)
+            server = Server(("127.0.0.1", 0), site or Echo(), access or Access(), Connections(most), timeout)
             server.start()
             stack.callback(server.stop)
             return server
@@ -323,11 +324,11 @@ def test_stopping_closes_open_connections_and_frees_the_port(start: StartServer)
 
 def test_a_taken_port_is_an_input_error_that_says_what_to_do(start: StartServer) -> None:
     with pytest.raises(InputError, match=r"cannot listen on 127\.0\.0\.1:\d+: .*--listen"):
-        Server(("127.0.0.1", start().port), Echo(), Access())
+        Server(("127.0.0.1", start().port), Echo(), Access(), Connections(8))
 
 
 def test_no_host_means_every_address(start: StartServer) -> None:
-    server = Server(("", 0), Echo(), Access())
+    server = Server(("", 0), Echo(), Access(), Connections(8))
     server.start()
     assert _get(server)[0] == 200
     server.stop()
@@ -351,7 +352,7 @@ def test_an_address_that_others_reach_without_a_password_is_warned_of(
     tmp_path: Path, host: str, config: str, warns: bool
 ) -> None:
     (tmp_path / "web.yaml").write_text(config)
-    with Server((host, 0), Echo(), Access.by(tmp_path / "web.yaml")) as server:
+    with Server((host, 0), Echo(), Access.by(tmp_path / "web.yaml"), Connections(8)) as server:
         exposure = server.exposure()
     assert (exposure is not None) == warns
     if exposure is not None:
@@ -405,7 +406,7 @@ def test_plain_text_on_a_tls_port_ends_that_connection_only(
 @pytest.mark.parametrize(("auth", "warns"), [("NoClientCert", True), ("RequireAndVerifyClientCert", False)])
 def test_tls_alone_keeps_no_stranger_out(authority: Authority, tmp_path: Path, auth: str, warns: bool) -> None:
     extra = f"  client_ca_file: {authority.certificate}\n  client_auth_type: {auth}\n"
-    with Server(("", 0), Echo(), _tls_access(authority, tmp_path, extra)) as server:
+    with Server(("", 0), Echo(), _tls_access(authority, tmp_path, extra), Connections(8)) as server:
         assert (server.exposure() is not None) == warns
 
 
@@ -516,7 +517,7 @@ def test_a_removed_user_is_refused_at_the_next_request_of_the_same_connection(
     access = Access.by(path)
     pages = Pages(Exposition)
     pages.publish(Exposition())
-    site = AgentSite(pages, lambda: None, lambda: Health(True, "ok"), lambda: Health(True, "ok"), access)
+    site = AgentSite(pages, lambda: None, lambda: True, lambda: Health(True, "ok"), lambda: Health(True, "ok"), access)
     connection = http.client.HTTPConnection("127.0.0.1", start(access, site=site).port, timeout=PATIENCE)
     headers = {"Authorization": "Basic " + base64.b64encode(b"ali:sesame").decode()}
     statuses = []

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Loading:
-    """A thread loads; what came of it is taken over between two ticks, by the main thread."""
+    """A service: a thread loads; what came of it is taken over between two ticks, by the main thread."""
 
+    name: ClassVar[str] = "probes"
     kinds: Collection[Kind[Any]]
     loader: Callable[[Collection[Kind[Any]]], Callable[[], Session]]
     """Gives what loads probes of these kinds, in any thread. Called in the main thread."""
@@ -45,7 +46,7 @@ class Loading:
     def __post_init__(self) -> None:
         self.session = Session.refused(self.kinds, Refusal(Reason.LOADING, "it is being loaded"))
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Load all that waits."""
         waiting = [kind for kind in self.kinds if self._waits(self.session.probe(kind))]
         self._due = None
@@ -54,13 +55,21 @@ class Loading:
             load = self.loader(waiting)
             threading.Thread(target=self._load, args=(waiting, load), name="loading", daemon=True).start()
 
-    def begin_when_due(self, now: float) -> None:
+    def stop(self, seconds: float) -> None:
+        """Unload all probes. What is still being loaded ends with this process."""
+        self.session.close()
+
+    def has_died(self) -> bool:
+        """Whatever goes wrong in its thread is the reason why a probe does not run."""
+        return False
+
+    def start_when_due(self, now: float) -> None:
         """Try again what may load by now."""
         if self._due is None and not self.busy and any(map(self._waits, self.session.probes.values())):
             self._due = now + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         elif self._due is not None and now >= self._due:
-            self.begin()
+            self.start()
 
     @staticmethod
     def _waits(probe: Probe[Reading] | Refusal) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from numaudit.config.loading import Loaded
@@ -12,6 +13,7 @@ from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
 from numaudit.errors import InputError
 from numaudit.kernel.file_state import state_of
+from numaudit.web.auth import Access
 
 _log = logging.getLogger(__name__)
 
@@ -56,3 +58,43 @@ class Reload:
         if outcome.waiting:
             _log.warning("of the changed settings, %s: takes effect at the next start", ", ".join(outcome.waiting))
         return outcome.loaded.settings
+
+
+@dataclass(slots=True)
+class Reloading:
+    """Hands the settings to all that use them whenever they are read again. The main thread's alone."""
+
+    settings: Settings
+    """In force."""
+    reload: Reload | None
+    """None = they stay as they are."""
+    access: Access
+    users: Sequence[Callable[[Settings], None]]
+    _hung_up: bool = False
+    """A SIGHUP came, and the settings have not been read since."""
+
+    def now(self) -> None:
+        """Read the settings again, and use them. Raises InputError when they are wrong: then nothing changes."""
+        if self.reload is None:
+            return
+        self.access.now()  # by rules of its own, which let no protection be lost
+        self.settings = self.reload.again()
+        for use in self.users:
+            use(self.settings)
+
+    def when_due(self) -> None:
+        """If their file has changed. Nobody waits for the outcome: it is in the log, and in the metrics."""
+        if self.reload is not None and self.reload.is_due():
+            with contextlib.suppress(InputError):
+                self.now()
+
+    def hang_up(self) -> None:
+        """A SIGHUP came. This may interrupt anything."""
+        self._hung_up = True
+
+    def after_hang_up(self) -> None:
+        """Once for all signals that came so far."""
+        if self._hung_up:
+            self._hung_up = False
+            with contextlib.suppress(InputError):
+                self.now()

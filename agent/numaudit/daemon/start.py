@@ -1,4 +1,4 @@
-"""The composition of the agent: its settings, what observes, what limits, and the loop that runs them."""
+"""The agent's start: its settings, its probes, what observes and limits, and then the agent itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numaudit.config.loading import Loaded
 from numaudit.daemon import logs, memory
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
+from numaudit.daemon.service import Services
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.kernel.host import Host
@@ -35,19 +36,27 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     for warning in loaded.warnings:
         logs.log.warning("%s", warning)
     observer = Observer.of(replace(host, connection=settings.kubelet.connection))
+    services = Services()
     loading = Loading(kinds_named(settings.probes), observer.probe_loader, Inbox())
     # Programs are loaded by a process of its own, while this one imports the rest.
-    loading.begin()
-    from numaudit.daemon import loop  # noqa: PLC0415
+    services.start(loading)
+    from numaudit.daemon.agent import Agent  # noqa: PLC0415
     from numaudit.daemon.notify import Notifier  # noqa: PLC0415
     from numaudit.daemon.reload import Reload  # noqa: PLC0415
+    from numaudit.engine.engine import Engine  # noqa: PLC0415
 
     limit = settings.overhead.max_cpu_percent / 100
     limiter = Limiter(loading.session, limit, loading.costs, observer.inventory)
-    reload, notifier = Reload(read_settings, loaded), Notifier.of(os.environ)
+    engine = Engine(observer, loading.session, limiter=limiter)
     memory.search_cycles_rarely()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with closing(limiter):
-        loop.Daemon(
-            settings, observer, loading.session, log_limit, notifier, limiter=limiter, loading=loading, reload=reload
+        Agent.of(
+            settings,
+            engine,
+            log_limit,
+            notifier=Notifier.of(os.environ),
+            loading=loading,
+            reload=Reload(read_settings, loaded),
+            services=services,
         ).run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +12,8 @@ from opentelemetry.sdk.resources import Resource
 
 from numaudit.exporters import otel
 from numaudit.exporters.exposition import Exposition
-from numaudit.exporters.facts import OtlpCounts
 from numaudit.exporters.otlp_delivery import Receiver
+from numaudit.exporters.push_counts import PushCounts
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +27,9 @@ class Push:
     current: Callable[[], Sequence[Exposition]]
     """What to send; called once for each push."""
     interval: float = 60.0
-    deliveries: int = 0
-    """Pushes of which every part was delivered."""
-    last_success: float | None = None
-    """When that was last so, in seconds since the epoch."""
-    _batches: Counter[str] = field(default_factory=lambda: Counter(delivered=0, failed=0))
-    _points: Counter[str] = field(default_factory=lambda: Counter(delivered=0, rejected=0, failed=0))
+    counts: PushCounts = field(default_factory=PushCounts)
+    first_tick: threading.Event | None = None
+    """Pushes begin when it is set; None = at once."""
     _news: object = ()
     """What was logged last: None = delivered, else the problem."""
     _not_before: float = 0.0
@@ -41,20 +37,25 @@ class Push:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Push now and then every `interval`."""
+        """Push at the first tick, and then every `interval`."""
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
         """Push once more if the receiver answered last time, and end; not longer than `seconds`."""
         self._stop.set()
-        if self._thread is not None:
+        if self.first_tick is not None:
+            self.first_tick.set()
+        if self._thread is not None and self._thread.ident is not None:
             self._thread.join(seconds * 0.75)
             self.receiver.close()
             self._thread.join(seconds * 0.25)
 
-    def counts(self) -> OtlpCounts:
-        return OtlpCounts(dict(self._batches), dict(self._points), self.last_success)
+    def has_died(self) -> bool:
+        """Whether its thread ended without being stopped."""
+        thread = self._thread
+        started = thread is not None and thread.ident is not None
+        return started and not self._stop.is_set() and not (thread and thread.is_alive())
 
     def push(self) -> bool:
         """Send the newest values; True when every part was delivered."""
@@ -62,14 +63,15 @@ class Push:
         points = otel.points(expositions)
         found = self.receiver.deliver(otel.requests(expositions, self.of, now))
         delivered = found.problem is None
-        self._batches["delivered" if delivered else "failed"] += 1
-        self._points["delivered"] += found.delivered
-        self._points["rejected"] += found.rejected
-        self._points["failed"] += points - found.delivered - found.rejected
+        counts = self.counts
+        counts.batches["delivered" if delivered else "failed"] += 1
+        counts.points["delivered"] += found.delivered
+        counts.points["rejected"] += found.rejected
+        counts.points["failed"] += points - found.delivered - found.rejected
         self._not_before = time.monotonic() + found.wait
         if delivered:
-            self.deliveries += 1
-            self.last_success = time.time()
+            counts.deliveries += 1
+            counts.last_success = time.time()
         self._log(found.problem)
         return delivered
 
@@ -84,12 +86,14 @@ class Push:
             _log.error("OTLP push to %s: failed; the agent keeps trying: %s", self.receiver.target, problem)
 
     def _run(self) -> None:
+        if self.first_tick is not None:
+            self.first_tick.wait()
         due = time.monotonic()
-        while True:
+        while not self._stop.is_set():
             try:
                 self.push()
             except Exception:
-                self._batches["failed"] += 1
+                self.counts.batches["failed"] += 1
                 self._news = ()
                 _log.exception("internal error in the OTLP push")
             due = max(due + self.interval, self._not_before, time.monotonic())

@@ -65,6 +65,8 @@ class AgentSite:
     metrics: Pages
     newest: Callable[[], TickDocuments | None]
     """Of the newest tick that succeeded, however old it is; None before the first."""
+    is_current: Callable[[], bool]
+    """Whether that tick may still be served."""
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
     access: Access
@@ -119,7 +121,7 @@ class AgentSite:
         newest = self.newest()
         if newest is None:
             return _NO_TICK
-        if not self.healthy().good:
+        if not self.is_current():
             return plain(
                 HTTPStatus.SERVICE_UNAVAILABLE, "no current snapshot to serve; see /-/healthy\n", *_age(newest)
             )
@@ -129,7 +131,7 @@ class AgentSite:
         newest = self.newest()
         if newest is None:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (_waiting_page(),), _PAGE_HEADERS)
-        if self.healthy().good:
+        if self.is_current():
             return _document(request, newest, newest.page, _HTML, *_PAGE_HEADERS)
         body = newest.stale_page.get(gzip=False)
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (body,), _PAGE_HEADERS)

@@ -26,17 +26,19 @@ _log = logging.getLogger(__name__)
 
 
 class Server(TCPServer):
-    """Serves a site until `stop`."""
+    """A service: serves a site until `stop`."""
 
+    name = "web"
     request_queue_size = _BACKLOG
     allow_reuse_address = True
 
     def __init__(
-        self, address: tuple[str, int], site: Site, access: Access, max_connections: int = 128, timeout: float = 5.0
+        self, address: tuple[str, int], site: Site, access: Access, connections: Connections, timeout: float = 5.0
     ) -> None:
         """Bind and listen. Raises InputError when the address cannot be had."""
         self.site, self.access, self.patience = site, access, timeout
-        self.connections = Connections(max_connections)
+        self.connections = connections
+        self._stopped = False
         host, port = address
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -84,9 +86,15 @@ class Server(TCPServer):
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def has_died(self) -> bool:
+        """Whether nobody accepts connections any more, although it was not stopped."""
+        return self._thread.ident is not None and not self._stopped and not self._thread.is_alive()
+
+    def stop(self, seconds: float = 1.0) -> None:
         """Take no more connections and close those there are; at most about half a second."""
-        self.shutdown()
+        self._stopped = True
+        if self._thread.ident is not None:  # else it waits without end for what never began
+            self.shutdown()
         self.server_close()
         self.connections.close_all()
 

@@ -21,9 +21,10 @@ from numaudit.cli.main import call
 from numaudit.cli.observe.report_view import View
 from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.config.settings import Settings
+from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
 from numaudit.doctor import checks
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
@@ -89,11 +90,13 @@ def _top(_: CountedKubelet) -> None:
 
 
 def _agent(_: CountedKubelet) -> None:
-    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), Observer.of(options.host(None)), Session({}), RateLimit())
+    daemon = Agent.of(
+        Settings(listen=("127.0.0.1", 0)), Engine(Observer.of(options.host(None)), Session({})), RateLimit()
+    )
     daemon.server.socket.close()
     for _tick in range(3):
-        daemon.tick()
-    assert daemon.pulse.failed == 0
+        daemon.ticker.tick()
+    assert daemon.ticker.health.failed == 0
 
 
 RUNS: dict[str, Callable[[CountedKubelet], None]] = {

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from kubelet_http import replies, serving
-from numaudit.daemon.features import Features
+from numaudit.daemon.ticks.features import Features
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.session import Session

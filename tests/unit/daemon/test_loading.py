@@ -10,9 +10,9 @@ import pytest
 
 from made_up_probes import made_up_session
 from node_tree import NodeTree
-from numaudit.daemon.features import Features
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import LONGEST_PAUSE, Loading
+from numaudit.daemon.ticks.features import Features
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
@@ -54,11 +54,11 @@ def test_until_probes_are_there_they_are_being_loaded() -> None:
     waiting = loading.session.probe(CPU_TIME)
     assert isinstance(waiting, Refusal)
     assert waiting.reason is Reason.LOADING
-    loading.begin()
+    loading.start()
     assert not loading.session.running()  # only the main thread takes them over
     _finish(loading)
     assert loading.session.running() == {name: probes[name] for name in ("page_alloc", "cpu_time")}
-    loading.begin_when_due(1e9)
+    loading.start_when_due(1e9)
     assert not loading.busy
 
 
@@ -67,23 +67,23 @@ def test_what_may_pass_is_tried_again_less_and_less_often_until_it_runs() -> Non
     killed = Refusal(Reason.LOADER_DIED, "the loader process ended by signal SIGKILL")
     loader = Loader(lambda name: probes[name] if name == "page_alloc" else killed)
     loading = _loading(loader)
-    loading.begin()
+    loading.start()
     _finish(loading)
     assert list(loading.session.running()) == ["page_alloc"]
     now, pauses = 0.0, list[float]()
     for _ in range(8):
-        loading.begin_when_due(now)
+        loading.start_when_due(now)
         begun = now
         while not loading.busy:
             now += 10
-            loading.begin_when_due(now)
+            loading.start_when_due(now)
         _finish(loading)
         pauses.append(now - begun)
     assert pauses == [60, 120, 240, 480, 960, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
     assert loader.asked[1:] == [["cpu_time"]] * 8
     loader.answer = probes.__getitem__
-    loading.begin_when_due(now)
-    loading.begin_when_due(now + LONGEST_PAUSE)
+    loading.start_when_due(now)
+    loading.start_when_due(now + LONGEST_PAUSE)
     _finish(loading)
     assert list(loading.session.running()) == ["page_alloc", "cpu_time"]
 
@@ -92,10 +92,10 @@ def test_what_may_pass_is_tried_again_less_and_less_often_until_it_runs() -> Non
 def test_what_cannot_pass_by_itself_is_not_tried_again(reason: Reason) -> None:
     loader = Loader(lambda _: Refusal(reason, "no"))
     loading = _loading(loader)
-    loading.begin()
+    loading.start()
     _finish(loading)
     for now in (0.0, 1e6, 1e9):
-        loading.begin_when_due(now)
+        loading.start_when_due(now)
     assert len(loader.asked) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_loader_that_raises_is_a_refusal_and_logged_once(caplog: pytest.LogCap
 
     loading = _loading(Loader(fail))
     for _ in range(3):
-        loading.begin()
+        loading.start()
         _finish(loading)
     refused = loading.session.probe(CPU_TIME)
     assert isinstance(refused, Refusal)

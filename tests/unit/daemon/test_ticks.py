@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
+from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import Form
 from numaudit.kernel.host import Host
@@ -38,16 +39,16 @@ def tree(tmp_path: Path) -> NodeTree:
 
 
 @contextmanager
-def daemon_on(tree: NodeTree, settings: Settings | None = None) -> Iterator[Daemon]:
+def daemon_on(tree: NodeTree, settings: Settings | None = None) -> Iterator[Agent]:
     settings = settings or Settings(listen=("127.0.0.1", 0))
-    daemon = Daemon(settings, Observer.of(Host.under(tree.root)), None, RateLimit())
+    daemon = Agent.of(settings, Engine(Observer.of(Host.under(tree.root))), RateLimit())
     with closing(daemon.server.socket):
         yield daemon
 
 
-def samples(daemon: Daemon, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+def samples(daemon: Agent, name: str) -> dict[tuple[tuple[str, str], ...], float]:
     """What a scraper gets of one metric."""
-    body = daemon.pages.get(Form("text", gzip=False))
+    body = daemon.ticker.pages.get(Form("text", gzip=False))
     assert body is not None
     found = {}
     for family in text_string_to_metric_families(body.decode()):
@@ -61,9 +62,9 @@ def test_a_cgroup_of_any_name_is_exported_and_stops_no_tick(tree: NodeTree) -> N
     for number, name in enumerate(HOSTILE_NAMES, 1):
         tree.group(f"/{os.fsdecode(name)}", anon=(number * MIB, 0))
     with daemon_on(tree) as daemon:
-        daemon.tick()
-        daemon.tick()
-        assert (daemon.pulse.succeeded, daemon.pulse.failed) == (2, 0)
+        daemon.ticker.tick()
+        daemon.ticker.tick()
+        assert (daemon.ticker.health.succeeded, daemon.ticker.health.failed) == (2, 0)
         resident = samples(daemon, "numaudit_container_resident_bytes")
         anon = {
             dict(labels)["container"]: value
@@ -83,13 +84,13 @@ def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
 ) -> None:
     tree.fill(4)
     with daemon_on(tree) as daemon:
-        daemon.tick()
+        daemon.ticker.tick()
         monkeypatch.setattr(Observer, "observe", _broken)
         for _ in range(2):
-            daemon.tick()
+            daemon.ticker.tick()
         assert daemon.site.answer(Request("/-/healthy", {})).status == 200
         assert samples(daemon, "numaudit_container_info")
-        daemon.tick()
+        daemon.ticker.tick()
         answer = daemon.site.answer(Request("/-/healthy", {}))
         assert (answer.status, b"".join(answer.body)) == (503, b"the newest 3 ticks failed; the log says why\n")
         assert not samples(daemon, "numaudit_container_info")
@@ -99,7 +100,7 @@ def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
         page = daemon.site.answer(Request("/", {}))
         assert (page.status, b"prod/app-0/c0" in page.body[0]) == (503, True)
         monkeypatch.undo()
-        daemon.tick()
+        daemon.ticker.tick()
         for path in ("/-/healthy", "/report.json", "/"):
             assert daemon.site.answer(Request(path, {})).status == 200
         assert samples(daemon, "numaudit_container_info")
@@ -108,9 +109,9 @@ def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
 def test_an_old_snapshot_is_served_no_longer_and_health_says_so(tree: NodeTree) -> None:
     tree.fill(4)
     with daemon_on(tree, Settings(listen=("127.0.0.1", 0), interval=15)) as daemon:
-        daemon.tick()
+        daemon.ticker.tick()
         later = [0.0]
-        daemon.pulse.now = lambda: time.monotonic() + later[0]
+        daemon.ticker.health.now = lambda: time.monotonic() + later[0]
         later[0] = 44
         assert daemon.site.answer(Request("/-/healthy", {})).status == 200
         assert samples(daemon, "numaudit_container_info")
@@ -118,7 +119,7 @@ def test_an_old_snapshot_is_served_no_longer_and_health_says_so(tree: NodeTree) 
         assert daemon.site.answer(Request("/-/healthy", {})).status == 503
         assert not samples(daemon, "numaudit_container_info")
         assert min(samples(daemon, "numaudit_snapshot_age_seconds").values()) >= 46
-        assert len(daemon.numbers()) == 1
+        assert len(daemon.live.with_newest_tick()) == 1
 
 
 def _broken(*_: object, **__: object) -> None:

@@ -12,9 +12,10 @@ from msgspec import structs
 from made_up_probes import made_up_session
 from node_tree import NodeTree
 from numaudit.config.settings import MetricsSettings, Settings
+from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
-from numaudit.daemon.publisher import Published
+from numaudit.daemon.ticks.publisher import Published
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.exposition import Family
 from numaudit.exporters.series import Key
@@ -39,12 +40,12 @@ def _busy(root: Path) -> Published:
         probes["cpu_time"].by_cgroup[id_] = dict.fromkeys(nodes, 10**9)
         probes["page_alloc"].by_cgroup[id_] = {(cpu, node): (cpu + node + 1) * 4096 for cpu, node in pairs}
         probes["hint_faults"].by_cgroup[id_] = {HintFault(*pair, flags): 5 for pair in pairs for flags in (0, 1)}
-    daemon = Daemon(Settings(listen=("127.0.0.1", 0)), observer, session, RateLimit())
+    daemon = Agent.of(Settings(listen=("127.0.0.1", 0)), Engine(observer, session), RateLimit())
     with daemon.server:
-        daemon.tick()
-        daemon.tick()
-    assert daemon.published is not None
-    return daemon.published
+        daemon.ticker.tick()
+        daemon.ticker.tick()
+    assert daemon.ticker.newest.published is not None
+    return daemon.ticker.newest.published
 
 
 def _families(published: Published) -> dict[str, Family]:
@@ -148,9 +149,13 @@ def test_what_a_pods_own_cgroup_holds_looks_like_no_total_of_the_pod(tmp_path: P
     tree = NodeTree(tmp_path / "node")
     tree.fill(4)
     everything = Settings(listen=("127.0.0.1", 0), metrics=MetricsSettings(exclude=()))
-    daemon = Daemon(everything, Observer.of(Host.under(tree.root)), None, RateLimit())
+    daemon = Agent.of(everything, Engine(Observer.of(Host.under(tree.root))), RateLimit())
     with daemon.server:
-        daemon.tick()
-    assert daemon.published is not None
-    keys = {key for key, *_ in _families(daemon.published)["container_info"].points if key is not None and key[1]}
+        daemon.ticker.tick()
+    assert daemon.ticker.newest.published is not None
+    keys = {
+        key
+        for key, *_ in _families(daemon.ticker.newest.published)["container_info"].points
+        if key is not None and key[1]
+    }
     assert {key[2] for key in keys} == {"c0", "c1", "c2", "c3", "(rest)"}

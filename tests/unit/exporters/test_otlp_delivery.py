@@ -58,7 +58,7 @@ def test_what_arrives_is_what_was_sent(collector: OtlpReceiver, numbers: list[Ex
     assert points["numaudit.snapshot.age", frozenset()] == 3.5
     assert collector.headers[0]["x-token"] == "secret"
     assert collector.headers[0]["content-encoding"] == "gzip"
-    counts = push.counts()
+    counts = push.counts
     assert counts.points == {"delivered": len(points), "rejected": 0, "failed": 0}
     assert before <= (counts.last_success or 0) <= time.time()
 
@@ -98,10 +98,10 @@ def test_a_receiver_that_does_not_take_it_is_counted_and_quoted(
     collector.answers = [answer] * 20
     push = _push(collector, numbers, timeout)
     assert not push.push()  # what hangs does so until the end of the test
-    counts = push.counts()
+    counts = push.counts
     assert counts.batches == {"delivered": 0, "failed": 1}
     assert counts.points == {"delivered": 0, "rejected": 0, "failed": to_send(numbers)}
-    assert (push.deliveries, counts.last_success) == (0, None)
+    assert (counts.deliveries, counts.last_success) == (0, None)
     (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert f"failed; the agent keeps trying: {reason}" in line
     assert len(line) < 500
@@ -114,7 +114,7 @@ def test_a_receiver_that_comes_back_gets_the_numbers_of_then(
     collector.answers = [Answer(429, retry_after="0"), Answer(503), Answer(200)]
     push = _push(collector, numbers)
     assert push.push()
-    assert push.counts().batches == {"delivered": 1, "failed": 0}
+    assert push.counts.batches == {"delivered": 1, "failed": 0}
     assert len(collector.headers) == 3
 
 
@@ -217,6 +217,6 @@ def test_stopping_delivers_the_last_numbers(collector: OtlpReceiver, numbers: li
     push.start()
     assert collector.got_one.wait(PATIENCE)
     push.stop(PATIENCE)
-    assert push.counts().batches == {"delivered": 2, "failed": 0}
+    assert push.counts.batches == {"delivered": 2, "failed": 0}
     assert push._thread is not None
     assert not push._thread.is_alive()

@@ -10,8 +10,9 @@ import pytest
 from made_up_probes import Counters, made_up_session
 from node_tree import NodeTree
 from numaudit.config.settings import Settings
+from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.loop import Daemon
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Readings
@@ -42,21 +43,21 @@ class Node:
 
     tree: NodeTree
     probes: dict[str, Counters]
-    daemon: Daemon
+    daemon: Agent
 
     def inode(self, path: str) -> int:
         return (self.tree.root / f"sys/fs/cgroup{path}").stat().st_ino
 
     def values(self, name: str) -> dict[tuple[str, ...], float]:
         """Pod and label values -> value in the newest exposition."""
-        assert self.daemon.published is not None
-        families = {one.metric.name: one for one in self.daemon.published.exposition.families}
+        assert self.daemon.ticker.newest.published is not None
+        families = {one.metric.name: one for one in self.daemon.ticker.newest.published.exposition.families}
         return {(key[1], *labels): value for key, labels, value in families[name].points if key is not None and key[1]}
 
     def of_host(self, name: str) -> dict[tuple[str, ...], float]:
         """Label values -> value in the newest exposition."""
-        assert self.daemon.published is not None
-        families = {one.metric.name: one for one in self.daemon.published.exposition.families}
+        assert self.daemon.ticker.newest.published is not None
+        families = {one.metric.name: one for one in self.daemon.ticker.newest.published.exposition.families}
         return {labels: value for _, labels, value in families[name].points}
 
 
@@ -66,7 +67,7 @@ def node(tmp_path: Path) -> Node:
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
-    return Node(tree, probes, Daemon(settings, Observer.of(Host.under(tree.root)), session, RateLimit()))
+    return Node(tree, probes, Agent.of(settings, Engine(Observer.of(Host.under(tree.root)), session), RateLimit()))
 
 
 def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> None:
@@ -74,7 +75,7 @@ def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> No
         path = node.tree.container(node.tree.pod("prod", "job"), "main", anon=(MIB, 0))
         cgroup = node.inode(path)
         node.probes["page_alloc"].by_cgroup[cgroup] = {(0, 0): MIB}
-        node.daemon.tick()
+        node.daemon.ticker.tick()
         node.probes["page_alloc"].by_cgroup[cgroup] = {(0, 0): 3 * MIB, (0, 1): MIB}
         node.probes["cpu_time"].by_cgroup[cgroup] = {1: 2_500_000_000}
         node.probes["pmu"].by_cgroup[cgroup] = {(0, "local"): 70, (0, "remote"): 30}
@@ -82,7 +83,7 @@ def test_the_counts_of_a_containers_last_interval_are_exported(node: Node) -> No
         node.probes["migrations"].by_cgroup[cgroup] = {"compaction": 3}
         node.tree.kill(path)
         for _ in range(3):  # it stays until it was scraped twice
-            node.daemon.tick()
+            node.daemon.ticker.tick()
             assert node.values("container_allocated_bytes_total") == {
                 ("job", "0", "0", "local"): 3 * MIB, ("job", "0", "1", "remote"): MIB,
             }  # fmt: skip
@@ -103,11 +104,11 @@ def test_a_counter_does_not_grow_because_a_cgroup_in_the_container_ended(node: N
         cpu_time = node.probes["cpu_time"].by_cgroup
         cpu_time[node.inode(path)] = {0: 1_000_000_000}
         cpu_time[inner.stat().st_ino] = {0: 40_000_000_000}
-        node.daemon.tick()
+        node.daemon.ticker.tick()
         cpu_time[inner.stat().st_ino] = {0: 41_000_000_000}
         inner.rmdir()
         for _ in range(3):
-            node.daemon.tick()
+            node.daemon.ticker.tick()
             assert node.values("container_cpu_seconds_total") == {("job", "0"): 42.0}
 
 
@@ -154,12 +155,12 @@ def test_a_counter_that_was_not_read_once_more_keeps_what_it_had() -> None:
 def test_cgroups_that_come_and_go_between_two_ticks_are_counted_for_the_host(node: Node) -> None:
     with node.daemon.server:
         node.tree.container(node.tree.pod("prod", "job"), "main", anon=(MIB, 0))
-        node.daemon.tick()
+        node.daemon.ticker.tick()
         for tick, cgroup in enumerate(range(1 << 40, (1 << 40) + 3), start=1):
             node.probes["cpu_time"].by_cgroup[cgroup] = {1: 500_000_000}
             node.probes["page_alloc"].by_cgroup[cgroup] = {(0, 1): MIB}
             node.probes["hint_faults"].by_cgroup[cgroup] = {HintFault(0, 1, 0): 9}
-            node.daemon.tick()
+            node.daemon.ticker.tick()
             assert node.of_host("node_ended_cpu_seconds_total") == {("1",): 0.5 * tick}
             assert node.of_host("node_ended_allocated_bytes_total") == {("0", "1", "remote"): tick * MIB}
             assert node.of_host("node_ended_hint_faults_total") == {("0", "1", "remote"): 9 * tick}

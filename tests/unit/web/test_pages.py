@@ -35,7 +35,9 @@ def _site(access: Access | None = None, with_tick: bool = True, health: Health =
     if with_tick:
         pages.publish(exposition(report(container())))
     tick = _tick() if with_tick else None
-    return AgentSite(pages, lambda: tick, lambda: health, lambda: Health(with_tick, "ready"), access or Access())
+    return AgentSite(
+        pages, lambda: tick, lambda: health.good, lambda: health, lambda: Health(with_tick, "ready"), access or Access()
+    )
 
 
 def _get(site: AgentSite, path: str, **headers: str) -> Response:

@@ -17,7 +17,7 @@ from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.observe.report_ticks import Ticks
 from numaudit.cli.observe.report_view import View
 from numaudit.cli.progress import Duration
-from numaudit.daemon.ticks import Beat
+from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError, printable
 from numaudit.kernel.host import explain
@@ -45,7 +45,7 @@ def watch(
 
     Raises what the first tick raises. What a later one raises is said above the report of the last that went well.
     """
-    beat = Beat(seconds, time.monotonic())
+    schedule = Schedule(seconds, time.monotonic())
     drawn, drawn_at = "", ""
     try:
         with observer.open_probes(kinds) as session:
@@ -59,7 +59,7 @@ def watch(
                         raise
                     headline += f"; FAILED: {explain(error)}; below is what there was at {drawn_at}"
                 _show(headline, drawn)
-                pause(beat.next_due(time.monotonic()) - time.monotonic())
+                pause(schedule.next_due(time.monotonic()) - time.monotonic())
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 

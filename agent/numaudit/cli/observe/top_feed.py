@@ -11,7 +11,7 @@ from numaudit.cli.manager.placement import MAPPINGS_BUDGET, Admissions
 from numaudit.cli.observe.report import observe_whole
 from numaudit.cli.observe.report_ticks import Ticks
 from numaudit.cli.observe.report_view import View
-from numaudit.daemon.ticks import Beat
+from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError
 from numaudit.kernel.host import explain
@@ -81,10 +81,10 @@ class LiveFeed:
         try:
             with self._observer.open_probes() as session:
                 ticks = Ticks(self._observer, session)
-                beat = Beat(self.interval, time.monotonic())
+                schedule = Schedule(self.interval, time.monotonic())
                 while not self._asked.stopped:
                     tell(self._tick(ticks))
-                    beat = self._wait(beat)
+                    schedule = self._wait(schedule)
         except BaseException as error:  # the screen ends, and whoever started it says why
             tell(Ended(error))
 
@@ -105,21 +105,21 @@ class LiveFeed:
         self._last = ticked.report
         return measured if key is None else _opened(measured, key, Admissions.of(self._observer, ticked.snapshot))
 
-    def _wait(self, beat: Beat) -> Beat:
-        """Until the next tick is due, or asked for; the beat from then on."""
+    def _wait(self, schedule: Schedule) -> Schedule:
+        """Until the next tick is due, or asked for; the schedule from then on."""
         asked = self._asked
-        due = beat.next_due(time.monotonic())
+        due = schedule.next_due(time.monotonic())
         with asked.changed:
             while not asked.stopped and not asked.at_once:
                 if asked.interval is not None:
-                    beat.restart(asked.interval, time.monotonic())
-                    due, asked.interval = beat.due, None
+                    schedule.restart(asked.interval, time.monotonic())
+                    due, asked.interval = schedule.due, None
                 left = due - time.monotonic()
                 if left <= 0 and not asked.paused:
-                    return beat
+                    return schedule
                 asked.changed.wait(None if asked.paused else left)
             asked.at_once, asked.interval = False, None
-        return Beat(self.interval, time.monotonic())
+        return Schedule(self.interval, time.monotonic())
 
 
 class CapturedFeed:

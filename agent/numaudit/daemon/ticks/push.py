@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numaudit.config.settings import Settings
 from numaudit.exporters.exposition import Exposition
-from numaudit.exporters.facts import OtlpCounts
+from numaudit.exporters.push_counts import PushCounts
 from numaudit.kernel.host import Host, read_text
 
 if TYPE_CHECKING:
     from numaudit.exporters import otlp_push
 
+_LAST_PUSH = 1.5
+"""Seconds for the last push when the agent ends."""
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 _WITHOUT_EFFECT = re.compile(
     r"OTEL_EXPORTER_OTLP_\w+|(HTTP|HTTPS|ALL)_PROXY|(REQUESTS_CA|CURL_CA)_BUNDLE", re.IGNORECASE
@@ -24,29 +27,45 @@ _log = logging.getLogger(__name__)
 
 
 class Push:
-    """Imported and started only when there is a receiver. Raises InputError for settings that are wrong."""
+    """A service: it pushes from the first tick on, if there is a receiver. What it needs is imported only then.
 
-    def __init__(self, settings: Settings, current: Callable[[], Sequence[Exposition]], host: Host) -> None:
-        self._running = _build(settings, current, host) if settings.otlp.endpoint else None
-        self._started = False
+    Raises InputError for settings that are wrong.
+    """
 
-    def start_once(self, there_is_a_tick: bool) -> None:
-        if self._running is not None and there_is_a_tick and not self._started:
-            self._started = True
+    name = "otlp"
+
+    def __init__(
+        self, settings: Settings, current: Callable[[], Sequence[Exposition]], counts: PushCounts, host: Host
+    ) -> None:
+        self.counts = counts
+        self._first_tick = threading.Event()
+        self._running = None
+        if settings.otlp.endpoint:
+            self._running = _build(settings, current, counts, self._first_tick, host)
+
+    def start(self) -> None:
+        if self._running is not None:
             self._running.start()
 
+    def there_is_a_tick(self) -> None:
+        """From now on there is something to push."""
+        self._first_tick.set()
+
     def stop(self, seconds: float) -> None:
-        if self._running is not None and self._started:
-            self._running.stop(seconds)
+        if self._running is not None:
+            self._running.stop(min(seconds, _LAST_PUSH))
 
-    def deliveries(self) -> int:
-        return 0 if self._running is None else self._running.deliveries
-
-    def counts(self) -> OtlpCounts | None:
-        return None if self._running is None else self._running.counts()
+    def has_died(self) -> bool:
+        return self._running is not None and self._running.has_died()
 
 
-def _build(settings: Settings, current: Callable[[], Sequence[Exposition]], host: Host) -> otlp_push.Push:
+def _build(
+    settings: Settings,
+    current: Callable[[], Sequence[Exposition]],
+    counts: PushCounts,
+    first_tick: threading.Event,
+    host: Host,
+) -> otlp_push.Push:
     from numaudit.exporters import otel, otlp_delivery, otlp_push  # noqa: PLC0415 (10 MiB)
 
     of = settings.otlp
@@ -56,7 +75,7 @@ def _build(settings: Settings, current: Callable[[], Sequence[Exposition]], host
         _log.info("the OTLP push goes by the settings otlp.* alone: %s do nothing for it", ", ".join(ignored))
     instance = otel.instance_id(machine_id(host), otel.node_name(os.environ), settings.listen)
     resource = otel.resource(os.environ, dict(of.resource), instance)
-    return otlp_push.Push(receiver, resource, current, of.interval)
+    return otlp_push.Push(receiver, resource, current, of.interval, counts, first_tick)
 
 
 def without_effect(environment: Mapping[str, str]) -> list[str]:

@@ -1,9 +1,9 @@
-"""Do ticks come and succeed? What was published is served only as long as they do."""
+"""Do ticks come and succeed, and do all services work? What was published is served only as long as ticks succeed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,10 +26,12 @@ class _Success(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pulse:
-    """What the loop notes of its ticks, and what follows for health. Read by other threads."""
+class HealthMonitor:
+    """What the ticker notes of its ticks, and what follows for health. Read by other threads."""
 
     interval: float
+    died: Callable[[], Sequence[str]] = tuple
+    """Names of services that ended by an error of theirs."""
     now: Callable[[], float] = time.monotonic
     failed: int = 0
     _begun: float = field(init=False)
@@ -62,10 +64,22 @@ class Pulse:
 
     def is_current(self) -> bool:
         """Whether the newest snapshot may still be served."""
-        return self._newest is not None and self.health().good
+        return self._newest is not None and self._of_ticks().good
 
     def health(self) -> Health:
         """Whether the agent does its work, and the words for it."""
+        ticks = self._of_ticks()
+        if ticks.good and (died := self.died()):
+            return Health(False, f"ended by an internal error: {', '.join(died)}; the log says why")
+        return ticks
+
+    def readiness(self) -> Health:
+        """Whether there is a snapshot to serve."""
+        if self._newest is None:
+            return Health(False, "no snapshot yet")
+        return Health(True, "ready")
+
+    def _of_ticks(self) -> Health:
         if self._failed_in_a_row >= _MOST:
             return Health(False, f"the newest {self._failed_in_a_row} ticks failed; the log says why")
         newest, limit = self._newest, max(_LEAST_SECONDS, _MOST * self.interval)
@@ -77,9 +91,3 @@ class Pulse:
         if age > limit:
             return Health(False, f"the newest snapshot is {age:.0f} s old")
         return Health(True, f"ok: {newest.number} ticks, the newest ended {self.now() - newest.ended_at:.2f} s ago")
-
-    def readiness(self) -> Health:
-        """Whether there is a snapshot to serve."""
-        if self._newest is None:
-            return Health(False, "no snapshot yet")
-        return Health(True, "ready")

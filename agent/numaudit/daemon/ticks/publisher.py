@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from numaudit import __version__
 from numaudit.config.settings import Settings
-from numaudit.daemon.features import Features
 from numaudit.daemon.logs import Changes
+from numaudit.daemon.ticks.features import Features
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Tick
@@ -68,6 +68,8 @@ class Publisher:
         self._ledger.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series
+        if self.engine.limiter is not None:
+            self.engine.limiter.limit = settings.overhead.max_cpu_percent / 100
 
     def next_tick(self, before: Published | None, fetches: Sequence[int]) -> Published:
         """`fetches` is how often each output has been given the values since start."""

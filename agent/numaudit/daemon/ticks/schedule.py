@@ -1,6 +1,6 @@
-"""When to tick: on a beat of the monotonic clock, so that nothing drifts and no clock step matters.
+"""When to tick: at fixed intervals of the monotonic clock, so that nothing drifts and no clock step matters.
 
-The beat keeps away from the moments at which scrapers come. Where a tick falls on a scrape, some scrapes see two ticks
+Ticks keep away from the moments at which scrapers come. Where a tick falls on a scrape, some scrapes see two ticks
 more than the one before and others none, and rate() is wrong by a third, for hours.
 """
 
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 _LEAD = 0.25
 """Share of the interval that a tick comes before the earliest scrape: more than scrapers are early or late."""
 _TOO_NEAR = 0.05
-"""Share of the interval between a tick and a scrape that makes the beat move again."""
+"""Share of the interval between a tick and a scrape that makes the schedule move again."""
 _RECENT = 4
 """Intervals for which a scrape counts, and between two moves."""
 _KNOWN = 3
-"""Scrapes from which on the beat is chosen by them."""
+"""Scrapes from which on the schedule is chosen by them."""
 
 
 @dataclass(slots=True)
-class Beat:
+class Schedule:
     """Ticks are due at `begun + n * interval`. One that would begin when the next is due already is missed."""
 
     interval: float
@@ -44,6 +44,10 @@ class Beat:
     def due(self) -> float:
         """When the next tick is due."""
         return self.begun + self._done * self.interval
+
+    def begin(self, now: float) -> None:
+        """The first tick is due now."""
+        self.begun, self._done, self._moved = now, 0, 0
 
     def restart(self, interval: float, now: float) -> None:
         """Another interval from now on."""

@@ -1,4 +1,4 @@
-"""The beat of ticks, and what rate() makes of it."""
+"""The schedule of ticks, and what rate() makes of it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.daemon.ticks import Beat, widest_gap
+from numaudit.daemon.ticks.schedule import Schedule, widest_gap
 
 INTERVAL = 15.0
 
 
-def test_ticks_are_due_on_the_beat_however_long_each_takes() -> None:
-    beat = Beat(interval=10, begun=100)
-    assert [beat.next_due(now) for now in (100.5, 119.9, 121)] == [110, 120, 130]
-    assert beat.missed == 0
+def test_ticks_are_due_on_schedule_however_long_each_takes() -> None:
+    schedule = Schedule(interval=10, begun=100)
+    assert [schedule.next_due(now) for now in (100.5, 119.9, 121)] == [110, 120, 130]
+    assert schedule.missed == 0
 
 
 def test_a_tick_that_takes_longer_than_the_interval_is_followed_at_once_and_the_missed_ones_are_counted() -> None:
-    beat = Beat(interval=10, begun=100)
-    assert beat.next_due(135) == 130
-    assert beat.missed == 2
-    assert beat.next_due(136) == 140
+    schedule = Schedule(interval=10, begun=100)
+    assert schedule.next_due(135) == 130
+    assert schedule.missed == 2
+    assert schedule.next_due(136) == 140
 
 
 @given(st.lists(st.floats(0.001, 100), min_size=1, max_size=50))
-def test_any_ticks_stay_on_the_beat_and_every_beat_is_a_tick_or_missed(durations: list[float]) -> None:
-    beat, now = Beat(10, 0.0), 0.0
+def test_any_ticks_stay_on_schedule_and_every_due_time_is_a_tick_or_missed(durations: list[float]) -> None:
+    schedule, now = Schedule(10, 0.0), 0.0
     for number, duration in enumerate(durations, 1):
-        due = beat.next_due(now + duration)
+        due = schedule.next_due(now + duration)
         assert due % 10 == 0
-        assert due == (number + beat.missed) * 10
+        assert due == (number + schedule.missed) * 10
         now = max(due, now + duration)
 
 
@@ -56,7 +56,7 @@ def _rates(offsets: Sequence[float], seed: int, keeps_away: bool = True) -> list
     the agent learns of them.
     """
     dice = random.Random(seed)
-    beat, counted = Beat(INTERVAL, 0.0), 0.0
+    schedule, counted = Schedule(INTERVAL, 0.0), 0.0
     due = 0.0
     recent: list[float] = []
     scrapes = sorted(
@@ -68,10 +68,10 @@ def _rates(offsets: Sequence[float], seed: int, keeps_away: bool = True) -> list
     for at, who in scrapes:
         while due <= at:
             counted = due
-            due = beat.next_due(due + 0.1, recent if keeps_away else ())
+            due = schedule.next_due(due + 0.1, recent if keeps_away else ())
         recent = [*recent[-63:], at]
         samples[who].append((at, counted))
-    assert beat.missed == 0
+    assert schedule.missed == 0
     return [[_rate(seen[: end + 1], 4 * INTERVAL) for end in range(12, len(seen))] for seen in samples]
 
 
@@ -89,7 +89,7 @@ def test_rate_is_right_for_both_of_two_scrapers(other: float) -> None:
         assert max(abs(rate - 1) for rate in rates) < 0.05
 
 
-def test_a_beat_that_falls_on_the_scrapes_makes_rate_wrong_by_a_third() -> None:
+def test_a_schedule_that_falls_on_the_scrapes_makes_rate_wrong_by_a_third() -> None:
     (rates,) = _rates([0.0], seed=1, keeps_away=False)
     assert max(abs(rate - 1) for rate in rates) > 0.3
 
@@ -98,16 +98,16 @@ def test_a_beat_that_falls_on_the_scrapes_makes_rate_wrong_by_a_third() -> None:
 def test_any_scrapes_move_at_most_one_tick_in_four_and_none_by_an_interval(
     scrapes: list[float], interval: float, takes: float
 ) -> None:
-    beat, due = Beat(interval, 0.0), 0.0
+    schedule, due = Schedule(interval, 0.0), 0.0
     moves = []
     for _ in range(40):
         now = due + takes * interval
-        before, due = due, beat.next_due(now, [at for at in scrapes if at <= now])
+        before, due = due, schedule.next_due(now, [at for at in scrapes if at <= now])
         assert due > now
         assert due - before < 2.001 * interval
         moves.append(abs(due - before - interval) > 0.001 * interval)
     assert sum(moves) <= 10
-    assert beat.missed == 0
+    assert schedule.missed == 0
 
 
 def test_a_clock_that_goes_round_has_its_widest_gap_also_over_its_end() -> None:
@@ -117,8 +117,8 @@ def test_a_clock_that_goes_round_has_its_widest_gap_also_over_its_end() -> None:
 
 
 def test_another_interval_counts_from_the_moment_it_is_set() -> None:
-    beat = Beat(interval=10, begun=100)
-    beat.next_due(101)
-    beat.restart(interval=60, now=103)
-    assert beat.due == 163
-    assert beat.next_due(163.5) == 223
+    schedule = Schedule(interval=10, begun=100)
+    schedule.next_due(101)
+    schedule.restart(interval=60, now=103)
+    assert schedule.due == 163
+    assert schedule.next_due(163.5) == 223

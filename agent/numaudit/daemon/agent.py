@@ -1,0 +1,109 @@
+"""The agent, put together: each part is complete when it is made, and knows only parts that were made before it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from numaudit import __version__
+from numaudit.config.settings import Settings
+from numaudit.daemon.inbox import Inbox
+from numaudit.daemon.loading import Loading
+from numaudit.daemon.logs import RateLimit, Verbosity
+from numaudit.daemon.loop import Loop
+from numaudit.daemon.notify import Notifier
+from numaudit.daemon.reload import Reload, Reloading
+from numaudit.daemon.service import Services
+from numaudit.daemon.ticks.health import HealthMonitor
+from numaudit.daemon.ticks.live import LiveNumbers
+from numaudit.daemon.ticks.publisher import Publisher
+from numaudit.daemon.ticks.push import Push
+from numaudit.daemon.ticks.schedule import Schedule
+from numaudit.daemon.ticks.ticker import Newest, Ticker
+from numaudit.engine.engine import Engine
+from numaudit.exporters.prometheus import Pages
+from numaudit.exporters.push_counts import PushCounts
+from numaudit.web.auth import Access
+from numaudit.web.connections import Connections
+from numaudit.web.pages import AgentSite
+from numaudit.web.server import Server
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agent:
+    """Its services and its main loop."""
+
+    server: Server
+    push: Push
+    ticker: Ticker
+    live: LiveNumbers
+    site: AgentSite
+    loop: Loop
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        engine: Engine,
+        log_limit: RateLimit,
+        *,
+        notifier: Notifier | None = None,
+        loading: Loading | None = None,
+        reload: Reload | None = None,
+        services: Services | None = None,
+    ) -> Self:
+        """Bind the address. Raises InputError when it, the web-config file or the receiver of pushes is wrong.
+
+        `loading` loads the engine's probes, `reload` = None means that the settings stay as they are, `services` are
+        those that run already.
+        """
+        started_at, newest, services = time.time(), Newest(), services or Services()
+        inbox = Inbox() if loading is None else loading.inbox
+        access = Access.by(settings.web.config_file)
+        schedule = Schedule(settings.interval, time.monotonic())
+        health = HealthMonitor(settings.interval, services.died)
+        requests, connections = Counter[tuple[str, str]](), Connections(settings.web.max_connections)
+        pushed = PushCounts()
+        live = LiveNumbers(
+            started_at, newest, schedule, health, access, connections, requests,
+            pushed if settings.otlp.endpoint else None, log_limit, reload,
+        )  # fmt: skip
+        pages = Pages(live.exposition, settings.metrics.created, health.is_current)
+        push = Push(settings, live.with_newest_tick, pushed, engine.observer.host)
+        ticker = Ticker(Publisher(settings, engine, started_at), newest, pages, push, schedule, health)
+        verbosity = Verbosity(settings.log)
+        reloading = Reloading(settings, reload, access, (ticker.use, verbosity.use))
+        site = AgentSite(
+            pages,
+            lambda: newest.documents,
+            health.is_current,
+            health.health,
+            health.readiness,
+            access,
+            may_reload=lambda: reloading.settings.web.reload,
+            reload=partial(_ask_to_reload, inbox, reloading),
+            requests=requests,
+        )
+        server = Server(settings.listen, site, access, connections, settings.web.timeout)
+        loop = Loop(ticker, inbox, reloading, verbosity, notifier or Notifier(), loading, services)
+        return cls(server, push, ticker, live, site, loop)
+
+    def run(self) -> None:
+        """Serve, tick and push until a signal. Raises NumauditError when a service does not start."""
+        self.loop.run((self.server, self.push), self._announce)
+
+    def _announce(self) -> None:
+        _log.info("numaudit %s serves http on port %d", __version__, self.server.port)
+        if (exposure := self.server.exposure()) is not None:
+            _log.warning("%s", exposure)
+
+
+def _ask_to_reload(inbox: Inbox, reloading: Reloading) -> None:
+    """In a thread of the web server. Raises InputError, and Unavailable when the main thread has no time for it."""
+    inbox.ask(reloading.now, reloading.settings.web.timeout)

@@ -1,0 +1,61 @@
+"""What the agent consists of: services, started one after the other and stopped in the reverse order."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from numaudit.errors import Unavailable
+
+
+class Service(Protocol):
+    """A part of the agent that works beside its main thread."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def start(self) -> None:
+        """Raises NumauditError, OSError and RuntimeError when it cannot."""
+
+    def stop(self, seconds: float) -> None:
+        """End, in this time if it can. A signal may have it called before `start` has ended, or begun."""
+
+    def has_died(self) -> bool:
+        """Whether it was started and ended without being stopped. Asked by any thread."""
+
+
+@dataclass(slots=True)
+class Services:
+    """Those that were started, in this order."""
+
+    _started: list[Service] = field(default_factory=list)
+    _end: float = 0.0
+    """When the last one has to be stopped, by the monotonic clock."""
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def start(self, service: Service) -> None:
+        """Raises NumauditError, which names the service."""
+        self._stack.callback(self._stop, service)  # first, for a signal may interrupt the start
+        try:
+            service.start()
+        except (OSError, RuntimeError) as error:
+            raise Unavailable(f"the agent's service {service.name!r} does not start: {error}") from error
+        self._started.append(service)
+
+    def stop(self, seconds: float) -> None:
+        """Stop what was started, in the reverse order; all of it together has this time.
+
+        Each is stopped whatever happens to the others; then this raises what the last of these failures was.
+        """
+        self._end = time.monotonic() + seconds
+        self._stack.close()
+
+    def died(self) -> tuple[str, ...]:
+        """Names of those that ended by an error of theirs."""
+        return tuple(one.name for one in self._started if one.has_died())
+
+    def _stop(self, service: Service) -> None:
+        service.stop(max(0.0, self._end - time.monotonic()))

@@ -1,0 +1,1 @@
+"""Ticks: when they are due, what each publishes, whether they succeed."""

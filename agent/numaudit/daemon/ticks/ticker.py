@@ -1,0 +1,69 @@
+"""One tick of the agent: what it publishes, and what others may know of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from numaudit.config.settings import Settings
+from numaudit.daemon.ticks.health import HealthMonitor
+from numaudit.daemon.ticks.publisher import Published, Publisher
+from numaudit.daemon.ticks.push import Push
+from numaudit.daemon.ticks.schedule import Schedule
+from numaudit.exporters.prometheus import Pages
+from numaudit.web.pages import LINKS
+from numaudit.web.tick_document import TickDocuments
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Newest:
+    """The newest tick. Other threads read it: each value is replaced as a whole."""
+
+    published: Published | None = None
+    """Of the newest tick that succeeded; None before the first."""
+    documents: TickDocuments | None = None
+    """Of the same tick."""
+    tick_seconds: float | None = None
+    """Of the newest tick, whether it succeeded or not."""
+    tick_cpu_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class Ticker:
+    """Ticks, and hands what comes of it to whoever serves or sends it."""
+
+    publisher: Publisher
+    newest: Newest
+    pages: Pages
+    push: Push
+    schedule: Schedule
+    health: HealthMonitor
+
+    def tick(self) -> None:
+        """One tick. Whatever goes wrong in it, the next one comes."""
+        begun, cpu_begun = time.monotonic(), time.thread_time()
+        try:
+            fetches = (self.pages.scrapes, self.push.counts.deliveries)
+            published = self.publisher.next_tick(self.newest.published, fetches)
+            self.pages.publish(published.exposition)
+            self.newest.published = published
+            report, observed_at = published.ticked.report, published.ticked.observed_at
+            self.newest.documents = TickDocuments.of(report, observed_at, self.schedule.interval, LINKS)
+            self.health.success(observed_at)
+            self.push.there_is_a_tick()
+        except Exception:
+            self.health.failure()
+            _log.exception("internal error in a tick")
+        self.newest.tick_seconds = time.monotonic() - begun
+        self.newest.tick_cpu_seconds = time.thread_time() - cpu_begun
+
+    def use(self, settings: Settings) -> None:
+        """Other settings from now on."""
+        if settings.interval != self.schedule.interval:
+            self.schedule.restart(settings.interval, time.monotonic())
+            self.health.interval = settings.interval
+        self.pages.created = settings.metrics.created
+        self.publisher.use(settings)
