@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from numaudit.api.document import API_VERSION, KINDS
 from numaudit.topology.nodeset import IdSet
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 Schema = dict[str, Any]
 
@@ -43,6 +47,20 @@ def files() -> dict[str, Schema]:
         found[f"{kind}.schema.json"] = json.loads(json.dumps(whole).replace(f'"{_HERE}', f'"{_PARTS}{_HERE}'))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Definitions"}
     return found | {_PARTS: {**head, "description": "What documents consist of.", "$defs": dict(sorted(parts.items()))}}
+
+
+@cache
+def validator(kind: str) -> Draft202012Validator:
+    """What validates documents of one kind by its schema, which is valid itself."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 (a second, and few processes of the tests need it)
+
+    Draft202012Validator.check_schema(schema(kind))
+    return Draft202012Validator(schema(kind))
+
+
+def validate(document: object, kind: str) -> None:
+    """Raises jsonschema.ValidationError."""
+    validator(kind).validate(document)
 
 
 def _schema_of_set(of: type) -> dict[str, str]:

@@ -13,7 +13,6 @@ import termios
 from pathlib import Path
 from typing import IO, Any
 
-import jsonschema
 import pytest
 
 from agent_process import PATIENCE, eventually
@@ -28,7 +27,7 @@ from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.cli.main import call
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.topology.nodeset import CpuSet
-from schemas import schema
+from schemas import validate
 
 TESTS = Path(__file__).parents[2]
 NODE = FIXTURES / "kubernetes-four-nodes"
@@ -57,7 +56,7 @@ def run(capsys: Capture, *arguments: object, code: int = 0) -> str:
 def document(capsys: Capture, *arguments: object, code: int = 0) -> dict[str, Any]:
     """The JSON document, which fits the schema of its kind."""
     found = json.loads(run(capsys, *arguments, "-o", "json", code=code))
-    jsonschema.validate(found, schema(found["kind"]))
+    validate(found, found["kind"])
     assert isinstance(found, dict)
     return found
 

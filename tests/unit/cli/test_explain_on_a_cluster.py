@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from cluster_history import HISTORY, TREE, pod_of, pods
 from numaudit.cli.main import call
 from scenarios import pod
-from schemas import schema
+from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 _SENTENCE = "refused whichever pods leave"
@@ -47,7 +46,7 @@ def explained(capsys: Capture, wanted: str, root: Path, *options: str, code: int
     arguments = ["explain", "-f", wanted, "--root", str(root), *options]
     assert call([*arguments, "-o", "json"]) == code
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, schema("Explanation"))
+    validate(document, "Explanation")
     assert call(arguments) == code
     return document, capsys.readouterr().out
 

@@ -7,12 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from numaudit.cli.main import call
 from numaudit.kernel.host import Host
-from schemas import schema
+from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [
@@ -29,7 +28,7 @@ def page(capsys: Capture, *arguments: str) -> list[str]:
 
 def document(capsys: Capture, *arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads("\n".join(page(capsys, *arguments, "-o", "json")))
-    jsonschema.validate(found, schema("PlacementList"))
+    validate(found, "PlacementList")
     return found
 
 

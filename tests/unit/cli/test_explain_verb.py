@@ -9,7 +9,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -21,7 +20,7 @@ from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from scenarios import Plain, machine, play, pod, scenario
-from schemas import schema
+from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 
@@ -34,7 +33,7 @@ def write(folder: Path, name: str, given: Plain) -> str:
 def document(capsys: Capture, *arguments: str, code: int = 0) -> dict[str, Any]:
     assert call(["explain", *arguments, "-o", "json"]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, schema("Explanation"))
+    validate(found, "Explanation")
     return found
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import jsonschema
 import pytest
 import yaml
 
@@ -20,7 +19,7 @@ from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
 from reports import NOW
 from scenarios import machine, play, pod, scenario
-from schemas import schema
+from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 NOWHERE = "http://127.0.0.1:1"
@@ -139,7 +138,7 @@ def test_a_forecast_is_a_document_and_a_table_that_no_name_can_harm(capsys: Capt
         assert call([*asked, "--fail-on-reject"]) == 0
         text = capsys.readouterr().out
         assert call([*asked, "--fail-on-reject", "--count", "5"]) == 1
-    jsonschema.validate(found, schema("FleetForecast"))
+    validate(found, "FleetForecast")
     assert [(one["state"], one["fits"]) for one in found["nodes"]] == [("fits", 4), ("near", 0)]
     assert found["notices"] == ["the server warns: store s3\x1b is not available"]
     lines = text.splitlines()

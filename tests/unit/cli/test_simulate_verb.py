@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from numaudit.cli.main import call
 from scenarios import Plain, machine, pod, scenario
-from schemas import schema
+from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 NODES = machine("11Gi", "11Gi", "11Gi")
@@ -27,7 +26,7 @@ def write(folder: Path, given: Plain | str, name: str = "scenario.yaml") -> Path
 def document(capsys: Capture, path: Path, *more: str, code: int = 0) -> dict[str, Any]:
     assert call(["simulate", str(path), "-o", "json", *more]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, schema("Simulation"))
+    validate(found, "Simulation")
     return found
 
 

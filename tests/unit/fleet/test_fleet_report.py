@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from fleet_nodes import Answering, recorded
@@ -21,7 +20,7 @@ from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
 from numaudit.views.terminal import fleet_tables, terminal
-from schemas import schema
+from schemas import validate
 
 TOP = 10
 _SCOPE = Scope()
@@ -65,7 +64,7 @@ def test_two_nodes_are_reported_on(server: Answering) -> None:
     assert [(one.numa_nodes, one.bytes) for one in found.largest_rooms] == [(1, 785899520)]
     assert found.notices == []
     assert len(server.asked) <= 14
-    jsonschema.validate(json.loads(encode("FleetReport", found)), schema("FleetReport"))
+    validate(json.loads(encode("FleetReport", found)), "FleetReport")
 
 
 def test_the_worst_verdict_comes_first_and_then_the_most_bytes_each_with_its_own_details(server: Answering) -> None:

@@ -60,48 +60,67 @@ def outlook_of(data: bytes, kind: Kind = MEMORY) -> Outlook:
     return outlook
 
 
-def many_pods() -> bytes:
-    """100,000 pods of one container."""
+def pods(count: int) -> bytes:
+    """Pods of one container each."""
     table = MemoryTable(10**7, 0, 10**7, 10**6, 9 * 10**6)
-    pods = {str(uuid.UUID(int=7919 * number)): {"app": (Block((0,), "memory", 10),)} for number in range(100_000)}
-    state = MemoryState({0: NUMANodeState(100_000, {"memory": table}, (0,))}, pods)
+    entries = {str(uuid.UUID(int=7919 * number)): {"app": (Block((0,), "memory", 10),)} for number in range(count)}
+    state = MemoryState({0: NUMANodeState(100_000, {"memory": table}, (0,))}, entries)
     return memory_checkpoint.write(MemoryCheckpoint.of("Static", state))
 
 
 def test_a_file_of_10_mb_is_read_and_verified_within_3_seconds() -> None:
-    data = many_pods()
+    data = pods(100_000)
     assert len(data) > 9_000_000
     outlook = soon(lambda: outlook_of(data))
     assert (outlook.is_valid, outlook.findings) == (True, ())
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "problem"),
+    ("kind", "made", "problem"),
     [
         (
             MEMORY,
-            memory_file(entries={}).replace(b"{}", b'{"x":{},' + b'"y":{},' * (BIG // 7) + b'"z":{}}'),
+            lambda: memory_file(entries={}).replace(b"{}", b'{"x":{},' + b'"y":{},' * (BIG // 7) + b'"z":{}}'),
             "occurs twice",
         ),
-        (MEMORY, memory_file(machineState={"0": {**NODE, "cells": [0] * (BIG // 3)}}), "a list of 3333333 of the 1024"),
-        (MEMORY, b"[" * BIG, "nested too deep"),
-        (MEMORY, b'{"checksum":' + b"9" * BIG + b"}", "a number of 10000000 digits, 9999999999...: no field holds"),
-        (MEMORY, b'{"checksum":' + b"9" * 5000 + b"}", "a number of 5000 digits, 9999999999...: no field holds more"),
-        (DEVICES, b'{"Checksum":-' + b"9" * 5000 + b"}", "a number of 5001 digits, -999999999...: no field holds"),
+        (
+            MEMORY,
+            lambda: memory_file(machineState={"0": {**NODE, "cells": [0] * (BIG // 3)}}),
+            "a list of 3333333 of the 1024",
+        ),
+        (MEMORY, lambda: b"[" * BIG, "nested too deep"),
+        (
+            MEMORY,
+            lambda: b'{"checksum":' + b"9" * BIG + b"}",
+            "a number of 10000000 digits, 9999999999...: no field holds",
+        ),
+        (
+            MEMORY,
+            lambda: b'{"checksum":' + b"9" * 5000 + b"}",
+            "a number of 5000 digits, 9999999999...: no field holds more",
+        ),
+        (
+            DEVICES,
+            lambda: b'{"Checksum":-' + b"9" * 5000 + b"}",
+            "a number of 5001 digits, -999999999...: no field holds",
+        ),
         (
             CPU,
-            b'{"defaultCpuSet":"' + b"1," * (BIG // 2) + b'1"}',
+            lambda: b'{"defaultCpuSet":"' + b"1," * (BIG // 2) + b'1"}',
             "a list of 5000001 CPUs and ranges: there are at most",
         ),
         (
             CPU,
-            json.dumps({"podEntries": {str(uid): {"cpuSet": "0-999"} for uid in range(BIG // 50)}}).encode(),
+            lambda: json.dumps({"podEntries": {str(uid): {"cpuSet": "0-999"} for uid in range(BIG // 50)}}).encode(),
             "podEntries: more than 65536 CPUs in all; pods share none",
         ),
     ],
     ids=["key twice", "group", "nested", "digits", "5,000 digits", "minus 5,000 digits", "CPU list", "pods' CPUs"],
 )
-def test_what_is_absurdly_large_is_refused_soon_and_with_its_reason(kind: Kind, data: bytes, problem: str) -> None:
+def test_what_is_absurdly_large_is_refused_soon_and_with_its_reason(
+    kind: Kind, made: Callable[[], bytes], problem: str
+) -> None:
+    data = made()  # here, since every process of the tests imports this module
     caught = soon(lambda: refusal_of(kind, data))
     assert problem in caught
     assert len(caught) < 300
@@ -129,9 +148,8 @@ HALF = '"\\ud800":{"app":[]},'
 
 
 def test_an_entry_whose_key_is_half_a_surrogate_pair_is_left_out_and_the_others_are_read() -> None:
-    good = memory_checkpoint.parse(many_pods())
-    few = MemoryState(good.state.machine, dict(list(good.state.entries.items())[:2]))
-    data = memory_checkpoint.write(MemoryCheckpoint.of("Static", few))
+    data = pods(2)
+    few = memory_checkpoint.parse(data).state
     broken = data.replace(b'"entries":{', b'"entries":{' + HALF.encode())
     checkpoint = memory_checkpoint.parse(broken)
     assert checkpoint.entries == few.entries

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,21 +19,15 @@ from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import NodeSet
-from schemas import schema
+from schemas import schema, validator
 
 CapturedHost = Callable[[str], Host]
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
 
-def _validator(kind: str) -> jsonschema.Draft202012Validator:
-    jsonschema.Draft202012Validator.check_schema(schema(kind))
-    return jsonschema.Draft202012Validator(schema(kind))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_schema_is_a_schema_that_demands_its_marks(kind: str) -> None:
-    validator = _validator(kind)
-    assert not validator.is_valid({})
+    assert not validator(kind).is_valid({})
     properties = schema(kind)["properties"]
     assert properties["apiVersion"] == {"const": API_VERSION}
     assert properties["kind"] == {"const": kind}
@@ -47,11 +40,11 @@ def test_a_document_is_valid_by_its_schema(
 ) -> None:
     assert call([verb, "--root", str(fixtures / name), "-o", "json"]) == (verb == "doctor")
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    _validator(kind).validate(found)
+    validator(kind).validate(found)
     assert set(found) == set(schema(kind)["properties"])
     without = {key: value for key, value in found.items() if key != "kind"}
-    assert not _validator(kind).is_valid(without)
-    assert not _validator(kind).is_valid({**found, "kind": "Other"})
+    assert not validator(kind).is_valid(without)
+    assert not validator(kind).is_valid({**found, "kind": "Other"})
 
 
 def test_a_document_ends_its_last_line(captured: CapturedHost) -> None:
