@@ -7,7 +7,7 @@ from pathlib import Path
 
 from marked_places import fill
 from numaudit.doctor.sources import SOURCES
-from numaudit.pmu.families import EventSet, Family, families
+from numaudit.pmu.families import EventSet, families
 from numaudit.pmu.machine_kind import VIRTUAL_KINDS
 
 MatchesGolden = Callable[[str, str], None]
@@ -31,10 +31,14 @@ def _pair(one: EventSet) -> str:
     return f"{one.unit}: {_list(one.includes)}{may}{errata}"
 
 
-def _family(family: Family) -> list[str]:
-    pairs = "<br>".join(_pair(one) for one in family.sets) or "none"
-    clusters = FAR_CLUSTER[family.sets[0].far_cluster] if family.sets else "-"
-    return [family.title, pairs, clusters]
+def _families() -> Iterable[list[str]]:
+    """CPUs with the same pairs are one row."""
+    titles: dict[tuple[str, str], list[str]] = {}
+    for family in families():
+        pairs = "<br>".join(_pair(one) for one in family.sets) or "none"
+        clusters = FAR_CLUSTER[family.sets[0].far_cluster] if family.sets else "-"
+        titles.setdefault((pairs, clusters), []).append(family.title)
+    return ([", ".join(same), *key] for key, same in titles.items())
 
 
 def _latencies() -> Iterable[list[str]]:
@@ -47,11 +51,11 @@ def _latencies() -> Iterable[list[str]]:
 
 def test_the_generated_tables_are_those_of_the_code(matches_golden: MatchesGolden) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    cpus = ("CPU", "pairs of events, the best first", "other nodes of the same socket")
+    cpus = ("CPUs", "pairs of events, the best first", "other nodes of the same socket")
     latencies = ("CPU", "unit", "local", "remote", "remote cache", "remote / local")
     kinds = ("virtual machine", "vendor and product begin with", "how it comes by a PMU")
     virtual = ([kind.title, f"{kind.vendor} {kind.product}".strip(), kind.hint] for kind in VIRTUAL_KINDS)
-    page = fill(page, "families", _table(cpus, map(_family, families())))
+    page = fill(page, "families", _table(cpus, _families()))
     page = fill(page, "latencies", _table(latencies, _latencies()))
     matches_golden("docs/measuring.md", fill(page, "virtual machines", _table(kinds, virtual)))
 
