@@ -21,7 +21,7 @@ for _path, _one in COMMANDS.items():
         _USERS.setdefault(_row, []).append(" ".join(_path))
 SHARED = {row: users for row, users in _USERS.items() if len(users) > 1}
 """Options that say the same in several verbs -> these."""
-MOST_EXAMPLES = 2
+MOST_EXAMPLES = 1
 _WIDTH = 120
 _HEAD = """\
 # Command line
