@@ -4,6 +4,8 @@ PYTHON := .venv/bin/python
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # One part of the tests: a folder of tests/, or `guest` for tests/vm.
 PART :=
+# Where bytecode is switched off, as in many containers, each process would compile the package, and pytest the tests, again.
+WITH_BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/.cache/pycache"
 
 .DEFAULT_GOAL := help
 .PHONY: help report test test-all test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
@@ -18,7 +20,7 @@ report: ## set everything up, then report on every container (or cgroup) of this
 test: ## set everything up, then run all tests, the four-node guest included; PART=guest, browser, deploy...: only those
 	@deploy/setup.sh test $(PART)
 ifeq ($(PART),)
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory check EXAMPLES=default
 	$(PYTHON) -m pytest tests --ignore tests/unit
 else
 	$(PYTHON) -m pytest tests/$(PART:guest=vm)
@@ -31,13 +33,15 @@ test-arm64: ## all tests for the guest in the arm64 one, which has a PMU: 15 min
 test-all: export NUMAUDIT_GUESTS = all
 test-all: test ## all tests, those in guests on every kernel and architecture: an hour
 
+# How hard property tests try: tests/conftest.py has the profiles.
+check: EXAMPLES := check
 check: ## the fast inner loop: lint, types, import layers, unit tests
 	@deploy/setup.sh check
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(PYTHON) -m pytest tests/unit $(PARALLEL)
+	HYPOTHESIS_PROFILE=$(EXAMPLES) $(WITH_BYTECODE) $(PYTHON) -m pytest tests/unit $(PARALLEL)
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh lab

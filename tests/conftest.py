@@ -18,7 +18,7 @@ MatchesGolden = Callable[[str, str], None]
 
 
 def pytest_configure() -> None:
-    """How hard the property tests try: HYPOTHESIS_PROFILE=fuzz for long."""
+    """How hard the property tests try: HYPOTHESIS_PROFILE=check a little, =fuzz for long."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         # Started in the background, or by nohup, we would hand "ignored" on to every program that a test interrupts.
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -36,6 +36,7 @@ def pytest_configure() -> None:
         derandomize="CI" in os.environ,
         suppress_health_check=[HealthCheck.too_slow],
     )
+    settings.register_profile("check", settings.get_profile("default"), max_examples=20)
     settings.register_profile("fuzz", settings.get_profile("default"), max_examples=5000, derandomize=False)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
