@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import page_size
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
-from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 
+Ids = TypeVar("Ids", bound=IdSet)
 _KIB = 1024
 _HUGE_DIR = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
@@ -71,13 +73,13 @@ def read_machine(host: Host) -> Machine:
     nodes = tuple(_read_node(host.nodes / f"node{node}", node, ids) for node in ids)
     node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
     cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online_cpus(host) or sorted(node_of))
-    possible = _nodeset(host.nodes / "possible") or ids
+    possible = _ids(host.nodes / "possible", NodeSet) or ids
     return Machine(nodes=nodes, cpus=cpus, possible=possible, page_size=page_size.read(host))
 
 
 def online_nodes(host: Host) -> NodeSet:
     """Ids of the nodes that are online; by `online`, else by the folders that exist."""
-    listed = _nodeset(host.nodes / "online")
+    listed = _ids(host.nodes / "online", NodeSet)
     if listed is not None:
         return listed
     return NodeSet.from_ids(_node_folders(host))
@@ -85,7 +87,7 @@ def online_nodes(host: Host) -> NodeSet:
 
 def online_cpus(host: Host) -> CpuSet | None:
     """Ids of the CPUs that are online; None = the kernel does not say."""
-    return _cpuset(host.cpus / "online")
+    return _ids(host.cpus / "online", CpuSet)
 
 
 def largest_cache(host: Host) -> int | None:
@@ -143,7 +145,7 @@ def _read_node(folder: Path, node: int, online: NodeSet) -> Node:
     meminfo = _meminfo(folder)
     return Node(
         id=node,
-        cpus=_cpuset(folder / "cpulist") or CpuSet(),
+        cpus=_ids(folder / "cpulist", CpuSet) or CpuSet(),
         memory=None if meminfo is None else meminfo.get("MemTotal"),
         huge_pages=_read_huge_pages(folder / "hugepages"),
         distances=_distances(folder / "distance", online),
@@ -173,7 +175,7 @@ def _read_huge_pages(folder: Path) -> tuple[HugePages, ...]:
 def _read_cpu(host: Host, cpu: int, node: int | None) -> Cpu:
     folder = host.cpus / f"cpu{cpu}"
     topology = folder / "topology"
-    siblings = next((found for name in _CPU_LIST_FILES if (found := _cpuset(topology / name))), CpuSet())
+    siblings = next((found for name in _CPU_LIST_FILES if (found := _ids(topology / name, CpuSet))), CpuSet())
     return Cpu(
         id=cpu,
         node=node,
@@ -227,18 +229,10 @@ def _key_values(path: Path) -> dict[str, int] | None:
     return parse_key_values(text) if text else None
 
 
-def _nodeset(path: Path) -> NodeSet | None:
+def _ids(path: Path, kind: type[Ids]) -> Ids | None:
     text = _text(path)
     try:
-        return None if text is None else NodeSet.parse(text)
-    except ParseError:
-        return None
-
-
-def _cpuset(path: Path) -> CpuSet | None:
-    text = _text(path)
-    try:
-        return None if text is None else CpuSet.parse(text)
+        return None if text is None else kind.parse(text)
     except ParseError:
         return None
 
