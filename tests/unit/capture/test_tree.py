@@ -142,7 +142,7 @@ def test_what_may_not_be_read_is_named_with_the_reason_on_stderr_and_in_the_capt
         "/var/log/pods: Permission denied",
     ]
     assert done.stderr.splitlines()[1:] == [
-        "4 could not be read (all of them: not-read.txt in the capture):",
+        "4 could not be read (not-read.txt in the capture lists all):",
         "  /proc/version: Permission denied",
         "  /proc/2001/numa_maps and 1 more of that name: Permission denied",
         "  /var/log/pods: Permission denied",
