@@ -154,7 +154,7 @@ def test_the_live_screen_of_a_captured_host_is_known(fixtures: Path, matches_gol
             rows = shown.text()
             await shown.press("enter")
             await shown.has_read()
-            await shown.shows("the kernel was told")
+            await shown.shows("allowed by its cpuset")
             return f"{rows}\n\n{shown.text()}\n"
 
     matches_golden(f"tests/golden/{name}.top.txt", asyncio.run(draw()))

@@ -103,20 +103,27 @@ def decisions_of(kubelet: Kubelet, admission: Admission) -> tuple[ExplainedDecis
 
 
 def sentence_of(kubelet: Kubelet, admission: Admission) -> str:
-    """One sentence for each container, the refused one last."""
+    """A sentence or two for each container, the refused one last."""
     decisions = decisions_of(kubelet, admission)
-    parts = [
-        (place.container, of_container(kubelet, admission, _of(decisions, place.container), place))
-        for place in admission.placements
-    ]
     rejection = admission.rejection
+    placed = [one for one in admission.placements if rejection is None or one.container != rejection.container]
+    is_only_one = len(placed) + (rejection is not None) == 1
+    found = [
+        of_container(
+            kubelet, admission, _of(decisions, one.container), one, _subject(one.container, is_only_one=is_only_one)
+        )
+        for one in placed
+    ]
     if rejection is not None:
-        parts = [(name, text) for name, text in parts if name != rejection.container]
-        name = rejection.container or "the pod"
-        parts.append((name, of_refusal(kubelet, admission, _of(decisions, rejection.container), rejection)))
-    if len(parts) == 1:
-        return parts[0][1]
-    return "; ".join(f"{name}: {text}" for name, text in parts)
+        who = _subject(rejection.container, is_only_one=is_only_one)
+        found.append(of_refusal(kubelet, admission, _of(decisions, rejection.container), rejection, who))
+    return " ".join(dict.fromkeys(found))
+
+
+def _subject(container: str | None, *, is_only_one: bool) -> str:
+    if is_only_one:
+        return "It"
+    return "The pod" if container is None else f"Container {container}"
 
 
 def _explained(kubelet: Kubelet, pod: Pod, decision: Decision) -> ExplainedDecision:

@@ -88,4 +88,4 @@ def in_words(state: NodeState, uid: str) -> str:
 def _asked_in_words(state: NodeState, uid: str) -> str:
     asked = asks(state, uid)
     parts = [f"{words.of_resource(name, asked[name])} of {name}" for name in sorted(asked)]
-    return f"nothing of its own, and asks for {words.listed(parts)}" if parts else "nothing of its own"
+    return words.listed(parts) if parts else "nothing of its own"

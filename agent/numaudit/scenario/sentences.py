@@ -1,4 +1,4 @@
-"""The one sentence that a person needs about a container's admission: what it needs, what decided, what came of it."""
+"""A container's admission in a sentence or two: its request, and the reason for its nodes or for the refusal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numaudit.containermanager.memory.group_rules import Verdict
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.pod.requests import Requests, container_requests, pod_requests
-from numaudit.containermanager.pod.spec import MEMORY, Pod, qos
+from numaudit.containermanager.pod.spec import CPU, MEMORY, Pod, qos
 from numaudit.containermanager.predicates import PODS, Shortage
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import IMPOSSIBLE, MergeSteps, Offer
@@ -36,44 +36,59 @@ class Explained(Protocol):
     def merge(self) -> MergeSteps: ...
 
 
-def of_container(kubelet: Kubelet, admission: Admission, explained: Explained | None, place: Placement) -> str:
-    """Of a container that was placed."""
+def of_container(
+    kubelet: Kubelet, admission: Admission, explained: Explained | None, place: Placement, who: str = "It"
+) -> str:
+    """Of a container that was placed; `who` is the subject."""
     chosen = place.memory_nodes
     if chosen is None:
-        return _not_managed(kubelet, admission.pod)
+        return _not_managed(kubelet, admission.pod, who)
     machine = admission.state.memory.state.machine if explained is None else _before(explained).machine
     requests = _asked(kubelet, admission.pod, place.container, explained)
-    return f"{_needs(machine, requests)}; {_choice(explained, admission, place, chosen)}"
+    return f"{_needs(machine, requests, who)} {_sentence(_choice(explained, admission, place, chosen))}"
 
 
-def of_refusal(kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection) -> str:
-    """Of the container, or the pod, that was refused."""
+def of_refusal(
+    kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection, who: str = "It"
+) -> str:
+    """Of the container, or the pod, that was refused; `who` is the subject."""
     if rejection.shortage is not None:
-        return _too_little_on_the_node(rejection.shortage)
+        return _sentence(_too_little_on_the_node(rejection.shortage))
     state = admission.state.memory.state
     requests = _asked(kubelet, admission.pod, rejection.container, explained)
-    needs = f"{_needs(state.machine, requests)}; " if requests and state.machine else ""
+    needs = f"{_needs(state.machine, requests, who)} " if requests and state.machine else ""
+    return needs + _sentence(_why_refused(kubelet, admission, explained, rejection, requests))
+
+
+def _why_refused(
+    kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection, requests: Requests
+) -> str:
     match rejection.outcome:
         case AdmissionOutcome.REJECTED_AFFINITY if explained is not None:
-            return needs + _no_agreement(kubelet.topology.policy, explained.merge)
+            return _no_agreement(kubelet, admission, explained.merge)
         case AdmissionOutcome.REJECTED_GROUP_RULE:
-            return needs + _group_rule(admission, explained, rejection)
+            return _group_rule(admission, explained, rejection)
         case AdmissionOutcome.REJECTED_CAPACITY if rejection.detail is not None:
-            return needs + _group_rule(admission, explained, rejection)
+            return _group_rule(admission, explained, rejection)
         case AdmissionOutcome.REJECTED_CAPACITY:
-            return needs + _no_room(state, requests, explained)
+            return _no_room(admission.state.memory.state, requests, explained)
         case AdmissionOutcome.REJECTED_PREFERRED_EXTENSION:
-            return needs + "the preferred nodes have too little free memory, and those that have it are not preferred"
+            return "the preferred nodes have too little free memory, and the nodes that have enough are not preferred"
         case _:
-            return f"{needs}{rejection.message}"
+            return rejection.message
+
+
+def _sentence(clause: str) -> str:
+    """With a capital and a full stop."""
+    return f"{clause[:1].upper()}{clause[1:]}{'' if clause.endswith('.') else '.'}"
 
 
 def _too_little_on_the_node(short: Shortage) -> str:
-    """the node has 7500m of cpu for pods, its pods ask for 7400m and this one for 250m"""
+    """the node has 7500m of cpu for pods; its pods request 7400m of it, and this one 250m"""
     has, used, asked = (words.of_resource(short.resource, one) for one in (short.capacity, short.used, short.requested))
     if short.resource == PODS:
         return f"the node takes {has} pods and has {used}"
-    return f"the node has {has} of {short.resource} for pods; its pods ask for {used} of it, and this one for {asked}"
+    return f"the node has {has} of {short.resource} for pods; its pods request {used} of it, and this one {asked}"
 
 
 def _before(explained: Explained) -> MemoryState:
@@ -93,34 +108,35 @@ def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: Explain
         return {}
 
 
-def _not_managed(kubelet: Kubelet, pod: Pod) -> str:
+def _not_managed(kubelet: Kubelet, pod: Pod, who: str) -> str:
     if kubelet.memory_policy == "None":
-        return "memoryManagerPolicy is None, so memory is pinned for nobody"
+        return "The Memory Manager policy is None, so no memory is promised."
     quality = qos(pod, kubelet.features)
     if quality != "Guaranteed":
         return (
-            f"the pod is {quality}, so the Memory Manager pins no memory for it: "
-            "give each container limits of cpu and memory that are its requests"
+            f"The pod is {quality}, so the Memory Manager promises it no memory. "
+            "To change that, give each container limits of cpu and memory that equal its requests."
         )
-    return "it asks for no memory of its own"
+    return f"{who} requests no memory of its own."
 
 
-def _needs(machine: MachineState, requests: Requests) -> str:
-    """needs 15Gi; no single node has more than 10Gi allocatable, so two nodes"""
-    needs = f"needs {words.request(requests)}"
+def _needs(machine: MachineState, requests: Requests, who: str) -> str:
+    """It needs 15Gi of memory, which takes two nodes: no single node has more than 10Gi allocatable."""
+    needs = f"{who} needs {words.request(requests)}"
     fewest = fewest_nodes(machine, requests)
     if fewest is None:
-        return f"{needs}; {_all_together(machine, requests)}"
+        return f"{needs}, but {_all_together(machine, requests)}."
     if fewest == 1:
-        return needs
+        return f"{needs}."
     size = fewest - 1
     which = "no single node has" if size == 1 else f"no {words.number(size)} nodes together have"
+    needs = f"{needs}, which takes {words.count_of_nodes(fewest)}: {which}"
     for name, asked in requests.items():
         most = largest_by_size(machine, name)[size][1]
         if most < asked:
             of = "" if name == MEMORY else f" of {name}"
-            return f"{needs}; {which} more than {words.amount(most)}{of} allocatable, so {words.count_of_nodes(fewest)}"
-    return f"{needs}; {which} all of it allocatable, so {words.count_of_nodes(fewest)}"
+            return f"{needs} more than {words.amount(most)}{of} allocatable."
+    return f"{needs} all of it allocatable."
 
 
 def _all_together(machine: MachineState, requests: Requests) -> str:
@@ -129,7 +145,7 @@ def _all_together(machine: MachineState, requests: Requests) -> str:
         for name, asked in requests.items()
         if (most := largest_by_size(machine, name)[len(machine)][1]) < asked
     ]
-    return f"all nodes together have {words.listed(short)} allocatable"
+    return f"all nodes together have only {words.listed(short)} allocatable"
 
 
 def _choice(explained: Explained | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
@@ -137,30 +153,33 @@ def _choice(explained: Explained | None, admission: Admission, place: Placement,
         return f"the Topology Manager has no hint for it, so the Memory Manager chose {words.nodes(chosen)} itself"
     if place.outcome is AdmissionOutcome.EXTENDED:
         merged = words.nodes(place.hint.affinity or NodeSet())
-        return f"the merged hint is {merged}, with too little free memory, so it was extended to {words.nodes(chosen)}"
+        return f"the merged hint is {merged}, which has too little free memory, so it gets {words.nodes(chosen)}"
     if not place.hint.preferred:
-        return f"{_why_not_preferred(explained, admission)}, so {words.nodes(chosen)}, which is not preferred"
+        which = "is" if len(chosen) == 1 else "are"
+        return (
+            f"{_why_not_preferred(explained, admission)}, so it gets {words.nodes(chosen)}, which {which} not preferred"
+        )
     kind = {1: "node", 2: "pair"}.get(len(chosen), f"set of {words.number(len(chosen))}")
     verb = "is" if len(chosen) == 1 else "are"
     first = next((one.mask for one in explained.candidates if one.preferred), None)
     if first is None:
         return f"it keeps {words.nodes(chosen)}"
     how = f"the first free {kind}" if first == chosen else f"the first {kind} on which all providers agree"
-    return f"{words.listed(chosen)} {verb} {how}"
+    return f"{words.nodes(chosen)} {verb} {how}"
 
 
 def _why_not_preferred(explained: Explained, admission: Admission) -> str:
     if any(one.preferred for one in explained.candidates):
-        return f"no set is preferred by all ({_preferences(explained.merge)})"
+        return f"not all prefer the same nodes ({_preferences(explained.merge)})"
     dead = [one for one in explained.candidates if one.verdict not in (Verdict.KEPT, Verdict.TOO_SMALL)]
     if not dead:
-        return f"no set is preferred by all ({_preferences(explained.merge)})"
+        return f"not all prefer the same nodes ({_preferences(explained.merge)})"
     narrow = [one for one in dead if len(one.mask) == len(dead[0].mask)]
     return _ruled_out(narrow) + _in_brackets(_holders(explained, admission))
 
 
 def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
-    """nodes 0 and 1 are in a group with other nodes, node 2 has too little free memory"""
+    """nodes 0-1 are in a group with other nodes, node 2 has too little free memory"""
     words_of = {
         Verdict.IN_A_GROUP: ("is in a group with other nodes", "are in a group with other nodes"),
         Verdict.NOT_FREE: ("has too little free memory", "have too little free memory"),
@@ -190,16 +209,27 @@ def _in_brackets(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _no_agreement(policy: str, merge: MergeSteps) -> str:
+def _no_agreement(kubelet: Kubelet, admission: Admission, merge: MergeSteps) -> str:
     for offer in merge.offers:
         if list(offer.hints) == [IMPOSSIBLE]:
-            return f"no set of nodes can give it {_name(offer)}: the hints for it are empty"
+            return _nothing_left(kubelet, admission, _name(offer))
+    policy = kubelet.topology.policy
     if policy == SINGLE_NUMA_NODE:
         without = [_name(one) for one in merge.offers if not one.kept]
         if without:
-            return f"{words.listed(without)} cannot come from one node, and {SINGLE_NUMA_NODE} admits nothing else"
-    rule = "; restricted admits only what all prefer" if policy == RESTRICTED else ""
-    return f"no set of nodes is preferred by all: {_preferences(merge)}{rule}"
+            return (
+                f"no single node has {words.listed(without)} for it, and the policy {SINGLE_NUMA_NODE} takes only one"
+            )
+    rule = f". The policy {RESTRICTED} admits only what all prefer" if policy == RESTRICTED else ""
+    return f"not all prefer the same nodes: {_preferences(merge)}{rule}"
+
+
+def _nothing_left(kubelet: Kubelet, admission: Admission, resource: str) -> str:
+    """no set of nodes can provide its CPUs (0 of 7 are free)"""
+    if resource == CPU and kubelet.cpu is not None and admission.state.cpu is not None:
+        free = len(kubelet.cpu.available(admission.state.cpu))
+        return f"no set of nodes can provide its CPUs ({free} of {len(kubelet.cpu.allocatable)} are free)"
+    return f"no set of nodes can provide {resource} (its hints are empty)"
 
 
 def _preferences(merge: MergeSteps) -> str:
@@ -257,9 +287,9 @@ def _no_room(memory: MemoryState, requests: Requests, explained: Explained | Non
         free = max((now for now, _ in sizes), default=0)
         narrow = sizes[0][0] if sizes else 0
         if free < asked:
-            return f"no set of nodes that may be used has more than {words.amount(free)}{of} free"
+            return f"no set of nodes that it may use has more than {words.amount(free)}{of} free"
         if explained is not None and narrow < asked:
             merged = explained.decision.merged.affinity
-            where = "" if merged is None else f" on {words.nodes(merged)}, which the merged hint says,"
-            return f"too little memory is free{where} and no wider set may be taken"
-    return "no set of nodes that the merged hint allows has the memory free"
+            where = "" if merged is None else f" on {words.nodes(merged)} (the merged hint)"
+            return f"too little memory is free{where}, and it may not use more nodes"
+    return "no set of nodes that the merged hint allows has enough free memory"

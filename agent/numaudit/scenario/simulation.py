@@ -114,7 +114,7 @@ class _Node:
     def play(self, step: Step) -> Played:
         before = self.state
         if self._down and not isinstance(step, Restart):
-            return Played(step, self.setup, before, before, note="nothing happens: the kubelet does not run")
+            return Played(step, self.setup, before, before, note="Nothing happens, because the kubelet does not run.")
         match step:
             case Admit():
                 played = self._admit(step)
@@ -165,7 +165,7 @@ class _Node:
         self._running.pop(pod.uid, None)
         self._seen.discard(pod.uid)
         holds = pod.uid in state.memory.state.entries
-        note = f"what {step.pod} holds stays in the memory map until the next admission" if holds else None
+        note = f"The memory of {step.pod} stays in the memory map until the next admission." if holds else None
         return Played(step, self.setup, state, remove(state, pod.uid), note=note)
 
     def _restart(self, step: Restart) -> Played:

@@ -1,4 +1,4 @@
-"""What would let a refused pod in, or align one that is not: each change is tried with the library, none is guessed.
+"""Changes that would let a refused pod in, or align one that is not. Each is tried with the library, none is guessed.
 
 Changes are tried from the smallest to the largest: another pod leaves, the pod asks for something else, the kubelet
 has another policy, or another version.
@@ -43,7 +43,7 @@ class WayIn:
     kind: str
     """remove-pod, request, policy, option or version."""
     change: str
-    """What to do, in words."""
+    """The change, as the subject of `... would let it in`."""
     nodes: NodeSet | None
     """Where the memory of the pod would be; None = nowhere of its own."""
 
@@ -101,13 +101,13 @@ class _Search:
     def _removals(self) -> Iterator[WayIn]:
         """One pod leaves, the one that holds least first."""
         for uid in self._others()[:_MOST_REMOVALS]:
-            found = self._try("remove-pod", f"{self._held(uid)}: remove it first", state=remove(self.state, uid))
+            found = self._try("remove-pod", f"Deleting pod {self._held(uid)}", state=remove(self.state, uid))
             if found is not None:
                 yield found
 
     def _pairs(self) -> Iterator[WayIn]:
         for one, other in list(combinations(self._others(), 2))[:_MOST_PAIRS]:
-            change = f"{self._held(one)}, and {self._held(other)}: remove both first"
+            change = f"Deleting pods {self._held(one)} and {self._held(other)}"
             found = self._try("remove-pod", change, state=remove(remove(self.state, one), other))
             if found is not None:
                 yield found
@@ -121,12 +121,12 @@ class _Search:
             empty = remove(empty, uid)
             removed.append(uid)
             names = words.listed(f"{self.state.pods[one].namespace}/{self.state.pods[one].name}" for one in removed)
-            found = self._try("remove-pod", f"remove pods {names} first", state=empty)
+            found = self._try("remove-pod", f"Deleting pods {names}", state=empty)
             if found is not None:
                 yield found
                 return
         for way in self._settings(empty):
-            yield replace(way, change=f"{way.change}, and no other pod on the node that holds anything")
+            yield replace(way, change=f"{way.change} and deleting all other pods that have something here")
 
     def _others(self) -> list[str]:
         pod = self.refused.pod
@@ -134,7 +134,7 @@ class _Search:
 
     def _held(self, uid: str) -> str:
         pod = self.state.pods[uid]
-        return f"pod {pod.namespace}/{pod.name} holds {holdings.in_words(self.state, uid)}"
+        return f"{pod.namespace}/{pod.name} (frees {holdings.in_words(self.state, uid)})"
 
     def _requests(self) -> Iterator[WayIn]:
         """The nearest smaller and the nearest larger amount of each resource that is admitted."""
@@ -196,7 +196,7 @@ class _Search:
             init_containers=tuple(changed if one is container else one for one in pod.init_containers),
         )
         before = own.requests[resource]
-        change = f"container {container.name} asks for {quantity} of {resource} instead of {before}"
+        change = f"Requesting {quantity} of {resource} instead of {before} in container {container.name}"
         return self._try("request", change, pod=pod)
 
     def _settings(self, state: NodeState) -> Iterator[WayIn]:
@@ -212,23 +212,27 @@ class _Search:
         topology = self.setup.kubelet.topology
         for scope in (CONTAINER_SCOPE, POD_SCOPE):
             if topology.scope in (CONTAINER_SCOPE, POD_SCOPE) and scope != topology.scope:
-                yield "policy", f"topologyManagerScope {scope}", self._with({"topologyManagerScope": scope})
+                yield "policy", f"Setting topologyManagerScope to {scope}", self._with({"topologyManagerScope": scope})
         for policy in reversed(POLICIES):
             if policy != topology.policy:
-                yield "policy", f"topologyManagerPolicy {policy}", self._with({"topologyManagerPolicy": policy})
+                yield (
+                    "policy",
+                    f"Setting topologyManagerPolicy to {policy}",
+                    self._with({"topologyManagerPolicy": policy}),
+                )
         for field in ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions"):
             options = configuration.get(field)
             if not isinstance(options, Mapping):
                 continue
             for name in options:
                 rest = {one: value for one, value in options.items() if one != name}
-                yield "option", f"without {name} in {field}", self._with({field: rest})
+                yield "option", f"Removing {name} from {field}", self._with({field: rest})
         for version in DESCRIBED:
             if version > self.setup.kubelet.features.version:
                 text = f"{version[0]}.{version[1]}"
                 yield (
                     "version",
-                    f"Kubernetes {text}",
+                    f"Upgrading to Kubernetes {text}",
                     Setup(self.setup.machine, configuration, text, self.setup.devices),
                 )
 

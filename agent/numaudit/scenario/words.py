@@ -44,13 +44,13 @@ def listed(names: Iterable[object]) -> str:
 
 
 def nodes(mask: NodeSet) -> str:
-    """node 2; nodes 0 and 1"""
-    return f"node {listed(mask)}" if len(mask) == 1 else f"nodes {listed(mask)}"
+    """node 2; nodes 0-1"""
+    return f"node {mask}" if len(mask) == 1 else f"nodes {mask}"
 
 
 def request(sizes: Mapping[str, int]) -> str:
-    """15Gi; 4Gi and 1Gi of hugepages-1Gi"""
-    return listed(amount(size) if name == MEMORY else f"{amount(size)} of {name}" for name, size in sizes.items())
+    """15Gi of memory; 4Gi of memory and 1Gi of hugepages-1Gi"""
+    return listed(f"{amount(size)} of {name}" for name, size in sizes.items())
 
 
 def hint(one: TopologyHint) -> str:
@@ -64,7 +64,7 @@ def hints(some: Iterable[TopologyHint] | None) -> str:
         return "no preference"
     listed = tuple(some)
     if not listed:
-        return "impossible"
+        return "no set of nodes"
     preferred = [_affinity(one) for one in listed if one.preferred]
     others = len(listed) - len(preferred)
     return f"on {' or '.join(preferred) or 'none'}" + (f" (not preferred: {others})" if others else "")
@@ -75,7 +75,7 @@ def _affinity(one: TopologyHint) -> str:
 
 
 def verdict(candidate: JudgedCandidate) -> str:
-    """What became of a candidate, with the numbers."""
+    """The verdict on a candidate, with its numbers."""
     match candidate.verdict:
         case Verdict.KEPT:
             return "preferred" if candidate.preferred else "possible, not preferred"
@@ -88,8 +88,7 @@ def verdict(candidate: JudgedCandidate) -> str:
             ]
             return f"{candidate.verdict}: {'; '.join(of)}" if of else str(candidate.verdict)
         case Verdict.IN_A_GROUP:
-            return f"{candidate.verdict}: the node serves containers together with others"
+            return f"{candidate.verdict}: containers use the node together with others"
         case Verdict.BREAKS_A_GROUP:
             conflicts = NodeSet.from_ids(candidate.conflicts)
-            serve = "serves" if len(conflicts) == 1 else "serve"
-            return f"{candidate.verdict}: {nodes(conflicts)} {serve} containers alone or in another group"
+            return f"{candidate.verdict}: containers use {nodes(conflicts)} alone or in another group"

@@ -16,7 +16,7 @@ from scenarios import pod
 from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
-_SENTENCE = "refused whichever pods leave"
+_SENTENCE = "deleting pods would not let it in"
 _GONE = ("m-big", "e-init", "a-small", "d-two-containers", "i-fraction", "j-burstable", "l-sidecar")
 
 
@@ -73,13 +73,10 @@ def test_where_nobody_knows_who_lives_the_first_lines_say_so(capsys: Capture, tm
     assert found["doubt"]["decides"]
     assert len(found["doubt"]["pods"]) == len(set(found["doubt"]["pods"])) == 8
     lines = text.splitlines()
-    assert lines[0] == (
-        "work/after-stale: cannot tell: refused if all pods in the checkpoints still live, admitted if those are gone "
-        "that may be"
-    )
-    assert lines[1].startswith("8 pods in the checkpoints may be gone, and the kubelet forgets what is gone: ")
+    assert lines[0] == ("work/after-stale: unknown: refused if all pods in the checkpoints still exist, else admitted")
+    assert lines[1].startswith("8 pods in the checkpoints may be gone, and the kubelet forgets those: ")
     assert "the captured tree has no numaudit/pods.json" in lines[1]
-    assert "make room: cannot tell, for pods in the checkpoints may be gone (sets tried: 0)" in lines
+    assert "Making room: unknown, because pods in the checkpoints may be gone (sets tried: 0)." in lines
     assert _SENTENCE not in text
     explained(capsys, wanted, root, "--fail-on-reject", code=5)
 
@@ -89,7 +86,7 @@ def test_a_doubt_that_changes_nothing_leaves_the_answer(capsys: Capture, tmp_pat
     found, text = explained(capsys, manifest(tmp_path, pod("huge", "900Gi", cpu="500m")), root, "--make-room")
     assert not found["doubt"]["decides"]
     assert text.splitlines()[0] == "default/huge: refused, rejected-capacity"
-    assert text.splitlines()[1].endswith("; the answer is the same without")
+    assert text.splitlines()[1].endswith(" The answer is the same without.")
     assert _SENTENCE not in text
 
 
@@ -98,11 +95,11 @@ def test_a_node_that_is_out_of_cpus_says_so_and_what_helps(capsys: Capture, tmp_
     assert (found["admitted"], found["reason"]) == (False, "OutOfcpu")
     assert found["message"] == "Node didn't have enough resource: cpu, requested: 700, used: 7000, capacity: 7500"
     assert found["shortage"] == {"resource": "cpu", "requested": 700, "used": 7000, "capacity": 7500}
-    assert "the node has 7500m of cpu for pods; its pods ask for 7000m of it, and this one for 700m" in text
+    assert "The node has 7500m of cpu for pods; its pods request 7000m of it, and this one 700m." in text
     assert found["notAddedUp"] is None
     ways = [one["change"] for one in found["waysIn"]]
-    assert "container app asks for 500m of cpu instead of 700m" in ways
-    assert any(one.startswith("pod work/g-huge holds ") for one in ways)
+    assert "Requesting 500m of cpu instead of 700m in container app" in ways
+    assert any(one.startswith("Deleting pod work/g-huge (frees ") for one in ways)
     (leaving,) = found["makeRoom"]["pods"]
     assert found["makeRoom"]["exact"]
     assert not leaving["returns"]
@@ -119,7 +116,7 @@ def test_pods_that_hold_nothing_make_room_as_well(capsys: Capture, tmp_path: Pat
     assert found["reason"] == "OutOfcpu"
     (leaving,) = found["makeRoom"]["pods"]
     assert leaving["command"].startswith("kubectl delete pod -n numaudit numaudit-")
-    assert leaving["holds"] == "nothing of its own, and asks for 500m of cpu and 96Mi of memory"
+    assert leaving["holds"] == "500m of cpu and 96Mi of memory"
 
 
 def test_storage_is_left_out_where_nobody_knows_how_much_there_is(capsys: Capture, tmp_path: Path) -> None:

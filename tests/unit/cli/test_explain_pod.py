@@ -15,7 +15,7 @@ from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [
-    "promised", "why", "the kernel was told", "its bytes", "its accesses", "verdict", "cost", "what to do",
+    "promised", "why", "allowed by its cpuset", "resident", "accessed", "verdict", "cost", "what to do",
 ]  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def test_a_page_reads_from_the_promise_to_what_to_do(capsys: Capture, fixtures: 
     assert lines[0] == "default/gu-small-numanode/app"
     assert [line for line in lines[1:] if not line.startswith(" ")] == SECTIONS
     assert "  memory 200M on node 0" in lines
-    assert "  log and derivation agree" in lines
+    assert "  The log and the derivation agree." in lines
     assert "  cpuset.cpus 2, on node 1" in lines
     assert any(line.startswith("  cpu-remote: 100% of the allowed CPUs") for line in lines)
     assert lines[-1].startswith("  Find out who wrote to its cpuset")
@@ -52,10 +52,10 @@ def test_every_admission_of_the_captured_kubelet_agrees_with_its_log(capsys: Cap
 
 def test_a_verdict_is_no_older_than_its_container(capsys: Capture, fixtures: Path) -> None:
     lines = page(capsys, "gu-init-numanode/app", "--root", str(fixtures / "misaligned-node"))
-    assert "  its pod is here since 2026-11-20 23:01:39 UTC" in lines
+    assert "  its pod has been here since 2026-11-20 23:01:39 UTC" in lines
     about = lines[lines.index("verdict") : lines.index("cost")]
-    assert any(line.startswith("  since when is not known: it was so at the first tick") for line in about)
-    assert "  no longer than the container runs: since 2026-11-20 23:01:58 UTC" in about
+    assert any(line.startswith("  It is unknown since when, because it was so at the first tick.") for line in about)
+    assert "  The container has been running since 2026-11-20 23:01:58 UTC." in about
 
 
 def test_a_pod_has_a_page_for_each_of_its_containers(capsys: Capture, fixtures: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_refused_pod_has_a_page_with_the_rules_that_refused_it(capsys: Capture
     lines = page(capsys, "gu-toobig-numanode", "--root", str(fixtures / "kubernetes-four-nodes"))
     assert lines[:2] == ["default/gu-toobig-numanode", "refused"]
     assert any(line.startswith("    memory too-small: 0; 1; 2; 3") for line in lines)
-    assert lines[-1].startswith("  `numaudit explain -f pod.yaml --make-room`")
+    assert lines[-1].startswith("  Run `numaudit explain -f pod.yaml --make-room`")
 
 
 def test_without_the_log_the_admission_is_derived_alone(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
@@ -79,7 +79,7 @@ def test_without_the_log_the_admission_is_derived_alone(capsys: Capture, tmp_pat
     found = document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["admission"]
     assert (found["logged"], found["differences"]) == (None, None)
     assert found["derived"] is not None
-    assert "  the kubelet's log does not have its admission" in page(capsys, "gu-small-numanode", "--root", str(root))
+    assert "  The kubelet's log does not show its admission." in page(capsys, "gu-small-numanode", "--root", str(root))
 
 
 def test_without_the_kubelets_configuration_the_log_stands_alone(

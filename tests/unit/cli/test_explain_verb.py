@@ -63,10 +63,14 @@ def test_the_table_begins_with_the_sentence_and_ends_with_the_ways_in(capsys: Ca
     assert call(["explain", "-f", wide, "--scenario", write(tmp_path, "scenario.yaml", given)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "default/wide: refused, rejected-group-rule"
-    assert lines[1].startswith("needs 200Gi; no single node has more than 128Gi allocatable, so two nodes; ")
-    assert "0-1    breaks-a-group: node 0 serves containers alone or in another group" in lines
-    assert "combinations of hints that the kubelet walks: 1" in lines
-    assert lines[-2].startswith("it is admitted: pod default/small holds 1Gi of memory on node 0: remove it first")
+    assert lines[1].startswith(
+        "It needs 200Gi of memory, which takes two nodes: no single node has more than 128Gi allocatable. "
+    )
+    assert "0-1    breaks-a-group: containers use node 0 alone or in another group" in lines
+    assert "The kubelet tries 1 combination of hints." in lines
+    assert lines[-2].startswith(
+        "Deleting pod default/small (frees 1Gi of memory on node 0) would let it in, with its memory on nodes 0-1."
+    )
 
 
 def test_a_captured_host_gives_machine_configuration_and_state(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
@@ -86,7 +90,7 @@ def test_pods_of_a_captured_host_are_named_in_the_ways_in(capsys: Capture, tmp_p
     found = document(capsys, "-f", wanted, "--root", str(fixtures / "kubernetes-four-nodes"))
     removals = [one["change"] for one in found["waysIn"] if one["kind"] == "remove-pod"]
     assert removals
-    assert all(one.startswith("pod default/") for one in removals)
+    assert all(one.startswith("Deleting pod default/") for one in removals)
 
 
 def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path) -> None:
@@ -95,13 +99,13 @@ def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path)
     configuration = write(tmp_path, "kubelet.yaml", given["kubelet"])
     wanted = write(tmp_path, "pod.yaml", pod("a", "5Gi"))
     files = ("-f", wanted, "--machine", described, "--config", configuration)
-    assert document(capsys, *files)["sentence"] == "needs 5Gi; 0 is the first free node"
+    assert document(capsys, *files)["sentence"] == "It needs 5Gi of memory. Node 0 is the first free node."
     path = write(tmp_path, "scenario.yaml", given)
     assert call(["simulate", path, "-o", "json"]) == 0
     state = json.loads(capsys.readouterr().out)["state"]["memory"]
     (tmp_path / "memory_manager_state").write_text(json.dumps(state))
     found = document(capsys, *files, "--memory-state", str(tmp_path / "memory_manager_state"))
-    assert found["sentence"] == "needs 5Gi; 2 is the first free node"
+    assert found["sentence"] == "It needs 5Gi of memory. Node 2 is the first free node."
 
 
 def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
@@ -154,7 +158,7 @@ def test_the_pods_to_delete_are_named_as_kubectl_takes_them(capsys: Capture, tmp
     assert found["exact"]
     assert call(["explain", "-f", wide, "--scenario", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-6].startswith("make room: 2 pods to delete, and no smaller set is enough")
+    assert lines[-6].startswith("Making room: deleting 2 pods would let it in, and no smaller set would")
     assert lines[-5] == "  kubectl delete pod -n default other"
     assert lines[-1].startswith("Nothing was deleted.")
 
@@ -164,7 +168,7 @@ def test_a_pod_that_fits_needs_no_room(capsys: Capture, tmp_path: Path) -> None:
     assert call(["explain", "-f", write(tmp_path, "pod.yaml", pod("a")), "--scenario", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "default/a: fits here by NUMA rules only: admitted, aligned-single"
-    assert lines[-1] == "make room: no pod has to leave"
+    assert lines[-1] == "Making room: no pod has to be deleted."
 
 
 def test_nobody_is_named_unless_asked_for(capsys: Capture, tmp_path: Path) -> None:
@@ -219,7 +223,7 @@ def test_a_static_pod_is_nothing_for_kubectl(capsys: Capture, tmp_path: Path, fi
     (leaving,) = document(capsys, *arguments)["makeRoom"]["pods"]
     assert (leaving["name"], leaving["command"]) == ("gu-sidecar-numanode", None)
     assert call(["explain", *arguments]) == 0
-    assert "  static pod default/gu-sidecar-numanode: move its manifest away" in capsys.readouterr().out
+    assert "  Move the manifest of static pod default/gu-sidecar-numanode away" in capsys.readouterr().out
 
 
 def test_a_pod_whose_name_no_command_could_take_stays(capsys: Capture, tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ def test_a_pod_whose_name_no_command_could_take_stays(capsys: Capture, tmp_path:
     code = call(["explain", "-f", write(tmp_path, "pod.yaml", pod("b", "5Gi")), "--scenario", given, "--make-room"])
     out, err = capsys.readouterr()
     assert "kubectl delete" not in out
-    assert code == 2 or "left out: 1 that hold something here" in out, err
+    assert code == 2 or "Left out: 1 of the pods here" in out, err
 
 
 def _without(state: NodeState, uids: Iterable[str]) -> NodeState:

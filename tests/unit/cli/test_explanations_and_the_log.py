@@ -89,10 +89,9 @@ def test_a_page_that_differs_names_the_pods_that_may_be_why(capsys: Capture, tmp
     root, _ = _tree(f"{SINGLE}/3-removed-gu-two", tmp_path)
     assert call(["explain", "gu-huge-numanode", "--root", str(root)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  log and derivation differ:" in lines
+    assert "  The log and the derivation differ:" in lines
     assert (
-        "    these were admitted or refused before it, and may have held something then: default/gu-two-numanode"
-        in lines
+        "    Pods that were admitted or refused before it may have had memory then: default/gu-two-numanode." in lines
     )
 
 

@@ -137,7 +137,7 @@ def test_keys_that_come_at_once_are_taken_in_their_order(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         for key in ("slash", "s", "i", "d", "e", "enter", "enter"):
             shown.top.post_message(Key(key, key if len(key) == 1 else None))
-        await shown.shows("default/gu-sidecar-numanode/app", "the kernel was told")
+        await shown.shows("default/gu-sidecar-numanode/app", "allowed by its cpuset")
 
     _on(node, steps)
 
@@ -145,7 +145,7 @@ def test_keys_that_come_at_once_are_taken_in_their_order(node: Path) -> None:
 def test_a_container_is_opened_and_closed(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("down", "enter")
-        await shown.shows(CPU_REMOTE, "the kernel was told", "log and derivation agree", "cpu-remote: 100%")
+        await shown.shows(CPU_REMOTE, "allowed by its cpuset", "log and derivation agree", "cpu-remote: 100%")
         await shown.press("down", "down")
         assert not shown.lines()[1].startswith(CPU_REMOTE)
         await shown.press("escape")
@@ -159,7 +159,7 @@ def test_a_container_is_opened_and_closed(node: Path) -> None:
 def test_the_help_names_every_key_and_column(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("enter", "h", "escape")
-        await shown.shows("the kernel was told")  # the page from before
+        await shown.shows("allowed by its cpuset")  # the page from before
         await shown.press("escape")
         for key in ("h", "question_mark"):
             await shown.press(key)
@@ -238,7 +238,7 @@ def test_a_hostile_name_steers_nothing_and_breaks_no_line(name: str) -> None:
             await shown.shows("CONTAINER", "prod/db-0/db")
             seen = [shown.lines()]
             await shown.press("enter")
-            await shown.shows("the kernel was told")
+            await shown.shows("allowed by its cpuset")
             seen.append(shown.lines())
         for lines in seen:
             assert len(lines) == 24

@@ -14,26 +14,26 @@ from numaudit.evaluation.hint_outcomes import outcome_of_reason
 
 TOP = Path(__file__).parents[3]
 EXAMPLES = sorted((TOP / "docs/examples").glob("*.yaml"))
-IN_A_GROUP = "nodes 0 and 1 are in a group with other nodes"
-ALONE = "node 0 serves containers alone or in another group"
-NOT_PREFERRED = "no set of nodes is preferred by all"
+IN_A_GROUP = "odes 0-1 are in a group with other nodes"
+ALONE = "containers use node 0 alone or in another group"
+NOT_PREFERRED = "ot all prefer the same nodes"
 
 TOLD: dict[str, tuple[str, str]] = {
     "walk-through": ("admit default/a: admitted, aligned-multi", "hint 0-1 (preferred)"),
-    "single-or-cross": (ALONE, "pod default/one holds 5Gi of memory on node 0: remove it first"),
-    "kai-2013-group": (IN_A_GROUP, "pod default/small holds 1Gi of memory on nodes 0 and 1"),
-    "kai-2013-singleton": (ALONE, "pod default/small holds 1Gi of memory on node 0"),
-    "kubernetes-84597": (NOT_PREFERRED, "container app asks for 2 of cpu instead of 3"),
+    "single-or-cross": (ALONE, "Deleting pod default/one (frees 5Gi of memory on node 0) would let it in"),
+    "kai-2013-group": (IN_A_GROUP, "pod default/small (frees 1Gi of memory on nodes 0-1 "),
+    "kai-2013-singleton": (ALONE, "pod default/small (frees 1Gi of memory on node 0"),
+    "kubernetes-84597": (NOT_PREFERRED, "Requesting 2 of cpu instead of 3"),
     "kubernetes-110216": ("failed to find NUMA nodes to extend the current topology hint", "13351Mi of memory"),
-    "kubernetes-112234": ("the hints for it are empty", "Kubernetes 1.28"),
-    "kubernetes-120733": (IN_A_GROUP, "pod default/wide holds 120Gi of memory on nodes 0 and 1"),
-    "kubernetes-122295": (NOT_PREFERRED, "asks for 1 of nvidia.com/gpu instead of 2"),
-    "kubernetes-123816": (ALONE, "topologyManagerScope pod"),
-    "kubernetes-123971": ("default/a: evicted", "container prepare asks for 3Gi of memory instead of 8Gi"),
-    "kubernetes-128669": (NOT_PREFERRED, "container app asks for 5 of cpu instead of 1"),
-    "kubernetes-128708": (ALONE, "pod default/small holds 1Gi of memory on node 0"),
-    "kubernetes-129078": ("SMT Alignment Error: not enough free physical CPUs", "without full-pcpus-only"),
-    "kubernetes-138495": ("preferred hint violates NUMA node allocation", "topologyManagerScope pod"),
+    "kubernetes-112234": ("its hints are empty", "Kubernetes 1.28"),
+    "kubernetes-120733": (IN_A_GROUP, "pod default/wide (frees 120Gi of memory on nodes 0-1 "),
+    "kubernetes-122295": (NOT_PREFERRED, "Requesting 1 of nvidia.com/gpu instead of 2"),
+    "kubernetes-123816": (ALONE, "Setting topologyManagerScope to pod"),
+    "kubernetes-123971": ("default/a: evicted", "Requesting 3Gi of memory instead of 8Gi in container prepare"),
+    "kubernetes-128669": (NOT_PREFERRED, "Requesting 5 of cpu instead of 1"),
+    "kubernetes-128708": (ALONE, "pod default/small (frees 1Gi of memory on node 0"),
+    "kubernetes-129078": ("SMT Alignment Error: not enough free physical CPUs", "Removing full-pcpus-only"),
+    "kubernetes-138495": ("preferred hint violates NUMA node allocation", "Setting topologyManagerScope to pod"),
 }
 """Example -> the rule and the way out, as its output has them."""
 

@@ -29,16 +29,17 @@ def changes(found: Explanation) -> list[str]:
     return [one.change for one in found.ways_in]
 
 
-def test_the_width_and_the_choice_are_one_sentence() -> None:
+def test_the_width_and_the_choice_are_two_sentences() -> None:
     found = explained(machine("11Gi", "10Gi", "10Gi"), [], pod("a", "15Gi"))
     assert found.sentence == (
-        "needs 15Gi; no single node has more than 10Gi allocatable, so two nodes; 0 and 1 are the first free pair"
+        "It needs 15Gi of memory, which takes two nodes: no single node has more than 10Gi allocatable. "
+        "Nodes 0-1 are the first free pair."
     )
 
 
 def test_a_pod_of_one_node_names_the_first_free_one() -> None:
     found = explained(THREE, [pod("wide", "15Gi")], pod("a", "5Gi"))
-    assert found.sentence == "needs 5Gi; 2 is the first free node"
+    assert found.sentence == "It needs 5Gi of memory. Node 2 is the first free node."
     assert found.ways_in == ()
 
 
@@ -47,7 +48,9 @@ def test_a_pod_that_is_not_guaranteed_is_told_what_it_lacks() -> None:
         "metadata": {"name": "b"},
         "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]},
     }
-    assert explained(THREE, [], burstable).sentence.startswith("the pod is Burstable, so the Memory Manager pins no")
+    assert explained(THREE, [], burstable).sentence.startswith(
+        "The pod is Burstable, so the Memory Manager promises it no"
+    )
 
 
 def test_the_pod_that_keeps_a_node_alone_is_named_and_its_removal_works() -> None:
@@ -55,24 +58,24 @@ def test_the_pod_that_keeps_a_node_alone_is_named_and_its_removal_works() -> Non
     found = explained(two, [pod("small", "1Gi")], pod("wide", "200Gi"))
     assert found.admission.rejection is not None
     assert found.admission.rejection.outcome is AdmissionOutcome.REJECTED_GROUP_RULE
-    assert "node 0 serves containers alone or in another group (default/small holds 1Gi on node 0)" in found.sentence
-    assert changes(found)[0] == "pod default/small holds 1Gi of memory on node 0: remove it first"
-    assert changes(found)[1] == "container app asks for 128Gi of memory instead of 200Gi"
+    assert "containers use node 0 alone or in another group (default/small holds 1Gi on node 0)" in found.sentence
+    assert changes(found)[0] == "Deleting pod default/small (frees 1Gi of memory on node 0)"
+    assert changes(found)[1] == "Requesting 128Gi of memory instead of 200Gi in container app"
 
 
 def test_where_no_single_pod_is_enough_two_are_named() -> None:
     found = explained(machine("21Gi", "20Gi"), [pod("a", "15Gi"), pod("b", "15Gi")], pod("wide", "25Gi"))
-    assert changes(found)[0].endswith("remove both first")
+    assert changes(found)[0].startswith("Deleting pods default/a (frees ")
 
 
 def test_where_two_pods_are_not_enough_all_that_have_to_leave_are_named() -> None:
     three = machine("11Gi", "10Gi", "10Gi")
     found = explained(three, [pod(name, "6Gi") for name in "abc"], pod("wide", "25Gi"), topologyManagerPolicy="none")
-    assert changes(found) == ["container app asks for 4Gi of memory instead of 25Gi"]
+    assert changes(found) == ["Requesting 4Gi of memory instead of 25Gi in container app"]
     cpus = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "topologyManagerPolicy": "none"}
     one = machine("11Gi", cpus=64)
     found = explained(one, [pod(name, cpu="15") for name in "abcd"], pod("all", cpu="60"), **cpus)
-    assert changes(found) == ["remove pods default/a, default/b, default/c and default/d first"]
+    assert changes(found) == ["Deleting pods default/a, default/b, default/c and default/d"]
 
 
 def test_a_degraded_pod_is_told_what_would_align_it() -> None:
@@ -80,29 +83,27 @@ def test_a_degraded_pod_is_told_what_would_align_it() -> None:
     before = [{"admit": pod("wide", "200Gi")}, {"admit": pod("small", "1Gi")}, {"remove": {"pod": "wide"}}]
     played = play(scenario(two, [*before, {"admit": pod("late", "1Gi")}]))
     (account,) = accounts_of(played.steps[-1])
-    assert (
-        "nodes 0 and 1 are in a group with other nodes (default/small holds 1Gi on nodes 0 and 1)" in account.sentence
-    )
-    assert account.ways_in[0].change.startswith("pod default/small holds 1Gi of memory on nodes 0 and 1: remove it")
+    assert "Nodes 0-1 are in a group with other nodes (default/small holds 1Gi on nodes 0-1)" in account.sentence
+    assert account.ways_in[0].change.startswith("Deleting pod default/small (frees 1Gi of memory on nodes 0-1)")
 
 
 def test_a_smaller_request_that_is_admitted_is_found() -> None:
     two = machine("16Gi", "16Gi")
     found = explained(two, [pod("a", "10Gi"), pod("b", "10Gi")], pod("c", "8Gi"))
     assert not found.admission.admitted
-    assert "container app asks for 6Gi of memory instead of 8Gi" in changes(found)
+    assert "Requesting 6Gi of memory instead of 8Gi in container app" in changes(found)
 
 
 def test_the_policy_that_would_admit_is_named() -> None:
     found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="single-numa-node")
-    assert "memory cannot come from one node" in found.sentence
-    assert "topologyManagerPolicy restricted" in changes(found)
+    assert "No single node has memory for it" in found.sentence
+    assert "Setting topologyManagerPolicy to restricted" in changes(found)
 
 
 def test_disagreeing_providers_are_named_with_what_they_prefer() -> None:
     cpus = {"topologyManagerPolicy": "restricted", "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
     found = explained(THREE, [], pod("wide", "15Gi", cpu="1"), **cpus)
-    assert "no set of nodes is preferred by all: cpu prefers 0 or 1 or 2, memory prefers 0-1" in found.sentence
+    assert "Not all prefer the same nodes: cpu prefers 0 or 1 or 2, memory prefers 0-1" in found.sentence
     assert any("of cpu instead of 1" in one for one in changes(found))
 
 
@@ -112,18 +113,18 @@ def test_a_way_in_by_a_newer_kubelet_is_found() -> None:
     played = play({**given_scenario, "kubernetesVersion": "1.23"})
     wanted = read_pod(pod("a", **{"vendor.example/sgx": "1"}))
     found = explain(played.scenario.setup, played.state, wanted)
-    assert "no set of nodes can give it vendor.example/sgx: the hints for it are empty" in found.sentence
-    assert "Kubernetes 1.28" in changes(found)
+    assert "No set of nodes can provide vendor.example/sgx (its hints are empty)." in found.sentence
+    assert "Upgrading to Kubernetes 1.28" in changes(found)
 
 
 def test_policy_none_has_no_merge_and_still_a_sentence() -> None:
     found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="none")
     assert found.decisions == ()
     assert found.sentence.endswith(
-        "the Topology Manager has no hint for it, so the Memory Manager chose nodes 0 and 1 itself"
+        "The Topology Manager has no hint for it, so the Memory Manager chose nodes 0-1 itself."
     )
     refused = explained(THREE, [], pod("wide", "50Gi"), topologyManagerPolicy="none")
-    assert "all nodes together have 32Gi allocatable" in refused.sentence
+    assert "all nodes together have only 32Gi allocatable" in refused.sentence
 
 
 def test_the_combinations_that_a_kubelet_walks_are_counted_and_minutes_are_foreseen() -> None:
@@ -151,7 +152,7 @@ def test_pods_that_a_restart_refuses_are_explained_with_the_others_still_there()
     assert [one.fate for one in played.steps[-1].readmissions] == [Fate.EVICTED, Fate.KEPT]
     (account,) = accounts_of(played.steps[-1])
     assert account.pod.name == "wide"
-    assert any(one.change == "topologyManagerPolicy restricted" for one in account.ways_in)
+    assert any(one.change == "Setting topologyManagerPolicy to restricted" for one in account.ways_in)
 
 
 sizes = st.sampled_from(["1Gi", "3Gi", "5Gi", "8Gi", "12Gi", "20Gi"])
@@ -200,11 +201,11 @@ def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain,
         assert kept == [hint.affinity for hint in offered]
     assert found.sentence
     for way in found.ways_in:
-        if match := re.fullmatch(r"topologyManagerPolicy (\S+)", way.change):
+        if match := re.fullmatch(r"Setting topologyManagerPolicy to (\S+)", way.change):
             kubelet = {**given_scenario["kubelet"], "topologyManagerPolicy": match[1]}
             other = play({**given_scenario, "kubelet": kubelet, "steps": []}).scenario.setup.kubelet
             assert admit(other, state, wanted).admitted
-        if match := re.fullmatch(r"container app asks for (\S+) of (memory|cpu) instead of \S+", way.change):
+        if match := re.fullmatch(r"Requesting (\S+) of (memory|cpu) instead of \S+ in container app", way.change):
             limits = {**last["spec"]["containers"][0]["resources"]["limits"], match[2]: match[1]}
             smaller = {**last, "spec": {"containers": [{"name": "app", "resources": {"limits": limits}}]}}
             assert admit(setup.kubelet, state, read_pod(smaller)).admitted

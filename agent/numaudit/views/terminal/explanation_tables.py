@@ -43,63 +43,63 @@ def print_explanation(found: Explanation, out: Console) -> None:
 def _verdict(found: Explanation, *, is_open: bool) -> str:
     if is_open:
         one, other = ("admitted", "refused") if found.admitted else ("refused", "admitted")
-        return f"cannot tell: {one} if all pods in the checkpoints still live, {other} if those are gone that may be"
+        return f"unknown: {one} if all pods in the checkpoints still exist, else {other}"
     if not found.admitted:
         return f"refused, {found.outcome}"
     return f"fits here{' by NUMA rules only' if found.not_added_up else ''}: admitted, {found.outcome}"
 
 
 def _limits(found: Explanation) -> Iterator[str]:
-    """What the answer does not know."""
+    """Reasons for which the answer may be another."""
     doubt = found.doubt
     if doubt is not None:
         pods = "1 pod" if len(doubt.pods) == 1 else f"{len(doubt.pods)} pods"
-        same = "" if doubt.decides else "; the answer is the same without"
-        yield f"{pods} in the checkpoints may be gone, and the kubelet forgets what is gone: {doubt.reason}{same}"
+        same = "" if doubt.decides else " The answer is the same without."
+        yield f"{pods} in the checkpoints may be gone, and the kubelet forgets those: {doubt.reason}.{same}"
     if found.not_added_up and found.admitted:
-        yield f"not added up, and also a reason to refuse it: what all pods of the node ask for ({found.not_added_up})"
+        yield f"The requests of all pods of the node are not added up, so they may refuse it: {found.not_added_up}."
 
 
 def _print_room(room: MakeRoom, out: Console) -> None:
     print_note(_answer(room), out, "bold")
     for pod in room.pods or ():
         command = pod.command or (
-            f"static pod {pod.namespace}/{pod.name}: move its manifest away, kubectl cannot end it"
+            f"Move the manifest of static pod {pod.namespace}/{pod.name} away; kubectl cannot delete it."
         )
         print_note(printable(f"  {command}"), out)
-        again = "is admitted here again after it" if pod.returns else "is not admitted here after it"
-        print_note(printable(f"    holds {pod.holds}; {again}"), out, "dim")
+        again = "would be admitted here again" if pod.returns else "would not be admitted here again"
+        print_note(printable(f"    It frees {pod.holds}. Afterwards the pod {again}."), out, "dim")
     if room.pods:
         print_note(
-            "Nothing was deleted. A controller makes its pod again at once; the kubelet admits whichever comes first.",
+            "Nothing was deleted. A controller replaces its pod at once; the kubelet admits the pod that comes first.",
             out,
             "dim",
         )
     if room.unnamed:
-        print_note(f"left out: {room.unnamed} that hold something here and whose names are not known", out, "yellow")
+        print_note(f"Left out: {room.unnamed} of the pods here, whose names are unknown.", out, "yellow")
 
 
 def _answer(room: MakeRoom) -> str:
+    tried = f"sets tried: {room.tried:,}"
     if room.pods is None:
         if room.exact and room.doubtful:
-            return f"make room: cannot tell, for pods in the checkpoints may be gone (sets tried: {room.tried:,})"
+            return f"Making room: unknown, because pods in the checkpoints may be gone ({tried})."
         if room.exact and room.unnamed:
-            return f"make room: no set of the pods of known names is enough (sets tried: {room.tried:,})"
+            return f"Making room: no set of pods with known names would be enough ({tried})."
         if room.exact:
-            return f"make room: it is refused whichever pods leave (sets tried: {room.tried:,})"
+            return f"Making room: deleting pods would not let it in, whichever they are ({tried})."
         return (
-            f"make room: gave up after {room.tried:,} sets of pods: no set of up to {room.ruled_out} is enough, and "
-            "neither are all together"
+            f"Making room: no set of up to {room.ruled_out} pods would be enough, nor all pods; larger sets were not "
+            f"tried ({tried})."
         )
     if not room.pods:
-        return "make room: no pod has to leave"
+        return "Making room: no pod has to be deleted."
     count = f"{len(room.pods)} pod{'' if len(room.pods) == 1 else 's'}"
-    tried = f"sets tried: {room.tried:,}"
     if room.exact:
-        return f"make room: {count} to delete, and no smaller set is enough ({tried})"
+        return f"Making room: deleting {count} would let it in, and no smaller set would ({tried})."
     return (
-        f"make room: {count} to delete, none of which can stay; gave up looking for fewer than that, but more than "
-        f"{room.ruled_out} ({tried})"
+        f"Making room: deleting {count} would let it in, and no set of up to {room.ruled_out}; not all sets in between "
+        f"were tried ({tried})."
     )
 
 
@@ -118,12 +118,12 @@ def _print_merge(one: ExplainedMerge, out: Console) -> None:
             print_note(f"{answer.provider}: no preference", out)
         for resource, hints in (answer.hints or {}).items():
             if not hints:
-                print_note(printable(f"{resource}: {'no preference' if hints is None else 'impossible'}"), out)
+                print_note(printable(f"{resource}: {'no preference' if hints is None else 'no set of nodes'}"), out)
     _print_steps(one.merge, out)
 
 
 def _print_candidates(one: ExplainedMerge, asked: dict[tuple[str, str], list[Hint] | None], out: Console) -> None:
-    """A row for each set of nodes: what the Memory Manager made of it, and what the other providers' hints say."""
+    """A row for each set of nodes: the Memory Manager's verdict, and the hints of the other providers."""
     others = {resource: hints for (provider, resource), hints in asked.items() if provider != "memory" and hints}
     sets = [tuple(each.nodes) for each in one.candidates] or sorted(
         {tuple(hint.nodes or ()) for hints in others.values() for hint in hints}, key=lambda each: (len(each), each)
@@ -146,27 +146,28 @@ def _hint_in_words(hint: Hint | None) -> str:
 def _print_steps(merge: Merge, out: Console) -> None:
     if any(one.kept < one.hints for one in merge.offers):
         kept = ", ".join(f"{one.resource or one.provider} {one.kept} of {one.hints}" for one in merge.offers)
-        print_note(printable(f"{merge.policy} keeps preferred hints of one node: {kept}"), out)
+        print_note(printable(f"The policy {merge.policy} keeps preferred hints of one node: {kept}."), out)
     if merge.agreed:
-        print_note(f"all prefer: {_sets(merge.agreed)}", out)
+        print_note(f"All prefer {_sets(merge.agreed)}.", out)
     else:
-        print_note("all prefer: no set of nodes in common", out)
+        print_note("All prefer different nodes.", out)
         if merge.reachable:
-            goal = f"; those nearest to {merge.goal} nodes: {_sets(merge.finalists)}" if merge.goal else ""
-            print_note(f"left by combinations of hints: {_sets(merge.reachable)}{goal}", out)
+            goal = f" Nearest to {merge.goal} nodes: {_sets(merge.finalists)}." if merge.goal else ""
+            print_note(f"Combinations of hints leave {_sets(merge.reachable)}.{goal}", out)
     nodes = "any" if merge.hint.nodes is None else str(NodeSet.from_ids(merge.hint.nodes))
-    verdict = "admitted" if merge.admitted else "refused"
+    verdict = "admits" if merge.admitted else "refuses"
     preferred = "preferred" if merge.hint.preferred else "not preferred"
-    print_note(f"merged hint: {nodes}, {preferred}; {merge.policy}: {verdict}", out)
+    print_note(f"Merged hint: {nodes}, {preferred}; the policy {merge.policy} {verdict} it.", out)
     if merge.estimated_seconds is not None:
         print_note(
-            f"warning: a kubelet walks {merge.combinations:,} combinations of these hints, which takes some "
-            f"{merge.estimated_seconds:.0f} s in which it admits nothing else (kubernetes#137700)",
+            f"Warning: a kubelet tries {merge.combinations:,} combinations of these hints, which takes some "
+            f"{merge.estimated_seconds:.0f} s in which it admits nothing else (kubernetes#137700).",
             out,
             "yellow",
         )
     else:
-        print_note(f"combinations of hints that the kubelet walks: {merge.combinations:,}", out)
+        combinations = "combination" if merge.combinations == 1 else "combinations"
+        print_note(f"The kubelet tries {merge.combinations:,} {combinations} of hints.", out)
 
 
 def _sets(sets: Sequence[Sequence[int]]) -> str:

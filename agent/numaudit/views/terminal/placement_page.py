@@ -64,7 +64,7 @@ def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
     yield "why", list(_why(one.admission))
     yield (
         "what to do",
-        ["`numaudit explain -f pod.yaml --make-room` says what would let it in now, and whom to delete"],
+        ["Run `numaudit explain -f pod.yaml --make-room`. It says what would let the pod in now."],
     )
 
 
@@ -72,36 +72,36 @@ def _parts(
     container: ContainerReport, placement: Placement | None, nodes: tuple[NodeReport, ...]
 ) -> Iterator[tuple[str, list[str]]]:
     promised_at, started_at = (None, None) if placement is None else (placement.promised_at, placement.started_at)
-    at = [] if promised_at is None else [f"its pod is here since {_time(promised_at)}"]
+    at = [] if promised_at is None else [f"its pod has been here since {_time(promised_at)}"]
     yield "promised", [*_promised(container), *at]
     if placement is not None:
         yield "why", list(_why(placement.admission))
-    yield "the kernel was told", list(_told(container))
-    yield "its bytes", list(_bytes(container, nodes))
-    yield "its accesses", list(_accesses(container))
+    yield "allowed by its cpuset", list(_allowed(container))
+    yield "resident", list(_bytes(container, nodes))
+    yield "accessed", list(_accesses(container))
     yield "verdict", list(_verdict(container, started_at))
     yield "cost", list(_cost(container))
     remedy = None if container.verdict is None else container.verdict.remedy
-    yield "what to do", [remedy or "nothing"]
+    yield "what to do", [remedy or "Nothing has to be done."]
 
 
 def _promised(one: ContainerReport) -> Iterator[str]:
     intended = one.intended
     yield f"QoS {one.qos or UNKNOWN}"
     if intended is None:
-        yield "no promise is known"
+        yield "unknown"
         return
     if intended.memory_nodes is None:
-        yield "memory: not known"
+        yield "memory: unknown"
     elif not intended.memory_nodes:
-        yield "memory: none, it may use any node"
+        yield "no memory; it may use any node"
     else:
         amounts = ", ".join(f"{name} {size(amount)}" for name, amount in (intended.bytes or {}).items())
         yield f"{amounts or 'memory'} on {_nodes(intended.memory_nodes)}"
     if intended.cpus is None:
-        yield "CPUs: not known"
+        yield "CPUs: unknown"
     elif not intended.cpus:
-        yield "CPUs: none of its own, it runs on the shared pool"
+        yield "no CPUs of its own; it runs on the shared pool"
     else:
         yield f"CPUs {intended.cpus} on {_nodes(intended.cpu_nodes or NodeSet())}"
     if intended.device_nodes:
@@ -111,44 +111,43 @@ def _promised(one: ContainerReport) -> Iterator[str]:
 def _why(account: AdmissionAccount) -> Iterator[str]:
     logged, derived = account.logged, account.derived
     if logged is None:
-        yield "the kubelet's log does not have its admission"
+        yield "The kubelet's log does not show its admission."
     else:
         merged = UNKNOWN if logged.hint is None else _hint(logged.hint)
-        yield f"the kubelet's log: {_answers(logged.providers)}; merged hint {merged}"
+        yield f"By the kubelet's log: {_answers(logged.providers)}; merged hint {merged}."
         yield from (f"  {line}" for line in _at(logged.at))
         if logged.regenerated:
-            yield "  a restarted kubelet wrote this: the hints repeat what it found in its checkpoint"
+            yield "  A restarted kubelet wrote this, so the hints repeat its checkpoint."
     if derived is None:
-        yield f"not derived: {account.not_derived}"
+        yield f"The admission cannot be derived again: {account.not_derived}."
     else:
-        yield f"derived, with {_pods_before(derived.before)}: {derived.sentence}"
+        yield f"Derived again, {_pods_before(derived.before)}: {derived.sentence}"
         if derived.merge is not None:
             yield from _rules(derived.merge)
         if not derived.admitted:
-            yield f"  refused with {derived.reason}: {derived.message}"
+            yield f"  refused: {derived.reason}: {derived.message}"
     if account.differences is not None:
-        yield "log and derivation agree" if not account.differences else "log and derivation differ:"
+        yield "The log and the derivation agree." if not account.differences else "The log and the derivation differ:"
         yield from (f"  {one}" for one in account.differences)
         if account.differences:
             gone = [] if derived is None else derived.gone
             more = f" and {len(gone) - _MOST_GONE} more" if len(gone) > _MOST_GONE else ""
             yield (
-                f"  these were admitted or refused before it, and may have held something then: "
-                f"{', '.join(gone[:_MOST_GONE])}{more}"
+                f"  Pods that were admitted or refused before it may have had memory then: "
+                f"{', '.join(gone[:_MOST_GONE])}{more}."
                 if gone
-                else "  pods that have gone since, and that the log does not have, may have held something then"
+                else "  Pods that are gone, and that the log does not show, may have had memory then."
             )
 
 
 def _pods_before(count: int) -> str:
     if count == 0:
-        return "no other pod that is still here"
-    pods = "the one pod that was" if count == 1 else f"the {count} pods that were"
-    return f"{pods} there before it and still {'is' if count == 1 else 'are'}"
+        return "without other pods"
+    return "with the pod here that came before it" if count == 1 else f"with the {count} pods here that came before it"
 
 
 def _rules(merge: ExplainedMerge) -> Iterator[str]:
-    """The sets of nodes by what the Memory Manager made of them."""
+    """The sets of nodes by the Memory Manager's verdict."""
     by_verdict: dict[str, list[str]] = {}
     for one in merge.candidates:
         verdict = ("preferred" if one.preferred else "possible") if one.verdict == "kept" else one.verdict
@@ -157,9 +156,8 @@ def _rules(merge: ExplainedMerge) -> Iterator[str]:
         more = f" and {len(sets) - _MOST_SETS} more" if len(sets) > _MOST_SETS else ""
         yield f"  memory {verdict}: {'; '.join(sets[:_MOST_SETS])}{more}"
     yield f"  {_answers(one for one in merge.providers if one.provider != 'memory')}"
-    yield f"  merged hint {_hint(merge.merge.hint)}; {merge.merge.policy}: " + (
-        "admitted" if merge.merge.admitted else "refused"
-    )
+    answer = "admits" if merge.merge.admitted else "refuses"
+    yield f"  merged hint {_hint(merge.merge.hint)}; {merge.merge.policy} {answer} it"
 
 
 def _answers(providers: Iterable[ProviderAnswer]) -> str:
@@ -185,18 +183,18 @@ def _value(hint: Hint) -> TopologyHint:
     return TopologyHint(None if hint.nodes is None else NodeSet.from_ids(hint.nodes), hint.preferred)
 
 
-def _told(one: ContainerReport) -> Iterator[str]:
+def _allowed(one: ContainerReport) -> Iterator[str]:
     memory, cpus = one.allowed_memory_nodes, one.allowed_cpus
     yield "cpuset.mems " + (UNKNOWN if memory is None else str(memory) or "none")
     on = "" if one.allowed_cpu_nodes is None else f", on {_nodes(one.allowed_cpu_nodes)}"
     yield f"cpuset.cpus {UNKNOWN if cpus is None else str(cpus) or 'none'}{on}"
     if one.path is None:
-        yield "it does not run now"
+        yield "It does not run now."
 
 
 def _bytes(one: ContainerReport, nodes: tuple[NodeReport, ...]) -> Iterator[str]:
     if one.resident is None:
-        yield "not known"
+        yield "unknown"
         return
     rows = {row.numa_node: row for row in one.resident}
     held = [f"N{node.numa_node} {size(judged_bytes(rows[node.numa_node]))}" for node in nodes if node.numa_node in rows]
@@ -204,14 +202,15 @@ def _bytes(one: ContainerReport, nodes: tuple[NodeReport, ...]) -> Iterator[str]
     yield f"page cache {size(sum(row.file or 0 for row in one.resident))}, which does not count in verdicts"
     if one.aligned_bytes is not None:
         yield f"on the promised nodes: {size(one.aligned_bytes)} ({share(one.aligned_bytes, one.judged_bytes)})"
-    yield f"on nodes of which it may use no CPU: {size(one.remote_bytes)} ({share(one.remote_bytes, one.judged_bytes)})"
+    remote = f"{size(one.remote_bytes)} ({share(one.remote_bytes, one.judged_bytes)})"
+    yield f"remote, on nodes whose CPUs it may not use: {remote}"
 
 
 def _accesses(one: ContainerReport) -> Iterator[str]:
     for access in one.accesses:
         yield f"{access.source}: {_said_by(access)}"
     if not one.accesses:
-        yield "not measured; --duration 10s measures them on a running host"
+        yield "Not measured; --duration 10s measures accesses on a running host."
 
 
 def _said_by(access: Access) -> str:
@@ -219,7 +218,7 @@ def _said_by(access: Access) -> str:
     if access.pages is not None:
         return _pages(access.pages)
     if access.remote_ratio is None:
-        return f"not known: {access.reason or 'no samples'}"
+        return f"unknown: {access.reason or 'no samples'}"
     of = {"accesses": "of the counted accesses were remote", "first-uses": "of the first uses of a page were remote"}
     said = of.get(access.of, "of its accesses would be remote if it used every byte equally from where it ran")
     return f"{access.remote_ratio:.0%} {said}"
@@ -227,31 +226,31 @@ def _said_by(access: Access) -> str:
 
 def _pages(pages: SampledPages) -> str:
     seen = pages.remote_bytes + pages.local_bytes
-    said = f"{size(pages.remote_bytes)} of the {size(seen)} that it was seen using were on other nodes"
+    said = f"{size(pages.remote_bytes)} of the {size(seen)} that it was seen using were used remotely"
     if pages.home_bytes:
-        said += f"; {size(pages.home_bytes)} more were brought to the CPU's node by their use"
+        said += f"; {size(pages.home_bytes)} more moved to the CPU's node"
     if pages.coverage is not None:
-        said += f"; this was {pages.coverage:.0%} of its {size(pages.memory_bytes)}"
+        said += f"; that covers {pages.coverage:.0%} of its {size(pages.memory_bytes)}"
     return said if pages.whole else f"{said}, in a scan pass that still goes on"
 
 
 def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:
     verdict = one.verdict
     if verdict is None:
-        yield "none: nothing is promised to it"
+        yield "none, because nothing is promised to it"
         return
     yield f"{verdict.name}: {verdict.reason}"
     for cause in verdict.causes:
         yield f"{cause.cause}: {cause.evidence}"
     if verdict.since is None:
         yield (
-            "since when is not known: it was so at the first tick; an agent that saw it begin has verdict.since in its "
-            "/report.json"
+            "It is unknown since when, because it was so at the first tick. An agent that saw it begin has "
+            "verdict.since in its /report.json."
         )
         if started_at is not None:
-            yield f"no longer than the container runs: since {_time(started_at)}"
+            yield f"The container has been running since {_time(started_at)}."
     else:
-        yield f"since {_time(verdict.since)}, when it was first seen so"
+        yield f"It has been so since {_time(verdict.since)} or a little longer."
     if one.findings:
         yield f"findings: {', '.join(one.findings)}"
 
@@ -259,11 +258,11 @@ def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:
 def _cost(one: ContainerReport) -> Iterator[str]:
     stall = one.remote_stall
     if stall is None:
-        yield "not known: its remote accesses were not counted, or the latency of its nodes is not known"
+        yield "Unknown, because its remote accesses were not counted, or the latency of its nodes is unknown."
         return
-    yield f"at most {stall.seconds_low:.2f} to {stall.seconds_high:.2f} CPU seconds waited for remote memory"
+    yield f"It waited for remote memory for at most {stall.seconds_low:.2f} to {stall.seconds_high:.2f} CPU seconds."
     if stall.share_low is not None and stall.share_high is not None:
-        yield f"that is {stall.share_low:.1%} to {stall.share_high:.1%} of its CPU time ({stall.latency} latency)"
+        yield f"That is {stall.share_low:.1%} to {stall.share_high:.1%} of its CPU time ({stall.latency} latency)."
 
 
 def _at(at: float | None) -> list[str]:

@@ -61,23 +61,23 @@ def _lines(step: SimulatedStep) -> Iterator[str]:
 
 def _why(refused: SimulatedStep | RestartedPod) -> Iterator[str]:
     if refused.sentence is not None:
-        yield f"why: {refused.sentence}"
+        yield refused.sentence
         yield from way_lines(refused.ways_in, admitted=bool(refused.admitted))
 
 
 def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
-    """What would let a refused pod in, or align one that was admitted."""
+    """Changes that would let a refused pod in, or align one that was admitted."""
     if not ways:
-        yield f"no change that was tried {'aligns it' if admitted else 'lets it in'}"
-    then = "it is aligned" if admitted else "it is admitted"
+        yield f"No change that was tried would {'align it' if admitted else 'let it in'}."
+    then = "would align it" if admitted else "would let it in"
     for way in ways:
-        where = "" if way.nodes is None else f" (memory on {nodes(NodeSet.from_ids(way.nodes))})"
-        yield f"{then}: {way.change}{where}"
+        where = "" if way.nodes is None else f", with its memory on {nodes(NodeSet.from_ids(way.nodes))}"
+        yield f"{way.change} {then}{where}."
 
 
 def place_line(place: ContainerPlace) -> str:
     sizes = ", ".join(f"{size(one['size'])} of {one['type']}" for one in place.blocks)
-    on = f"on node {place.cpuset_mems.replace(',', '+')}"
+    on = f"on {nodes(NodeSet.parse(place.cpuset_mems))}"
     if not place.cpuset_mems:
         parts = ["no memory of its own"]
     elif not any(one["size"] for one in place.blocks):
