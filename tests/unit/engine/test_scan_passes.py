@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from numaudit.engine.collectors.probes.pages_used import limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
@@ -16,6 +17,7 @@ from numaudit.snapshot import HintFault, PagesUsed, Resident
 WEB, PID, PAGE = 4711, 100, 4096
 LOCAL, REMOTE, HOME = HintFault(0, 0, 8), HintFault(0, 1, 0), HintFault(0, 0, 1)
 SHARED, NEAR_SHARED = HintFault(0, 1, 4), HintFault(3, 3, 4 | 8)
+CAME_HOME = HintFault(0, 0, 4 | 8)
 Seen = Mapping[HintFault, int]
 
 
@@ -24,11 +26,14 @@ def reading(*passes: tuple[int, Seen], process: int = PID, scanned_to: int = 0) 
     return {WEB: {ScanPass(process, number): PassUse(dict(pages), scanned_to) for number, pages in passes}}
 
 
-def after(*readings: Mapping[int, Mapping[ScanPass, PassUse]], interval: float = 15.0) -> PagesUsed | None:
-    """What is known after ticks with these readings."""
-    known, now = ScanPasses(), 0.0
+def after(
+    *readings: Mapping[int, Mapping[ScanPass, PassUse]], interval: float = 15.0, mapped: Maps | None = None
+) -> PagesUsed | None:
+    """What is known after ticks with these readings. `mapped`: pages that the process maps."""
+    known, now, size = ScanPasses(), 0.0, None if mapped is None else Maps(*(pages * PAGE for pages in mapped))
     for now, one in enumerate(readings):
         known.take(one, now * interval)
+        known.keep_only(WEB, dict.fromkeys((PID, PID + 1), size), PAGE)
     return known.of({WEB}, PAGE, now * interval)
 
 
@@ -128,6 +133,12 @@ def test_a_pass_through_a_large_process_rolls_over_what_the_one_before_saw_behin
     assert used is not None and (used.age, used.is_whole) == (0, False)
 
 
+def test_a_pass_whose_counts_begin_again_keeps_what_it_had_seen() -> None:
+    """The probe's map was full, and had to make room."""
+    used = after(reading((1, {REMOTE: 3000, LOCAL: 10})), reading((1, {REMOTE: 100, LOCAL: 20})))
+    assert pages(used) == (3000, 20, 0)
+
+
 def test_a_pass_says_nothing_after_an_hour() -> None:
     one = reading((1, {REMOTE: 10, LOCAL: 10}), (2, {LOCAL: 1}))
     assert pages(after(one, one, interval=3500.0)) is not None
@@ -145,10 +156,35 @@ def test_shared_pages_that_are_near_to_one_process_and_far_to_another_are_both()
     assert pages(after({WEB: both})) == (3000, 3000, 0)
 
 
+def test_shared_memory_that_its_owner_moved_home_is_not_known_twice() -> None:
+    """The process maps no more than the 8000 pages that the newest pass saw near."""
+    far, near, maps = {SHARED: 8000}, {CAME_HOME: 8000, LOCAL: 50}, Maps(anon=900, file=1000, shmem=8000)
+    ticks = [reading((1, far)), reading((1, far), (2, near)), reading((2, near), (3, near))]
+    assert pages(after(*ticks, mapped=maps)) == (1000, 8050, 0), "some file may be shared, too"
+    ticks.append(reading((3, near), (4, {LOCAL: 1})))
+    assert pages(after(*ticks, mapped=maps)) == (0, 8050, 0)
+
+
+def test_what_a_process_maps_takes_nothing_from_what_the_newest_pass_saw() -> None:
+    """The kernel's count of what a process maps may lag behind."""
+    far, near = {SHARED: 4000}, {CAME_HOME: 4000}
+    both = reading((1, far), (2, near)), reading((2, far | near), (3, {LOCAL: 1}))
+    assert pages(after(*both, mapped=Maps(900, 1000, 1000))) == (4000, 4000, 0)
+    joined = reading((1, far), (2, near)), reading((2, near), (3, {LOCAL: 1}))
+    assert pages(after(*joined, mapped=Maps(900, 0, 8000))) == (4000, 4000, 0)
+    assert pages(after(*joined)) == (4000, 4000, 0), "nobody may read what it maps"
+
+
+def test_private_memory_that_was_moved_home_is_not_known_twice() -> None:
+    far, near = {REMOTE: 8000}, {LOCAL: 8000}
+    ticks = [reading((1, far)), reading((1, far), (2, near)), reading((2, near), (3, {LOCAL: 1}))]
+    assert pages(after(*ticks, mapped=Maps(8000, 500, 0))) == (500, 8000, 0)
+
+
 def test_processes_and_cgroups_that_ended_are_forgotten() -> None:
     known = ScanPasses()
     known.take({**reading((1, {REMOTE: 10})), 5: reading((1, {REMOTE: 1}))[WEB]}, 0.0)
-    known.keep_only(WEB, ())
+    known.keep_only(WEB, {}, PAGE)
     assert known.of({WEB}, PAGE, 0.0) is None
     assert known.cgroups() == {5}
     known.keep_cgroups({WEB})
@@ -188,6 +224,15 @@ def test_no_more_bytes_are_used_on_a_node_than_are_there() -> None:
     found = limited(used_of(c0m1=400, c2m1=200), resident, [Maps(1300, 50, 0)])
     assert found.remote == {(0, 1): 200, (2, 1): 100}
     assert limited(used_of(c0m1=400), resident, []).remote == {(0, 1): 300}
+
+
+def test_files_in_memory_that_no_process_maps_are_not_used() -> None:
+    """What it used has moved from node 1 since the pass; what is in its tmpfs has not."""
+    resident = Resident(anon={0: 1000}, shmem={1: 600}, file={1: 80}, hugetlb={1: 500}, mapped={0: 70, 1: 20})
+    assert limited(used_of(c0m1=400), resident, []).remote == {(0, 1): 20}
+    assert limited(used_of(c0m1=400), structs.replace(resident, mapped=None), []).remote == {(0, 1): 400}, (
+        "that is not known"
+    )
 
 
 def test_shared_memory_of_others_may_be_used_beside_its_own() -> None:

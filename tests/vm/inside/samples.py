@@ -31,6 +31,9 @@ ENOUGH = 1200
 PATIENCE = 180.0
 """Seconds for a scan; on an idle machine it takes two or three."""
 BALANCING = Path("/proc/sys/kernel/numa_balancing")
+_SCANS = Path("/sys/kernel/debug/sched/numa_balancing")
+_SMALL = 16
+"""MiB that are scanned at once, for the kernel scans less often what it scans in larger parts (task_scan_min)."""
 Faults = dict[HintFault, int]
 
 
@@ -43,6 +46,21 @@ def balancing(value: str) -> Iterator[None]:
         yield
     finally:
         BALANCING.write_text(before)
+
+
+@contextlib.contextmanager
+def scans_every(milliseconds: int) -> Iterator[None]:
+    """The kernel scans a process again when it has run for this long, whatever it found."""
+    every = ("scan_delay_ms", "scan_period_min_ms", "scan_period_max_ms")
+    wanted = {"scan_size_mb": _SMALL, **dict.fromkeys(every, milliseconds)}
+    before = {name: (_SCANS / name).read_text() for name in wanted}
+    try:
+        for name, value in wanted.items():
+            (_SCANS / name).write_text(str(value))
+        yield
+    finally:
+        for name, text in before.items():
+            (_SCANS / name).write_text(text)
 
 
 def faults_of(session: Session, group: Cgroup, before: HintFaultCounts) -> Faults:

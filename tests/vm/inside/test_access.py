@@ -25,6 +25,7 @@ from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.access import Access, SampledPages
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
+from numaudit.kernel import process_status
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
 from numaudit.probes.first_touch import FirstTouch
@@ -46,6 +47,7 @@ from samples import (
     kernel_count,
     promised,
     scans,
+    scans_every,
     seen,
     settled,
     share,
@@ -216,6 +218,37 @@ def test_memory_bound_by_a_policy_gives_no_samples(session: Session) -> None:
         assert running.bytes_by_node() == {0: SIZE}
         remote = sum(count for fault, count in faults.items() if fault.memory_node == 1)
         assert remote < PAGES // 20, faults
+
+
+def test_shared_memory_that_its_owner_moved_home_is_near_however_much_of_others_is_where_it_was(
+    session: Session, observer: Observer
+) -> None:
+    """The user has one thread. Of shared memory the kernel then samples what is near, too."""
+    used, others = Path("/dev/shm/numaudit-used"), Path("/dev/shm/numaudit-others")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(scans_every(100))
+        for file in (used, others):
+            stack.callback(file.unlink, missing_ok=True)
+        bystander = stack.enter_context(cgroup("numaudit-lab/bystander", cpus="1", mems="1"))
+        stack.enter_context(worker(bystander, 4 * SIZE, "shmem", file=others))
+        owner = stack.enter_context(cgroup("numaudit-lab/owner", cpus="1", mems="1"))
+        stack.enter_context(worker(owner, 2 * SIZE, "shmem", "bind-sampled", [1], file=used))
+        group = stack.enter_context(cgroup("numaudit-lab/user", cpus="0", mems="0"))
+        running = stack.enter_context(worker(group, 2 * SIZE, "shmem", file=used))
+        before = observer.observe(readings=Readings(session))
+        running.order("touch")
+        watched(group, observer, session, before, lambda pages: pages.remote_bytes > 0.9 * 2 * SIZE)
+        owner.write("cpuset.mems", "0")
+        moved, said = scans(running), []
+        while scans(running) < moved + 6:
+            snapshot, key = tick_of(observer, session, group)
+            _, pages = pages_of(key, snapshot, before)
+            said.append(pages.remote_bytes)
+        assert running.bytes_by_node()[0] > 0.99 * 2 * SIZE
+        near_at = next(number for number, size in enumerate(said) if size < SIZE)
+        files = process_status.read(Host(), running.pid).file
+        assert max(said[near_at:]) < files + SIZE // 8, said
+        assert said[-1] < SIZE // 8, said
 
 
 def _at_least(value: float, least: float) -> None:

@@ -50,7 +50,7 @@ def use_memory_of_its_owner(stage: Stage) -> None:
 
 
 def use_memory_of_its_owner_in_one_thread(stage: Stage) -> None:
-    """The kernel then samples no near memory, so no later scan pass says that it is near."""
+    """The kernel then samples no near memory but what is shared."""
     share_with_owner(stage, 1)
 
 

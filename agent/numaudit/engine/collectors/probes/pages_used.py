@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from numaudit.engine.collectors.base import Tick
@@ -38,12 +37,13 @@ def pages_used(
     for owner, groups in groups_of.items():
         if scanned.isdisjoint(group.id for group in groups):
             continue
-        processes = {group.id: _processes(tick, group) for group in groups}
-        for cgroup, pids in processes.items():
-            known.keep_only(cgroup, pids)
-        used = known.of(processes.keys(), tick.machine.page_size, now)
+        mapped: list[process_status.Resident] = []
+        for group in groups:
+            processes = {pid: _mapped(tick.host, pid) for pid in _processes(tick, group)}
+            known.keep_only(group.id, processes, tick.machine.page_size)
+            mapped += [one for one in processes.values() if one is not None]
+        used = known.of((group.id for group in groups), tick.machine.page_size, now)
         if used is not None:
-            mapped = list(_mapped(tick.host, (pid for own in processes.values() for pid in own)))
             found[owner] = limited(used, snapshot.residency.get(owner), mapped, shmem_on)
     return found
 
@@ -65,7 +65,7 @@ def limited(
     charged = {kind: sum((getattr(resident, kind) or {}).values()) for kind in _CHARGED}
     most = [max((one[place] for one in mapped), default=0) for place in range(3)]
     of_others = max(0, most[2] - charged["shmem"])
-    own_shmem, limits = resident.shmem or {}, resident.sum_of(_CHARGED)
+    own_shmem, limits = resident.shmem or {}, _sampled_at_most(resident)
     for node in {node for _, node in used.remote}:
         there = of_others if node not in shmem_on else max(0, shmem_on[node] - own_shmem.get(node, 0))
         limits[node] = limits.get(node, 0) + min(of_others, there)
@@ -77,6 +77,15 @@ def limited(
     files = min(sum(one.file for one in mapped), most[1] + charged["file"])
     shmem = min(sum(one.shmem for one in mapped), most[2] + charged["shmem"])
     return replace(used, mapped=private + files + shmem + charged["hugetlb"])
+
+
+def _sampled_at_most(resident: Resident) -> dict[int, int]:
+    """Bytes by node: the kernel samples what processes map, and no huge pages of the pool."""
+    limits, files = dict(resident.anon or {}), resident.sum_of(("file", "shmem"))
+    for node, size in files.items():
+        in_use = size if resident.mapped is None else min(size, resident.mapped.get(node, 0))
+        limits[node] = limits.get(node, 0) + in_use
+    return limits
 
 
 def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> dict[tuple[int, int], int]:
@@ -94,7 +103,8 @@ def _processes(tick: Tick, group: Cgroup) -> tuple[int, ...]:
         return ()
 
 
-def _mapped(host: Host, pids: Iterable[int]) -> Iterator[process_status.Resident]:
-    for pid in pids:
-        with suppress(OSError, ParseError):  # it has ended, or may not be read
-            yield process_status.read(host, pid)
+def _mapped(host: Host, pid: int) -> process_status.Resident | None:
+    try:
+        return process_status.read(host, pid)
+    except (OSError, ParseError):  # it has ended, or may not be read
+        return None

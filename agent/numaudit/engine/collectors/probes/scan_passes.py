@@ -11,6 +11,8 @@ What makes this less than simple:
 - With threads on several nodes some pages fault twice in one pass and never in the next, since the scan and the work
   overlap. For pages that were used from their own node the pass counts that saw fewer; those that were used from afar
   are limited by the bytes on their node (pages_used.py).
+- Memory that moved between two passes was seen in both, on two nodes. So what only the older one saw used from afar
+  counts as far as the process maps more than the newer one saw.
 - A pass through a large process takes minutes or hours: 256 MiB each second or minute. While one goes on for long, the
   part of the pass before it that was behind the scan's position is added to it: together one pass's length.
 Source: kernel/sched/fair.c (task_numa_work), mm/memory.c (do_numa_page).
@@ -22,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from numaudit.kernel.process_status import Resident
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot import HintFault, PagesUsed
 
@@ -55,8 +58,10 @@ class _Process:
 
     newest: Pages = field(default_factory=dict)
     """The newest pass that saw the memory."""
-    before: Pages = field(default_factory=dict)
-    """The one before it that did."""
+    known: Pages = field(default_factory=dict)
+    """It, together with the one before it that did."""
+    sizes: tuple[int, int] = (0, 0)
+    """Pages of `known`: all, and those that are shared."""
     passed_over: int = 0
     """Passes since then that did not."""
     seen_at: float = 0.0
@@ -73,6 +78,10 @@ class _Process:
     last: Pages = field(default_factory=dict)
     """The pass before the one that goes on, whether or not it saw the memory."""
     last_positions: list[_Position] = field(default_factory=list)
+    mapped: int | None = None
+    """Pages that it maps; None = not known."""
+    shareable: int | None = None
+    """Those of files and of shared memory."""
 
     def take(self, passes: Mapping[int, PassUse], now: float) -> None:
         """The process's passes that are in the map, by number."""
@@ -85,33 +94,54 @@ class _Process:
     def _begin(self, number: int, now: float) -> None:
         """A new pass: the one before it is through."""
         if self.current:
-            seen, known = _total(self.current), _total(_together(self.newest, self.before))
+            seen, known = _total(self.current), _total(self._known())
             is_little, is_nothing = seen <= _SAW_THE_MEMORY * known, seen <= _SAW_NOTHING * known
             if is_nothing or (is_little and self.passed_over < _MOST_PASSED_OVER):
                 self.passed_over += not is_nothing
                 self.home += _brought_home(self.current)
             else:
-                self.before = {} if is_little else self.newest
+                self.known = _together(self.current, {} if is_little else self.newest)
+                self.sizes = _total(self.known), _total(_shared(self.known))
                 self.newest, self.seen_at = self.current, now
                 self.passed_over = self.home = 0
         self.last, self.last_positions = self.current, self.positions
         self.number, self.since, self.current, self.positions = number, now, {}, []
 
     def _go_on(self, use: PassUse) -> None:
+        """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
         if use.pages != self.current:
-            self.positions.append(_Position(use.scanned_to, use.pages))
+            has_fallen = any(count > use.pages.get(kind, 0) for kind, count in self.current.items())
+            self.current = _most_of_both(use.pages, self.current) if has_fallen else use.pages
+            self.positions.append(_Position(use.scanned_to, self.current))
             if len(self.positions) > _MOST_POSITIONS:
                 del self.positions[1::2]
-        self.current, self.scanned_to = use.pages, use.scanned_to
+        self.scanned_to = use.scanned_to
 
     def used(self, now: float) -> tuple[Pages, float, bool]:
         """Pages by kind, when they were seen, and whether all of a pass is in it."""
-        known = _together(self.newest, self.before)
+        known = self._known()
         if _total(self.current) >= _total(known):  # also where no pass is through yet
             return self.current, now, False
         if now - self.since > _LONG and self.scanned_to and _total(self.current):
-            return _sum(self.current, self._rest()), now, False
+            return self._limited(_sum(self.current, self._rest()), self.current), now, False
         return _without(known, self.home + _brought_home(self.current)), self.seen_at, True
+
+    def _known(self) -> Pages:
+        """As far as there is room for it."""
+        total, shared = self.sizes
+        is_over = (self.mapped is not None and total > self.mapped) or (
+            self.shareable is not None and shared > self.shareable
+        )
+        return self._limited(self.known, self.newest) if is_over else self.known
+
+    def _limited(self, pages: Pages, newer: Pages) -> Pages:
+        """Two passes joined, of which the newer one counts in full."""
+        shared = _shared(pages)
+        if self.shareable is not None and _total(shared) > self.shareable:
+            pages = {**pages, **_no_more_than(self.shareable, shared, _shared(newer))}
+        if self.mapped is not None and _total(pages) > self.mapped:
+            pages = _no_more_than(self.mapped, pages, newer)
+        return pages
 
     def _rest(self) -> Pages:
         """What the last pass used behind the position of the one that goes on."""
@@ -146,11 +176,15 @@ class ScanPasses:
         """Those of which something is known."""
         return {cgroup for cgroup, processes in self._processes.items() if processes}
 
-    def keep_only(self, cgroup: int, processes: Collection[int]) -> None:
-        """Forget the processes of a cgroup that have ended."""
+    def keep_only(self, cgroup: int, processes: Mapping[int, Resident | None], page_size: int) -> None:
+        """Forget processes of a cgroup that have ended. `processes`: what each that lives maps, if that is known."""
         known = self._processes.get(cgroup, {})
-        for process in known.keys() - set(processes):
+        for process in known.keys() - processes.keys():
             del known[process]
+        for process, one in known.items():
+            maps = processes[process]
+            one.mapped = None if maps is None else sum(maps) // page_size
+            one.shareable = None if maps is None else (maps.file + maps.shmem) // page_size
 
     def keep_cgroups(self, cgroups: Collection[int]) -> None:
         """Forget cgroups that are no more."""
@@ -235,7 +269,7 @@ def _side(fault: HintFault) -> tuple[int, bool, bool]:
 
 def _without(pages: Pages, home: int) -> Pages:
     """Less the remote pages that have been brought home since: nobody says which, so each kind loses its part."""
-    remote = sum(count for fault, count in pages.items() if fault.is_remote and not fault.has_moved)
+    remote = _remote(pages)
     if not home or not remote:
         return pages
     left = max(0, remote - home)
@@ -245,8 +279,25 @@ def _without(pages: Pages, home: int) -> Pages:
     }
 
 
+def _no_more_than(limit: int, pages: Pages, newer: Pages) -> Pages:
+    """Less of the remote pages that the newer pass did not see, where there are more than the limit in all."""
+    return _without(pages, max(0, min(_remote(pages) - _remote(newer), _total(pages) - limit)))
+
+
+def _remote(pages: Pages) -> int:
+    return sum(count for fault, count in pages.items() if fault.is_remote and not fault.has_moved)
+
+
+def _shared(pages: Pages) -> Pages:
+    return {fault: count for fault, count in pages.items() if fault.is_shared}
+
+
 def _brought_home(pages: Pages) -> int:
     return sum(count for fault, count in pages.items() if fault.has_moved)
+
+
+def _most_of_both(one: Pages, other: Pages) -> Pages:
+    return {fault: max(count, one.get(fault, 0)) for fault, count in {**one, **other}.items()}
 
 
 def _total(pages: Pages) -> int:
