@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -48,9 +48,7 @@ _TRIAL = 1 << 31
 _FLAGS_PER_PAIR = 4
 """A container commonly sees local, shared, migrated and failed faults."""
 _PASSES = 32_768
-"""Entries for scan passes: a process has some four kinds of faults in each of the two passes that are kept."""
-_KEPT_PASSES = 2
-"""Of each process, in the map: the one that goes on and the one before, some of whose pages fault late."""
+"""Entries for scan passes: a process commonly has four kinds of faults in a pass, and two passes from tick to tick."""
 _MEMBERS = {
     "HINT_FAULTS_MM_OF_TASK": ("task_struct", "mm"),
     "HINT_FAULTS_PASS_OF_MM": ("mm_struct", "numa_scan_seq"),
@@ -154,6 +152,7 @@ class HintFaults(BpfProbe):
         self._knows_passes = bool(loaded.numbers.get("HINT_FAULTS_PASS_OF_MM"))
         self._before: Mapping[ScanPass, PassUse] = {}
         """The passes of all processes at the last reading."""
+        self._dropped_before = 0
         super().__init__(host, loaded)
 
     @property
@@ -162,10 +161,11 @@ class HintFaults(BpfProbe):
 
     def read(self) -> HintFaultCounts:
         missed = self._missed([function_entry.program_name(_NAME, way) for way in function_entry.WAYS])
-        lost: dict[Loss, int] = {"map-full": self._dropped(), "busy": missed}
+        dropped = self._dropped()
+        lost: dict[Loss, int] = {"map-full": dropped, "busy": missed}
         count = self._maps["count"]
         found = decode(count.read(), self._maps["skipped"].read(), count.cpus, lost)
-        passes = self._read_passes() if self._knows_passes else None
+        passes = self._read_passes(dropped) if self._knows_passes else None
         return replace(found, watched=self._watched, forgotten=self._forgotten, passes=passes)
 
     def forget(self, cgroups: Collection[int]) -> int:
@@ -173,25 +173,25 @@ class HintFaults(BpfProbe):
         self._forgotten += counted
         return counted + self._forget("passes", cgroups) + self._forget("skipped", cgroups)
 
-    def _read_passes(self) -> Passes:
-        """And make room: passes that no page faults for any more leave the map, and so do processes that ended."""
+    def _read_passes(self, dropped: int) -> Passes:
+        """And make room in the map. `dropped`: faults that found a map full until now."""
         table = self._maps["passes"]
         entries = list(table.read())
         found = decode_passes(entries)
         flat = {one: use for passes in found.by_cgroup.values() for one, use in passes.items()}
-        newest: dict[int, int] = {}
-        for process, number in flat:
-            newest[process] = max(number, newest.get(process, number))
-        still = {one.process for one, use in flat.items() if self._before.get(one) == use}
-        ended = {process for process in still if not (self._host.proc / str(process)).exists()}
-        for chunk in entries:
+        is_full, self._dropped_before = dropped > self._dropped_before, dropped
+        leaving = passes_that_leave(flat, self._before, self._has_ended, is_full)
+        for chunk in entries if leaving else ():
             for at in range(0, len(chunk.keys), table.info.key_size):
                 key = chunk.keys[at : at + table.info.key_size]
                 _, process, number, *_ = struct.unpack(_SCAN_KEY, key)
-                if process in ended or number <= newest[process] - _KEPT_PASSES:
+                if (process, number) in leaving:
                     table.delete(key)
         self._before = flat
         return found
+
+    def _has_ended(self, process: int) -> bool:
+        return not (self._host.proc / str(process)).exists()
 
     def _attach(self) -> None:
         attached = function_entry.attach(self._host, self._loaded, _NAME, FUNCTION, self._ways)
@@ -223,6 +223,31 @@ def _is_absent(refusal: Refusal) -> bool:
     return isinstance(refusal.__cause__, OSError) and refusal.__cause__.errno == errno.ENOENT
 
 
+def passes_that_leave(
+    now: Mapping[ScanPass, PassUse],
+    before: Mapping[ScanPass, PassUse],
+    has_ended: Callable[[int], bool],
+    is_full: bool,
+) -> set[ScanPass]:
+    """Those that make room, for a reading has all that they will ever say: of each process all but its newest pass, and
+    passes that stay as they were of processes that have ended. Of a full map also those of others, which may go on:
+    then other processes have their turn.
+    """
+    newest: dict[int, int] = {}
+    for process, number in now:
+        newest[process] = max(number, newest.get(process, number))
+    begun: dict[int, int] = {}
+    for process, number in now.keys() - before.keys():
+        # It comes after a later one: the process has executed another program, whose passes begin at 0.
+        if number < newest[process] - 1 and (process, newest[process]) in before:
+            begun[process] = max(number, begun.get(process, number))
+    newest |= begun
+    still = {one for one, use in now.items() if before.get(one) == use}
+    return {one for one in now if one.number != newest[one.process]} | {
+        one for one in still if is_full or has_ended(one.process)
+    }
+
+
 def decode(
     entries: Iterable[Entries], skipped: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None
 ) -> HintFaultCounts:
@@ -245,19 +270,21 @@ def decode(
 
 def decode_passes(entries: Iterable[Entries]) -> Passes:
     """Map entries as the kernel packs them, by cgroup, process and pass."""
-    found: dict[int, dict[ScanPass, dict[HintFault, int]]] = {}
-    reached: dict[tuple[int, ScanPass], int] = {}
+    seen: dict[tuple[int, int, int], dict[HintFault, int]] = {}
+    reached: dict[tuple[int, int, int], int] = {}
+    kinds: dict[tuple[int, int, int], HintFault] = {}  # few, and each of them is in many entries
     for chunk in entries:
         keys, values = struct.iter_unpack(_SCAN_KEY, chunk.keys), struct.iter_unpack(_SCAN_VALUE, chunk.values)
-        for (cgroup, process, number, cpu_node, memory_node, flags), (pages, scanned_to) in zip(
-            keys, values, strict=True
-        ):
-            one = ScanPass(process, number)
-            found.setdefault(cgroup, {}).setdefault(one, {})[HintFault(cpu_node, memory_node, flags)] = pages
-            reached[cgroup, one] = max(scanned_to, reached.get((cgroup, one), 0))
-    return Passes(
-        {
-            cgroup: {one: PassUse(pages, reached[cgroup, one]) for one, pages in passes.items()}
-            for cgroup, passes in found.items()
-        }
-    )
+        for (cgroup, process, number, *kind), (pages, scanned_to) in zip(keys, values, strict=True):
+            place = cgroup, process, number
+            fault = kinds.get(key := tuple(kind)) or kinds.setdefault(key, HintFault(*kind))
+            if place in seen:
+                seen[place][fault] = pages
+                reached[place] = max(scanned_to, reached[place])
+            else:
+                seen[place], reached[place] = {fault: pages}, scanned_to
+    found: dict[int, dict[ScanPass, PassUse]] = {}
+    for place, pages in seen.items():
+        cgroup, process, number = place
+        found.setdefault(cgroup, {})[ScanPass(process, number)] = PassUse(pages, reached[place])
+    return Passes(found)

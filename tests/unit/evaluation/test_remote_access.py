@@ -199,8 +199,9 @@ def test_where_no_process_can_be_read_its_own_bytes_bound_the_share_from_below_o
         (tick({}, is_scanned=False), "does not sample"),
         (tick({}, is_watched=False), "watch list"),
         (tick({REMOTE_FAULT: 5000}, knows_passes=False), "numa_scan_seq"),
+        (tick({REMOTE_FAULT: 5000}), "those that were sampled have ended, or the map of the probe had no room"),
     ],
-    ids=["no samples", "not scanned", "not watched", "no passes"],
+    ids=["no samples", "not scanned", "not watched", "no passes", "passes that are gone"],
 )
 def test_a_source_that_saw_no_page_says_why(snapshot: Snapshot, words: str) -> None:
     (access,) = accesses(snapshot, WEB)

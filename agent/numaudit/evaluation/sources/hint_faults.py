@@ -46,6 +46,11 @@ def _why_unseen(sampled: Sampled) -> str:
             "this kernel's BTF does not say in which scan pass a page faulted (mm_struct.numa_scan_seq), so a page "
             "that was sampled twice looks like two"
         )
+    if sampled.faults:
+        return (
+            "no scan pass of the last hour is known of its processes: those that were sampled have ended, or the map "
+            "of the probe had no room for them"
+        )
     return "no page of it was sampled yet"
 
 
