@@ -26,7 +26,7 @@ from numaudit.exporters.catalogue import labels_of
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.prometheus import render
-from numaudit.exporters.series import Ledger
+from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from short import pick, run
@@ -57,10 +57,10 @@ def main() -> int:
         tree = NodeTree(Path(folder))
         tree.fill(CONTAINERS)
         report = build(Observer.of(Host.under(Path(folder))).observe())
-    ledger = Ledger()
+    tracker = SeriesTracker()
 
     def evaluate() -> Exposition:
-        series = ledger.update(report.containers, report.taken_at, (0,))
+        series = tracker.update(report.containers, report.taken_at, (0,))
         return evaluate_tick(Tick(report, "0", "3", 1.0, 2.0), evaluate_containers(series))
 
     of = evaluate()

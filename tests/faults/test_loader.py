@@ -24,7 +24,7 @@ from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.probes import cpu_time, page_alloc
 from numaudit.probes.cpu_time import CPU_TIME
-from numaudit.probes.loading import loader, loader_child, texts
+from numaudit.probes.loading import loader, loader_child, program_sources
 from numaudit.probes.loading.loader import Answer, LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Reason, Refusal
@@ -77,7 +77,7 @@ def nothing_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in the place of the stored bytecode: everything has to be compiled."""
     folder = tmp_path / "bytecode"
     folder.mkdir()
-    monkeypatch.setattr(texts, "bytecode_folder", lambda: folder)
+    monkeypatch.setattr(program_sources, "bytecode_folder", lambda: folder)
     return folder
 
 
@@ -148,7 +148,7 @@ def test_stored_bytecode_leaves_bcc_out_of_the_loader(tmp_path: Path, monkeypatc
 
 
 def test_a_text_that_was_changed_is_compiled_and_says_so(nothing_stored: Path) -> None:
-    stored = texts.bpf_folder() / "bytecode/cpu_time.json"
+    stored = program_sources.bpf_folder() / "bytecode/cpu_time.json"
     other = json.loads(stored.read_text()) | {"digest": "of another text"}
     (nothing_stored / stored.name).write_text(json.dumps(other))
     outcome = loader.load([cpu_time.request(Host(), 100, 4)])["cpu_time"]
@@ -170,7 +170,8 @@ def test_what_is_compiled_here_is_what_is_stored(tmp_path: Path) -> None:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
     compiled, stored = (
-        {path.name: path.read_text() for path in folder.iterdir()} for folder in (tmp_path, texts.bytecode_folder())
+        {path.name: path.read_text() for path in folder.iterdir()}
+        for folder in (tmp_path, program_sources.bytecode_folder())
     )
     assert compiled == stored, "a BPF text was changed: make bytecode"
 

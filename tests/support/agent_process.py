@@ -21,7 +21,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 Labels = frozenset[tuple[str, str]]
 NUMAUDIT = (sys.executable, "-c", "from numaudit.cli.start import run; run()")
-COMPILING = "from pathlib import Path; from numaudit.probes.loading import texts; texts.bytecode_folder = Path; "
+COMPILING = (
+    "from pathlib import Path; from numaudit.probes.loading import program_sources; "
+    "program_sources.bytecode_folder = Path; "
+)
 """Before the program: it finds no bytecode, so its loader needs bcc, and takes a while."""
 PATIENCE = 120.0
 """Seconds for anything that takes moments on an idle machine: only a defect takes as long."""

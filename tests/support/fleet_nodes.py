@@ -13,7 +13,7 @@ from numaudit.containermanager.memory.headroom import headroom_of
 from numaudit.containermanager.memory.state import Block, MachineState
 from numaudit.exporters.exposition import evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.prometheus import render
-from numaudit.exporters.series import Ledger
+from numaudit.exporters.series import SeriesTracker
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample, read_vector
 from numaudit.fleet.scope import Scope
@@ -49,7 +49,7 @@ def page(setup: Setup, machine_state: MachineState, containers: int = 0, away: I
         intent=_intent(setup, machine_state, listed),
     )
     of = build(snapshot)
-    series = Ledger().update(of.containers, of.taken_at, tuple(ids))
+    series = SeriesTracker().update(of.containers, of.taken_at, tuple(ids))
     whole = evaluate_tick(tick(of), evaluate_containers(series)), evaluate_live(LIVE, STARTED)
     return "".join(render(one, "text").decode() for one in whole)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
-from numaudit.exporters.series import Ledger
+from numaudit.exporters.series import SeriesTracker
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, NodeMemory, Resident, Snapshot
@@ -62,7 +62,7 @@ def tick(of: Report) -> Tick:
 
 def exposition(of: Report) -> Exposition:
     """A first tick's numbers."""
-    series = Ledger().update(of.containers, of.taken_at, (0,))
+    series = SeriesTracker().update(of.containers, of.taken_at, (0,))
     return evaluate_tick(tick(of), evaluate_containers(series))
 
 

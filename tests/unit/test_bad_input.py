@@ -18,7 +18,7 @@ import pytest
 from numaudit.cli.main import call
 from numaudit.kernel import host
 from numaudit.kernel.host import Host
-from numaudit.kernel.kept_files import KeptFiles
+from numaudit.kernel.open_file_cache import OpenFileCache
 
 DPDK = "/docker/" + "d1" * 32
 FILES = (
@@ -258,14 +258,14 @@ def test_a_file_that_may_not_be_read_says_whose_right_is_missing(fixtures: Path)
 def test_a_group_that_vanishes_between_two_reads_is_counted_as_gone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tree: Path, code: int
 ) -> None:
-    read = KeptFiles.read
+    read = OpenFileCache.read
 
-    def vanish(files: KeptFiles, path: str) -> bytes:
+    def vanish(files: OpenFileCache, path: str) -> bytes:
         if DPDK in path and "memory" in path:
             raise OSError(code, os.strerror(code), path)
         return read(files, path)
 
-    monkeypatch.setattr(KeptFiles, "read", vanish)
+    monkeypatch.setattr(OpenFileCache, "read", vanish)
     report = _report(capsys, tree)
     assert (_source(report, "residency")["state"], _source(report, "residency")["skipped"]) == ("ok", 1)
     assert _container(report)["judged_bytes"] is None

@@ -23,7 +23,7 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.kernel.node import read_machine
-from numaudit.probes.counters.known_work import known_work
+from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouch
 from numaudit.probes.hint_faults import HINT_FAULTS
@@ -82,7 +82,7 @@ def _check_hint_faults(trial: Trial) -> str:
     what = "NUMA balancing's samples of pages that are used, by CPU's node and memory's node"
     if not trial.under_load:
         return what
-    with known_work(_LOAD, threads=2) as work:
+    with reference_workload(_LOAD, threads=2) as work:
         work.order("touch")
         deadline = time.monotonic() + _SAMPLES_WITHIN
         while time.monotonic() < deadline and _count_faults(trial.session) == before:

@@ -14,8 +14,8 @@ from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.table import collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.kernel.kept_files import KeptFiles
 from numaudit.kernel.node import MachineNow
+from numaudit.kernel.open_file_cache import OpenFileCache
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.probe import Kind
@@ -38,7 +38,7 @@ class Observer:
     hierarchies: Hierarchies
     inventory: Inventory
     reader: Reader
-    files: KeptFiles
+    files: OpenFileCache
     kubelet: KubeletIntent
     collectors: Sequence[Collector]
     owners: Owners = field(default_factory=Owners)
@@ -48,7 +48,7 @@ class Observer:
         """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
         machine = MachineNow.of(host)
         hierarchies = find_hierarchies(host)
-        files = KeptFiles()
+        files = OpenFileCache()
         reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
         inventory, kubelet = Inventory(host, hierarchies), KubeletIntent.of(host)
         return cls(host, machine, hierarchies, inventory, reader, files, kubelet, collectors(kubelet))

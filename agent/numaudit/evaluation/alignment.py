@@ -19,7 +19,7 @@ from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.history import History, by_design, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
 from numaudit.evaluation.sources.base import Evidence
-from numaudit.evaluation.sources.table import weigh
+from numaudit.evaluation.sources.table import evaluate_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.evaluation.window import ends_at
@@ -52,7 +52,7 @@ class Judgements:
         return any(spill.ticks for spill in self.spills.values())
 
 
-class _Said(NamedTuple):
+class _Conclusion(NamedTuple):
     """What holds of a container now, and what says so."""
 
     name: VerdictName
@@ -103,15 +103,15 @@ def judge(
         if there_before is not None and id_ not in there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
         ran = history.ran_with(grown)
-        weighed = weigh(Evidence(snapshot, id_, before, thresholds, ran, grown), history.samples)
-        accesses[id_] = weighed.accesses
-        if weighed.windows is not history.samples:
-            history = replace(history, samples=weighed.windows)
+        evaluated = evaluate_sources(Evidence(snapshot, id_, before, thresholds, ran, grown), history.samples)
+        accesses[id_] = evaluated.accesses
+        if evaluated.windows is not history.samples:
+            history = replace(history, samples=evaluated.windows)
         history = history.moved(moves, snapshot.taken_at, thresholds)
         if is_judged(container):
             intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
             if intended:
-                share = measured(weighed.accesses)
+                share = measured(evaluated.accesses)
                 history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
             evidence = _gather(snapshot, container, history, earlier, thresholds, measures_cpu=grown is not None)
             if evidence.spill is not None:
@@ -168,41 +168,41 @@ def _gather(
     return _Evidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
 
 
-def _verdict(snapshot: Snapshot, evidence: _Evidence, thresholds: Thresholds) -> _Said:
+def _verdict(snapshot: Snapshot, evidence: _Evidence, thresholds: Thresholds) -> _Conclusion:
     """The first verdict that applies, as long as the evidence of every one before it is known."""
     unmanaged = _why_unmanaged(snapshot.intent, evidence)
     if unmanaged is not None:
-        return _Said("unmanaged", unmanaged)
+        return _Conclusion("unmanaged", unmanaged)
     intended = intended_nodes(evidence.intent)
     if evidence.intent is None or not intended:
-        return _Said("unknown", f"what was promised is not known: {_why_not_known(snapshot)}")
+        return _Conclusion("unknown", f"what was promised is not known: {_why_not_known(snapshot)}")
     if evidence.allowed is None or evidence.allowed.nodes is None:
-        return _Said("unknown", "the allowed nodes are not known")
+        return _Conclusion("unknown", "the allowed nodes are not known")
     if evidence.allowed.nodes != intended:
-        return _Said("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
+        return _Conclusion("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
     if evidence.resident is None or evidence.resident.anon is None:
-        return _Said("unknown", "where the bytes are is not known")
+        return _Conclusion("unknown", "where the bytes are is not known")
     spill = evidence.spill
     if spill is not None:
         of = remedies.owner(evidence.container, snapshot.intent)
         return _spilled(spill, intended, of, evidence.now, thresholds)
     if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
-        return _Said("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
+        return _Conclusion("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
     return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
 
 
-def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> _Said:
+def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> _Conclusion:
     if spill.is_certain(now, thresholds):
         said = f"{in_units(spill.outside)} of its judged bytes are outside the promised nodes {intended}"
         if spill.unmapped <= thresholds.spilled_bytes:
-            return _Said("spilled", said)
+            return _Conclusion("spilled", said)
         are_all = spill.outside - spill.unmapped <= thresholds.spilled_bytes
         said += f", {in_units(spill.unmapped)} of them in files in memory that no process maps"
-        return _Said("spilled", said, remedies.of_unmapped(of, are_all))
+        return _Conclusion("spilled", said, remedies.of_unmapped(of, are_all))
     if spill.settling:
         reason = "its cpuset was put right, and bytes outside the promised nodes may be on their way home"
-        return _Said("unknown", reason, "Nothing yet: wait until they have stopped moving.")
-    return _Said(
+        return _Conclusion("unknown", reason, "Nothing yet: wait until they have stopped moving.")
+    return _Conclusion(
         "unknown",
         "bytes are outside the promised nodes, but a second tick has to confirm it",
         "Nothing yet: the next tick decides.",
@@ -226,26 +226,28 @@ def _has_huge_pages(intent: ContainerIntent) -> bool:
 
 def _placed(
     intent: Intent | None, evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds
-) -> _Said:
+) -> _Conclusion:
     """The verdict on a container whose memory is where it was promised."""
     if allowed.cpus is None:
-        return _Said("unknown", "the allowed CPUs are not known")
+        return _Conclusion("unknown", "the allowed CPUs are not known")
     cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
     if cpu_remote is not None:
         own = evidence.intent
         cause = None if intent is None or own is None else cpu_cause(own, allowed.cpus, intent)
         if cause is None:
-            return _Said("cpu-remote", cpu_remote)
-        return _Said("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
+            return _Conclusion("cpu-remote", cpu_remote)
+        return _Conclusion("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
     used = evidence.history.used
     if used is not None and used.is_past:
         limit = max(thresholds.remote_access_share, by_design(intended))
-        return _Said("remote-access", said_of(used, evidence.now) + why_still(used.share.lower, limit))
+        return _Conclusion("remote-access", said_of(used, evidence.now) + why_still(used.share.lower, limit))
     said = None if used is None else said_of(used, evidence.now)
     if len(intended) > 1:
         part = "" if said is None else f": {said}"
-        return _Said("split", f"the promise spans nodes {intended}, so part of the accesses is remote by design{part}")
-    return _Said("aligned", said or "access not measured")
+        return _Conclusion(
+            "split", f"the promise spans nodes {intended}, so part of the accesses is remote by design{part}"
+        )
+    return _Conclusion("aligned", said or "access not measured")
 
 
 def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:

@@ -78,7 +78,7 @@ def _instance(one: ContainerReport) -> Instance:
 
 
 @dataclass(slots=True)
-class Ledger:
+class SeriesTracker:
     """Remembers each series from tick to tick. Its size follows the containers that live or just ended."""
 
     counters: Sequence[Metric[ContainerReport]] = tuple(row for row in CONTAINER_METRICS if row.is_counter)

@@ -199,7 +199,7 @@ class FirstTouch:
         perf_event.enable(event)
 
 
-FIRST_TOUCH = Kind(_NAME, request, FirstTouch, ns_per_event=3000.0, by_default=False, gives_way=3)
+FIRST_TOUCH = Kind(_NAME, request, FirstTouch, ns_per_event=3000.0, by_default=False, pause_order=3)
 
 
 def decode(bodies: Iterable[bytes]) -> list[tuple[int, int]]:

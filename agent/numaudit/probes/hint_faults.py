@@ -216,7 +216,7 @@ class HintFaults(BpfProbe):
                         counters.delete(key)
 
 
-HINT_FAULTS = Kind(_NAME, request, HintFaults, ns_per_event=400.0, gives_way=4, can_narrow=True)
+HINT_FAULTS = Kind(_NAME, request, HintFaults, ns_per_event=400.0, pause_order=4, can_narrow=True)
 
 
 def _is_absent(refusal: Refusal) -> bool:

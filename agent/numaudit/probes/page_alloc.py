@@ -130,7 +130,7 @@ class PageAlloc(BpfProbe):
         _best_of_touching()
 
 
-PAGE_ALLOC = Kind("page_alloc", request, PageAlloc, ns_per_event=200.0, in_agent=False, gives_way=1)
+PAGE_ALLOC = Kind("page_alloc", request, PageAlloc, ns_per_event=200.0, in_agent=False, pause_order=1)
 
 
 def decode(

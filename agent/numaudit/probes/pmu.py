@@ -159,7 +159,7 @@ def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
     def without_bpf(host: Host) -> PmuOfCgroups:
         return PmuOfCgroups(host, choose_plan(host, find_plans))
 
-    return Kind(_NAME, requested, start, ns_per_event=800.0, gives_way=5, can_narrow=True, without_bpf=without_bpf)
+    return Kind(_NAME, requested, start, ns_per_event=800.0, pause_order=5, can_narrow=True, without_bpf=without_bpf)
 
 
 PMU = kind_of(plans_here)

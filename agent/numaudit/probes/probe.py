@@ -131,7 +131,7 @@ class Kind(Generic[R]):
     """Does it run in a one-off report unless the user says which ones shall?"""
     in_agent: bool = True
     """Does it also run in the agent by default?"""
-    gives_way: int | None = None
+    pause_order: int | None = None
     """When probes cost too much, the one with the smallest number is paused first; None = it never is."""
     can_narrow: bool = False
     """Does it obey the watch list?"""

@@ -15,7 +15,7 @@ from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.probes.counters.known_work import KnownWork, known_work
+from numaudit.probes.counters.reference_workload import ReferenceWorkload, reference_workload
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Session
 from numaudit.topology.machine import Machine
@@ -32,7 +32,7 @@ class Worker:
 
     name: str
     group: OwnCgroup
-    work: KnownWork
+    work: ReferenceWorkload
     cpu_node: int | None
     """The node of its CPUs and that of its memory; None = not pinned."""
     memory_node: int | None
@@ -81,11 +81,11 @@ def near_and_far(host: Host) -> Iterator[Bench]:
                 cpu_node, memory_node = nodes[0], nodes[place]
                 cpus = str(machine.by_id[cpu_node].cpus)
                 group = tree.add(label, cpuset_mems=str(memory_node), cpuset_cpus=cpus)
-                work = stack.enter_context(known_work(size, 2, group.path))
+                work = stack.enter_context(reference_workload(size, 2, group.path))
                 workers.append(Worker(label, group, work, cpu_node, memory_node))
             else:
                 group = tree.add(label)
-                work = stack.enter_context(known_work(size, 2, group.path))
+                work = stack.enter_context(reference_workload(size, 2, group.path))
                 workers.append(Worker(label, group, work, None, None))
         yield Bench(host, machine, hierarchies, session, workers[0], workers[1])
 

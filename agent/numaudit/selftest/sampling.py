@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from numaudit.kernel.memory.numa_balancing import read_vmstat
-from numaudit.probes.counters.known_work import known_work
+from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.selftest import busy
 from numaudit.selftest.near_and_far import Bench
@@ -62,7 +62,8 @@ def sample(bench: Bench) -> Samples:
     """Have both workers' successors use their memory. Raises OSError, NumauditError."""
     with ExitStack() as stack:
         works = [
-            stack.enter_context(known_work(worker.work.size, _THREADS, worker.group.path)) for worker in bench.workers
+            stack.enter_context(reference_workload(worker.work.size, _THREADS, worker.group.path))
+            for worker in bench.workers
         ]
         # From here on: a Python that starts uses pages of libraries, which are anywhere.
         before, kernel_before = bench.session.read(HINT_FAULTS), _kernel_count(bench)

@@ -17,7 +17,7 @@ from typing import Any
 
 from numaudit.errors import InputError
 from numaudit.kernel.file_state import state_of
-from numaudit.web.passwords import Passwords, Verdict
+from numaudit.web.passwords import PasswordCheck, Passwords
 from numaudit.web.rules import Rules, read_next_rules, read_rules
 
 _log = logging.getLogger(__name__)
@@ -53,18 +53,18 @@ class Access:
         """HTTP headers for every answer."""
         return self._rules.headers
 
-    def check(self, authorization: str, client: str) -> Verdict:
+    def check(self, authorization: str, client: str) -> PasswordCheck:
         """What the Authorization header of a client at this address is worth, by the rules that `now` last found."""
         users = self._rules.users
         if not users:
-            return Verdict.GOOD
+            return PasswordCheck.GOOD
         kind, _, coded = authorization.partition(" ")
         try:
             name, colon, password = base64.b64decode(coded.strip(), validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
-            return Verdict.WRONG
+            return PasswordCheck.WRONG
         if kind.lower() != "basic" or not colon:
-            return Verdict.WRONG
+            return PasswordCheck.WRONG
         return self.passwords.check(users, name, password.encode(), client)
 
     def _read_again(self, path: Path) -> None:

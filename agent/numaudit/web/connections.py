@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from enum import IntEnum
 
 RESERVED_SHARE = 1 / 16
 """Of all slots, and at least one: never taken by requests that are being answered, but for urgent ones."""
@@ -25,9 +25,14 @@ _LONGEST_WAIT = 0.5
 """Seconds that a new connection waits for a slot."""
 
 
-Standing = Literal[0, 1, 2]
-"""What is known of a client: nothing; it has done its TLS handshake; it may see pages and has read the newest it asked
-for. Who has less is closed first, so that a scraper keeps its connection."""
+class Trust(IntEnum):
+    """What is known of a client. Who has less is closed first, so that a scraper keeps its connection."""
+
+    UNKNOWN = 0
+    HANDSHAKE = 1
+    """It has done its TLS handshake."""
+    READER = 2
+    """It may see pages and has read the newest it asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +49,7 @@ class Connection:
     answering: bool = False
     """A whole request has arrived and is being answered: never closed to make room."""
     urgent: bool = False
-    standing: Standing = 0
+    trust: Trust = Trust.UNKNOWN
 
 
 @dataclass(slots=True)
@@ -133,10 +138,10 @@ class Connections:
         return True
 
     def _first_to_go(self) -> Connection | None:
-        """Of those with the least standing, so many that they hold half of the slots at least."""
+        """Of those with the least trust, so many that they hold half of the slots at least."""
         waiting = [one for one in self._open if not one.answering]
-        for standing in (0, 1):
-            among = [one for one in waiting if one.standing <= standing]
+        for trust in (Trust.UNKNOWN, Trust.HANDSHAKE):
+            among = [one for one in waiting if one.trust <= trust]
             if 2 * len(among) >= self.most:
                 waiting = among
                 break

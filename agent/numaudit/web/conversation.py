@@ -18,7 +18,7 @@ from typing import Protocol
 import h11
 
 from numaudit.web.auth import Access
-from numaudit.web.connections import Connection, Connections
+from numaudit.web.connections import Connection, Connections, Trust
 from numaudit.web.pages import Request, Response, plain
 
 KEEP_ALIVE = 120.0
@@ -145,10 +145,10 @@ class Conversation:
         if request is None or request.method != "HEAD":
             parts += [self._http.send(h11.Data(data=part)) or b"" for part in response.body]
         self._http.send(h11.EndOfMessage())
-        self.slot.standing = 1
+        self.slot.trust = Trust.HANDSHAKE
         self._write(parts)
         if response.status < HTTPStatus.BAD_REQUEST and not self.slot.urgent:
-            self.slot.standing = 2
+            self.slot.trust = Trust.READER
 
     def _headers(self, response: Response, last: bool) -> Iterable[tuple[str, str]]:
         headers = {

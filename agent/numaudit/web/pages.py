@@ -13,9 +13,9 @@ from http import HTTPStatus
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import Pages, accepts_gzip, negotiate
 from numaudit.views.page.live_page import policy, waiting_page
+from numaudit.web.attempts import SECONDS_PER_ATTEMPT
 from numaudit.web.auth import Access
-from numaudit.web.budget import SECONDS_PER_TRY
-from numaudit.web.passwords import Verdict
+from numaudit.web.passwords import PasswordCheck
 from numaudit.web.tick_document import Document, TickDocuments
 
 PLAIN = "text/plain; charset=utf-8"
@@ -95,9 +95,9 @@ class AgentSite:
             return plain(HTTPStatus.METHOD_NOT_ALLOWED, f"use {allowed}\n", ("Allow", allowed))
         if not route.is_urgent:
             match self.access.check(request.headers.get("authorization", ""), request.client):
-                case Verdict.WRONG:
+                case PasswordCheck.WRONG:
                     return _CHALLENGE
-                case Verdict.TOO_MANY:
+                case PasswordCheck.TOO_MANY:
                     return _TOO_MANY
         return route.answer(self, request)
 
@@ -156,7 +156,7 @@ _CHALLENGE = plain(
     HTTPStatus.UNAUTHORIZED, "a user and password are needed\n", ("WWW-Authenticate", 'Basic realm="numaudit"')
 )
 _TOO_MANY = plain(
-    HTTPStatus.TOO_MANY_REQUESTS, "too many wrong passwords\n", ("Retry-After", str(math.ceil(SECONDS_PER_TRY)))
+    HTTPStatus.TOO_MANY_REQUESTS, "too many wrong passwords\n", ("Retry-After", str(math.ceil(SECONDS_PER_ATTEMPT)))
 )
 
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from numaudit.web.budget import Tries, Turns
+from numaudit.web.attempts import AttemptLimit, PriorityLock
 from numaudit.web.rules import password_checker
 
 _REMEMBERED = 1000
 """Verdicts of each kind."""
 
 
-class Verdict(Enum):
+class PasswordCheck(Enum):
     """What came of a check."""
 
     GOOD = auto()
@@ -32,39 +32,39 @@ class Verdict(Enum):
 class Passwords:
     """Checks passwords of many clients at once. A good one that is remembered needs no lock."""
 
-    tries: Tries = field(default_factory=Tries)
-    turns: Turns = field(default_factory=Turns)
+    attempts: AttemptLimit = field(default_factory=AttemptLimit)
+    hashing: PriorityLock = field(default_factory=PriorityLock)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _good: dict[bytes, None] = field(default_factory=dict)
     _wrong: dict[bytes, None] = field(default_factory=dict)
 
-    def check(self, users: Mapping[str, bytes], name: str, password: bytes, client: str) -> Verdict:
+    def check(self, users: Mapping[str, bytes], name: str, password: bytes, client: str) -> PasswordCheck:
         """`users` are names and bcrypt hashes, at least one. `client` is an address."""
         known = name in users
         hash_ = users[name] if known else self._stand_in(users, name)
         key = self._digest(b"known" if known else b"unknown", name.encode(), hash_, password)
         if key in self._good:
-            return Verdict.GOOD
+            return PasswordCheck.GOOD
         if key in self._wrong:
-            return Verdict.WRONG
-        tries = self.tries.take(client)
-        if tries is None:
-            return Verdict.TOO_MANY
-        verdict = self._in_turn(key, password, hash_, known, tries)
-        if verdict is not Verdict.WRONG:
-            self.tries.give_back(client)
+            return PasswordCheck.WRONG
+        attempts = self.attempts.take(client)
+        if attempts is None:
+            return PasswordCheck.TOO_MANY
+        verdict = self._in_turn(key, password, hash_, known, attempts)
+        if verdict is not PasswordCheck.WRONG:
+            self.attempts.refund(client)
         return verdict
 
-    def _in_turn(self, key: bytes, password: bytes, hash_: bytes, known: bool, tries: int) -> Verdict:
-        if not self.turns.take(tries):
-            return Verdict.TOO_MANY
+    def _in_turn(self, key: bytes, password: bytes, hash_: bytes, known: bool, attempts: int) -> PasswordCheck:
+        if not self.hashing.acquire(attempts):
+            return PasswordCheck.TOO_MANY
         try:
             if key not in self._good and key not in self._wrong:  # nobody has asked the same meanwhile
                 good = _matches(password, hash_) and known
                 _remember(self._good if good else self._wrong, key)
-            return Verdict.GOOD if key in self._good else Verdict.WRONG
+            return PasswordCheck.GOOD if key in self._good else PasswordCheck.WRONG
         finally:
-            self.turns.leave()
+            self.hashing.release()
 
     def _stand_in(self, users: Mapping[str, bytes], name: str) -> bytes:
         """A hash for an unknown name, always the same one, so that the time does not reveal which names exist."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from numaudit.errors import InputError
 from numaudit.web.auth import Access, allows_certificate
-from numaudit.web.connections import Connection, Connections
+from numaudit.web.connections import Connection, Connections, Trust
 from numaudit.web.conversation import Conversation, Site
 from numaudit.web.rules import Rules
 
@@ -141,4 +141,4 @@ class Server(TCPServer):
         wrapped.do_handshake()
         if not allows_certificate(rules, wrapped.getpeercert()):
             raise ssl.SSLError("the client's certificate has none of the allowed names")
-        connection.standing = 1
+        connection.trust = Trust.HANDSHAKE

@@ -97,9 +97,9 @@ def test_any_tree_counts_each_byte_once(groups: list[Cgroup], data: st.DataObjec
 
 def test_what_a_removed_group_left_behind_is_its_parents() -> None:
     """Page cache stays charged to a group that was removed; only the sums of those above it show that."""
-    ledger = _Ledger(_HIERARCHIES, own_bytes={"/": 1, "/jobs": 2, "/jobs/alive": 10, "/jobs/removed": 100})
+    tracker = _Ledger(_HIERARCHIES, own_bytes={"/": 1, "/jobs": 2, "/jobs/alive": 10, "/jobs/removed": 100})
     census = divide([Cgroup(1, "/"), Cgroup(2, "/jobs"), Cgroup(3, "/jobs/alive")])
-    resident, unattributed, _ = Residency(ledger).collect(census, Skipped())
+    resident, unattributed, _ = Residency(tracker).collect(census, Skipped())
     assert {container.path: resident[container.id].anon for container in census.containers} == {
         "/jobs": {0: 102},
         "/jobs/alive": {0: 10},

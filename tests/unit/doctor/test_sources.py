@@ -10,7 +10,7 @@ from numaudit.doctor import sources
 from numaudit.doctor.sources import SOURCES, SourceCheck, Trial, check_sources
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.probes.counters.known_work import known_work
+from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
@@ -57,14 +57,14 @@ def test_a_source_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_known_work_follows_its_orders_and_ends_with_its_block() -> None:
-    with known_work(1 << 20, threads=2) as work:
+    with reference_workload(1 << 20, threads=2) as work:
         for word in ("touch", "rest", "refill", "touch"):
             work.order(word)
     assert work.process.returncode is not None
 
 
 def test_known_work_that_is_killed_is_unavailable_and_says_how() -> None:
-    with known_work(1 << 20, threads=1) as work:
+    with reference_workload(1 << 20, threads=1) as work:
         work.process.kill()
         work.process.wait()
         with pytest.raises(Unavailable, match="signal 9"):

@@ -10,13 +10,13 @@ from prometheus_client import ProcessCollector
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
 from numaudit.exporters.limit import Omitted, SeriesLimit
-from numaudit.exporters.series import Ledger, Series
+from numaudit.exporters.series import Series, SeriesTracker
 from numaudit.snapshot import Container
 from reports import container, exposition, report
 
 
 def _series(*containers: Container) -> list[Series]:
-    return Ledger().update(report(*containers).containers, 100.0, (0,))
+    return SeriesTracker().update(report(*containers).containers, 100.0, (0,))
 
 
 def _values(found: Exposition, name: str) -> dict[tuple[object, ...], float]:

@@ -16,13 +16,13 @@ from numaudit.kernel.tracing import perf_event
 from numaudit.probes import pmu
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.loading import texts
+from numaudit.probes.loading import program_sources
 from numaudit.probes.loading.loader import ProbeRequest
 from numaudit.probes.pmu import PMU
 
 PACKAGE = Path(numaudit.__file__).parent
-TEXTS = sorted(texts.bpf_folder().glob("*.bpf.c"))
-HEADERS = sorted(texts.bpf_folder().rglob("*.h"))
+TEXTS = sorted(program_sources.bpf_folder().glob("*.bpf.c"))
+HEADERS = sorted(program_sources.bpf_folder().rglob("*.h"))
 SHARED = {"probe_dropped", "probe_narrowed", "probe_watched", "cgroup_switch_cpu"}
 """Maps of the headers."""
 PREFIXES = {"probe.bpf.h": "probe_", "cgroup_switch.bpf.h": "cgroup_switch_"}
@@ -47,7 +47,7 @@ def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
 
 
 def _text(request: ProbeRequest) -> str:
-    return (texts.bpf_folder() / f"{request.name}.bpf.c").read_text()
+    return (program_sources.bpf_folder() / f"{request.name}.bpf.c").read_text()
 
 
 @pytest.mark.parametrize("path", [*TEXTS, *HEADERS], ids=lambda path: path.name)
@@ -78,7 +78,7 @@ def test_a_request_gives_every_number_that_its_text_lacks(request_: ProbeRequest
 
 
 def test_a_request_says_how_many_entries_each_hash_has_room_for(request_: ProbeRequest) -> None:
-    text = _text(request_) + (texts.bpf_folder() / "probe.bpf.h").read_text()
+    text = _text(request_) + (program_sources.bpf_folder() / "probe.bpf.h").read_text()
     hashes = set(re.findall(r"^BPF_(?:PERCPU_HASH\(|HASH\(|TABLE\(\"lru_hash\", .*, )(\w+),", text, re.MULTILINE))
     assert hashes & {*request_.maps} <= request_.entries.keys() <= {*request_.maps}
 
@@ -95,7 +95,7 @@ def test_only_a_shared_header_begins_names_with_its_own() -> None:
     declared = {
         name
         for header in PREFIXES
-        for name in re.findall(r"^BPF_\w+\((\w+),", (texts.bpf_folder() / header).read_text(), re.MULTILINE)
+        for name in re.findall(r"^BPF_\w+\((\w+),", (program_sources.bpf_folder() / header).read_text(), re.MULTILINE)
     }
     assert declared == SHARED
     for text in TEXTS:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import numaudit
 from numaudit.pmu.families import families
-from numaudit.probes.loading import bytecode, texts
+from numaudit.probes.loading import bytecode, program_sources
 from numaudit.probes.loading.bytecode import Bytecode, Code, MapShape
 from numaudit.probes.loading.compile import stored_texts
 from numaudit.probes.loading.loader_child import read_fields
-from numaudit.probes.loading.texts import Text
+from numaudit.probes.loading.program_sources import ProgramSource
 
 STORED = list(stored_texts())
 TEXT = "PROBE_CONSTANT(P_SIZE) PROBE_LOAD(args, P_ORDER) PROBE_CONSTANT(P_FLAGS) PROBE_LOAD(args, P_ORDER)"
@@ -116,15 +116,15 @@ def test_any_text_gives_fields_that_a_program_can_load_or_none(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", STORED, ids=lambda text: text.file)
-def test_every_text_has_bytecode_of_its_present_words(text: Text) -> None:
+def test_every_text_has_bytecode_of_its_present_words(text: ProgramSource) -> None:
     """After a change of a text: python -m numaudit.probes.loading.compile"""
-    found = texts.find_bytecode(text)
+    found = program_sources.find_bytecode(text)
     assert not isinstance(found, str), found
     assert bytecode.unpack(found).programs
 
 
 def test_nothing_else_is_stored() -> None:
-    assert {path.name for path in texts.bytecode_folder().iterdir()} == {text.file for text in STORED}
+    assert {path.name for path in program_sources.bytecode_folder().iterdir()} == {text.file for text in STORED}
 
 
 def test_the_plans_of_all_families_have_bytecode() -> None:
@@ -150,23 +150,28 @@ def test_the_plans_of_all_families_have_bytecode() -> None:
 def test_bytecode_that_does_not_fit_is_not_used(
     change: object, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "bytecode_folder", lambda: tmp_path)
-    text = Text("p", "int p_run(void *ctx) { return 0; }")
+    monkeypatch.setattr(program_sources, "bytecode_folder", lambda: tmp_path)
+    text = ProgramSource("p", "int p_run(void *ctx) { return 0; }")
     path = tmp_path / text.file
     path.write_text(json.dumps({"digest": text.digest, **Bytecode({}, {}).pack()}))
-    assert not isinstance(texts.find_bytecode(text), str)
+    assert not isinstance(program_sources.find_bytecode(text), str)
     assert callable(change)
     change(path)
-    assert why in str(texts.find_bytecode(text))
+    assert why in str(program_sources.find_bytecode(text))
 
 
 @pytest.mark.parametrize(
-    "other", [Text("p", "another", {"N": 2}), Text("p", "text", {"N": 3}), Text("p", "text", {"M": 2})]
+    "other",
+    [
+        ProgramSource("p", "another", {"N": 2}),
+        ProgramSource("p", "text", {"N": 3}),
+        ProgramSource("p", "text", {"M": 2}),
+    ],
 )
-def test_another_text_or_macro_has_another_digest(other: Text) -> None:
-    assert other.digest != Text("p", "text", {"N": 2}).digest
+def test_another_text_or_macro_has_another_digest(other: ProgramSource) -> None:
+    assert other.digest != ProgramSource("p", "text", {"N": 2}).digest
 
 
 def test_bytecode_is_found_in_the_installed_package_as_in_the_checkout() -> None:
-    assert texts.bytecode_folder().parent == texts.bpf_folder()
-    assert Path(numaudit.__file__).parents[2] in texts.bpf_folder().parents
+    assert program_sources.bytecode_folder().parent == program_sources.bpf_folder()
+    assert Path(numaudit.__file__).parents[2] in program_sources.bpf_folder().parents

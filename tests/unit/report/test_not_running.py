@@ -12,7 +12,7 @@ import pytest
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import render
-from numaudit.exporters.series import Ledger
+from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.ended import last_counts
@@ -72,9 +72,9 @@ def test_a_container_that_runs_has_no_second_row(fixtures: Path, capsys: pytest.
 def test_its_series_goes_on_through_a_crash(fixtures: Path, crashing: Path) -> None:
     before, now = report_of(fixtures / "kubernetes-four-nodes"), report_of(crashing)
     snapshot = Observer.of(Host.under(crashing)).observe()
-    ledger, key = Ledger(), ("default", POD, "app")
-    first = {one.key: one for one in ledger.update(before.containers, 1.0, ())}
-    second = {one.key: one for one in ledger.update(now.containers, 2.0, (), last_counts(before, snapshot))}
+    tracker, key = SeriesTracker(), ("default", POD, "app")
+    first = {one.key: one for one in tracker.update(before.containers, 1.0, ())}
+    second = {one.key: one for one in tracker.update(now.containers, 2.0, (), last_counts(before, snapshot))}
     assert (first[key].ended, second[key].ended) == (False, False)
     assert second[key].report.intended == first[key].report.intended
     # It does not end again with each tick.

@@ -16,8 +16,8 @@ import pytest
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import Pages
+from numaudit.web.attempts import ATTEMPTS
 from numaudit.web.auth import Access
-from numaudit.web.budget import TRIES
 from numaudit.web.pages import LINKS, AgentSite, Health, Request, Response
 from numaudit.web.tick_document import TickDocuments
 from page_text import lines, parse
@@ -288,7 +288,7 @@ def test_too_many_wrong_passwords_are_answered_with_when_to_come_again(access: A
         headers = {"authorization": _authorization("ali", password)}
         return site.answer(Request("/metrics", headers, client="192.0.2.9"))
 
-    assert [guess(f"guess {number}").status for number in range(TRIES)] == [HTTPStatus.UNAUTHORIZED] * TRIES
+    assert [guess(f"guess {number}").status for number in range(ATTEMPTS)] == [HTTPStatus.UNAUTHORIZED] * ATTEMPTS
     response = guess("one more")
     assert response.status == HTTPStatus.TOO_MANY_REQUESTS
     assert dict(response.headers)["Retry-After"] == "6"

@@ -7,9 +7,18 @@ import threading
 import bcrypt
 import pytest
 
-from numaudit.web import budget, passwords
-from numaudit.web.budget import MOST_ADDRESSES, MOST_WAITING, SECONDS_PER_TRY, TRIES, Tries, Turns, network_of
-from numaudit.web.passwords import Passwords, Verdict
+from numaudit.web import attempts as limits
+from numaudit.web import passwords
+from numaudit.web.attempts import (
+    ATTEMPTS,
+    MOST_ADDRESSES,
+    MOST_WAITING,
+    SECONDS_PER_ATTEMPT,
+    AttemptLimit,
+    PriorityLock,
+    network_of,
+)
+from numaudit.web.passwords import PasswordCheck, Passwords
 
 HASH = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4))
 USERS = {"ali": HASH, "twin": HASH}
@@ -18,30 +27,30 @@ PATIENCE = 60.0
 
 def test_a_verdict_for_one_user_serves_no_other_with_the_same_hash() -> None:
     checker = Passwords()
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     for stranger in ("baba", "ALI", ""):
-        assert checker.check(USERS, stranger, b"sesame", "a") is Verdict.WRONG
-    assert checker.check({"twin": HASH}, "ali", b"sesame", "a") is Verdict.WRONG
-    assert checker.check(USERS, "twin", b"sesame", "a") is Verdict.GOOD
+        assert checker.check(USERS, stranger, b"sesame", "a") is PasswordCheck.WRONG
+    assert checker.check({"twin": HASH}, "ali", b"sesame", "a") is PasswordCheck.WRONG
+    assert checker.check(USERS, "twin", b"sesame", "a") is PasswordCheck.GOOD
 
 
 def test_a_changed_password_ends_the_old_one() -> None:
     checker = Passwords()
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     changed = {"ali": bcrypt.hashpw(b"new", bcrypt.gensalt(4))}
-    assert checker.check(changed, "ali", b"sesame", "a") is Verdict.WRONG
+    assert checker.check(changed, "ali", b"sesame", "a") is PasswordCheck.WRONG
 
 
 def test_wrong_passwords_do_not_push_out_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_REMEMBERED", 5)
-    monkeypatch.setattr(budget, "TRIES", 100)
+    monkeypatch.setattr(limits, "ATTEMPTS", 100)
     checker = Passwords()
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     for number in range(20):
-        assert checker.check(USERS, "ali", b"%d" % number, "a") is Verdict.WRONG
+        assert checker.check(USERS, "ali", b"%d" % number, "a") is PasswordCheck.WRONG
     assert len(checker._wrong) == 5
     hasher = _Refusing(monkeypatch)
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     assert hasher.asked == 0
 
 
@@ -59,28 +68,28 @@ class _Refusing:
 
 def test_over_its_budget_an_address_is_refused_without_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     checker = Passwords()
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     hasher = _Refusing(monkeypatch)
-    verdicts = [checker.check(USERS, "ali", b"%d" % number, "a") for number in range(TRIES + 5)]
-    assert verdicts == [Verdict.WRONG] * TRIES + [Verdict.TOO_MANY] * 5
-    assert hasher.asked == TRIES
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD  # remembered: always
-    assert checker.check(USERS, "ali", b"0", "b") is Verdict.WRONG
-    assert checker.check(USERS, "ali", b"x", "b") is Verdict.WRONG  # another address
+    verdicts = [checker.check(USERS, "ali", b"%d" % number, "a") for number in range(ATTEMPTS + 5)]
+    assert verdicts == [PasswordCheck.WRONG] * ATTEMPTS + [PasswordCheck.TOO_MANY] * 5
+    assert hasher.asked == ATTEMPTS
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD  # remembered: always
+    assert checker.check(USERS, "ali", b"0", "b") is PasswordCheck.WRONG
+    assert checker.check(USERS, "ali", b"x", "b") is PasswordCheck.WRONG  # another address
 
 
 def test_the_same_wrong_password_costs_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     checker, hasher = Passwords(), _Refusing(monkeypatch)
-    for _ in range(5 * TRIES):
-        assert checker.check(USERS, "ali", b"old", "a") is Verdict.WRONG
+    for _ in range(5 * ATTEMPTS):
+        assert checker.check(USERS, "ali", b"old", "a") is PasswordCheck.WRONG
     assert hasher.asked == 1
 
 
 def test_a_right_password_costs_no_try() -> None:
-    tries = Tries()
-    checker = Passwords(tries=tries)
-    assert checker.check(USERS, "ali", b"sesame", "a") is Verdict.GOOD
-    assert tries.take("a") == 1
+    attempts = AttemptLimit()
+    checker = Passwords(attempts=attempts)
+    assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
+    assert attempts.take("a") == 1
 
 
 def test_an_unknown_name_takes_as_many_hashes_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,19 +102,19 @@ def test_an_unknown_name_takes_as_many_hashes_as_a_known_one(monkeypatch: pytest
 
 def test_a_try_comes_back_every_few_seconds() -> None:
     clock = [1000.1]
-    tries = Tries(now=lambda: clock[0])
-    assert [tries.take("a") for _ in range(TRIES + 1)] == [*range(1, TRIES + 1), None]
-    clock[0] += SECONDS_PER_TRY
-    assert [tries.take("a"), tries.take("a")] == [TRIES, None]
-    tries.give_back("a")
-    assert tries.take("a") == TRIES
+    attempts = AttemptLimit(now=lambda: clock[0])
+    assert [attempts.take("a") for _ in range(ATTEMPTS + 1)] == [*range(1, ATTEMPTS + 1), None]
+    clock[0] += SECONDS_PER_ATTEMPT
+    assert [attempts.take("a"), attempts.take("a")] == [ATTEMPTS, None]
+    attempts.refund("a")
+    assert attempts.take("a") == ATTEMPTS
 
 
 def test_addresses_are_not_remembered_without_end() -> None:
-    tries = Tries()
+    attempts = AttemptLimit()
     for number in range(MOST_ADDRESSES + 100):
-        tries.take(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(tries) == MOST_ADDRESSES
+        attempts.take(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert len(attempts) == MOST_ADDRESSES
 
 
 @pytest.mark.parametrize(
@@ -123,46 +132,46 @@ def test_an_ipv6_network_counts_as_one_client(client: str, counts_as: str) -> No
     assert network_of(client) == counts_as
 
 
-def _waiters(turns: Turns, tries: list[int]) -> tuple[list[threading.Thread], list[int], list[int]]:
-    """Threads that wait one after another, and, by their tries, who got the turn and who was sent away."""
+def _waiters(lock: PriorityLock, attempts: list[int]) -> tuple[list[threading.Thread], list[int], list[int]]:
+    """Threads that wait one after another, and, by their attempts, who got the turn and who was sent away."""
     served: list[int] = []
     refused: list[int] = []
 
-    def wait(tries: int) -> None:
-        if turns.take(tries):
-            served.append(tries)
-            turns.leave()
+    def wait(attempts: int) -> None:
+        if lock.acquire(attempts):
+            served.append(attempts)
+            lock.release()
         else:
-            refused.append(tries)
+            refused.append(attempts)
 
-    threads = [threading.Thread(target=wait, args=(one,)) for one in tries]
+    threads = [threading.Thread(target=wait, args=(one,)) for one in attempts]
     for thread in threads:
         thread.start()
     return threads, served, refused
 
 
 def test_whoever_has_the_fewest_tries_in_use_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "LONGEST_WAIT", PATIENCE)
-    turns = Turns()
-    assert turns.take(1)
-    threads, served, _ = _waiters(turns, [9, 5, 7, 1])
-    while len(turns._waiting) < 4:
+    monkeypatch.setattr(limits, "LONGEST_WAIT", PATIENCE)
+    lock = PriorityLock()
+    assert lock.acquire(1)
+    threads, served, _ = _waiters(lock, [9, 5, 7, 1])
+    while len(lock._waiting) < 4:
         pass
-    turns.leave()
+    lock.release()
     for thread in threads:
         thread.join(PATIENCE)
     assert served == [1, 5, 7, 9]
 
 
 def test_when_too_many_wait_those_with_the_most_tries_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "LONGEST_WAIT", PATIENCE)
-    turns = Turns()
-    assert turns.take(1)
-    tries = [*range(20, 10, -1)]
-    threads, served, refused = _waiters(turns, tries)
-    while len(refused) < len(tries) - MOST_WAITING:
+    monkeypatch.setattr(limits, "LONGEST_WAIT", PATIENCE)
+    lock = PriorityLock()
+    assert lock.acquire(1)
+    attempts = [*range(20, 10, -1)]
+    threads, served, refused = _waiters(lock, attempts)
+    while len(refused) < len(attempts) - MOST_WAITING:
         pass
-    turns.leave()
+    lock.release()
     for thread in threads:
         thread.join(PATIENCE)
     assert sorted(refused) == [19, 20]
@@ -170,9 +179,9 @@ def test_when_too_many_wait_those_with_the_most_tries_are_sent_away(monkeypatch:
 
 
 def test_nobody_waits_for_a_turn_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "LONGEST_WAIT", 0.01)
-    turns = Turns()
-    assert turns.take(1)
-    assert not turns.take(1)
-    turns.leave()
-    assert turns.take(1)
+    monkeypatch.setattr(limits, "LONGEST_WAIT", 0.01)
+    lock = PriorityLock()
+    assert lock.acquire(1)
+    assert not lock.acquire(1)
+    lock.release()
+    assert lock.acquire(1)

@@ -18,7 +18,7 @@ from numaudit.exporters.facts import Tick
 from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
-from numaudit.exporters.series import Ledger
+from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host, read_text
 from numaudit.report.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
@@ -43,7 +43,7 @@ class Publisher:
     engine: Engine
     started_at: float
     _booted_at: float | None = None
-    _ledger: Ledger = field(init=False)
+    _tracker: SeriesTracker = field(init=False)
     _selection: Selection = field(init=False)
     _limit: SeriesLimit = field(init=False)
     _rejections: Rejections = field(init=False)
@@ -54,7 +54,7 @@ class Publisher:
     def __post_init__(self) -> None:
         observer = self.engine.observer
         self._features = Features(observer.host, self.engine.session, lambda: observer.kubelet.readings)
-        self._ledger = Ledger(began=self.started_at)
+        self._tracker = SeriesTracker(began=self.started_at)
         self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)
         self.use(self.settings)
@@ -65,7 +65,7 @@ class Publisher:
         self.settings, limits = settings, settings.metrics
         self.engine.thresholds = settings.verdicts.thresholds
         self.engine.observer.kubelet.poller.use_interval(settings.interval)
-        self._ledger.most_ended = limits.max_ended
+        self._tracker.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series
         if self.engine.limiter is not None:
@@ -82,11 +82,11 @@ class Publisher:
 
     def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
         limits = self.settings.metrics
-        series = self._ledger.update(self._selection.of(report.containers), report.taken_at, fetches, ended)
+        series = self._tracker.update(self._selection.of(report.containers), report.taken_at, fetches, ended)
         containers = evaluate_containers(series, limits.labels, self._limit)
         omitted = containers.omitted
         self._dropped["max_series"] += omitted.series
-        self._dropped["max_ended"] = self._ledger.forgotten
+        self._dropped["max_ended"] = self._tracker.forgotten
         if self._changes.is_news("max_series", omitted.series > 0, usual=False):
             _log.warning("max_series = %d: %d series are left out", limits.max_series, omitted.series)
         tick = Tick(

@@ -28,7 +28,7 @@ class Step:
 
 def steps_of(kinds: Iterable[Kind[Any]]) -> tuple[Step, ...]:
     """In the order in which they are taken: what shows least for its cost goes first."""
-    ranked = [(kind.gives_way, Step(f"{kind.name} off", kind)) for kind in kinds if kind.gives_way is not None]
+    ranked = [(kind.pause_order, Step(f"{kind.name} off", kind)) for kind in kinds if kind.pause_order is not None]
     return tuple(step for _, step in sorted([*ranked, (_NARROWS_AT, Step(WATCH_LIST, None))], key=lambda one: one[0]))
 
 

@@ -20,7 +20,7 @@ Windows = Mapping[Source, Window[Pair]]
 """What each source remembers."""
 
 
-class Weighed(NamedTuple):
+class EvaluatedSources(NamedTuple):
     """What is said of a container's accesses, and what the next tick needs of it."""
 
     accesses: tuple[Access, ...]
@@ -28,7 +28,7 @@ class Weighed(NamedTuple):
     windows: Windows
 
 
-def weigh(evidence: Evidence, past: Windows) -> Weighed:
+def evaluate_sources(evidence: Evidence, past: Windows) -> EvaluatedSources:
     """What each source says of a container."""
     found: list[Access] = []
     windows = dict(past)
@@ -40,4 +40,4 @@ def weigh(evidence: Evidence, past: Windows) -> Weighed:
             windows[source.name] = window
         else:
             windows.pop(source.name, None)
-    return Weighed(tuple(found), windows if windows or past else past)
+    return EvaluatedSources(tuple(found), windows if windows or past else past)

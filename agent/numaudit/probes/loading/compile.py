@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numaudit.errors import InputError, NumauditError
-from numaudit.probes.loading import compiler, texts
-from numaudit.probes.loading.texts import Text
+from numaudit.probes.loading import compiler, program_sources
+from numaudit.probes.loading.program_sources import ProgramSource
 
 BCC = "0.26.0"
 """Debian bookworm's, which alone makes the files that are stored."""
@@ -25,18 +25,18 @@ _FORMS = re.compile(r"^ \* Forms: +(\w+) = ([\d, ]+)$", re.MULTILINE)
 """In the comment that begins a text: the macro that changes the code itself, and its values."""
 
 
-def stored_texts() -> Iterator[Text]:
+def stored_texts() -> Iterator[ProgramSource]:
     """All texts, in every form that is stored. Raises InputError and OSError."""
-    for path in sorted(texts.bpf_folder().glob("*.bpf.c")):
+    for path in sorted(program_sources.bpf_folder().glob("*.bpf.c")):
         name = path.name.removesuffix(".bpf.c")
         forms = _FORMS.search(path.read_text(encoding="utf-8"))
         for defines in [{forms[1]: int(value)} for value in forms[2].split(",")] if forms else [{}]:
-            yield texts.read_text(name, defines)
+            yield program_sources.read_text(name, defines)
 
 
 def compile_all(folder: Path) -> None:
     """Write a file for each stored text. Raises Refusal, InputError and OSError."""
-    os.environ["BCC_KERNEL_SOURCE"] = str(texts.bpf_folder())
+    os.environ["BCC_KERNEL_SOURCE"] = str(program_sources.bpf_folder())
     version = compiler.check_bcc()
     if version != BCC:
         raise InputError(f"bcc {version} is here; stored bytecode is made with {BCC}, so run this on Debian bookworm")
@@ -60,4 +60,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else texts.bytecode_folder())
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else program_sources.bytecode_folder())

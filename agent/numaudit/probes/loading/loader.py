@@ -24,7 +24,7 @@ from typing import IO, Any
 import numaudit
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.probes import reasons
-from numaudit.probes.loading import texts
+from numaudit.probes.loading import program_sources
 from numaudit.probes.reasons import Reason, Refusal
 
 DEADLINE = 60.0
@@ -143,8 +143,8 @@ class _Source:
     @classmethod
     def of(cls, request: ProbeRequest) -> _Source:
         """Raises InputError and OSError."""
-        text = texts.read_text(request.name, request.defines, request.source)
-        found = texts.find_bytecode(text)
+        text = program_sources.read_text(request.name, request.defines, request.source)
+        found = program_sources.find_bytecode(text)
         if isinstance(found, str):
             return cls({"text": text.whole, "defines": dict(text.defines)}, found)
         return cls({"bytecode": found}, None)
@@ -217,7 +217,7 @@ def _pack_one(probe: ProbeRequest) -> dict[str, Any]:
 
 def _start(python: str, channel: socket.socket, end: float, log: IO[bytes]) -> subprocess.Popen[bytes]:
     seconds = math.ceil(max(1.0, end - time.monotonic()))
-    own = {"BCC_KERNEL_SOURCE": str(texts.bpf_folder())} if "BCC_KERNEL_SOURCE" not in os.environ else {}
+    own = {"BCC_KERNEL_SOURCE": str(program_sources.bpf_folder())} if "BCC_KERNEL_SOURCE" not in os.environ else {}
     path = os.pathsep.join(filter(None, (str(_PACKAGE.parent), os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
         [python, "-m", "numaudit.probes.loading.loader_child", str(channel.fileno()), str(seconds)],

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.kernel import kept_files
+from numaudit.kernel import open_file_cache
 from numaudit.kernel.host import LARGEST_FILE
-from numaudit.kernel.kept_files import KeptFiles, open_files_allowed
+from numaudit.kernel.open_file_cache import OpenFileCache, open_files_allowed
 
 
 def _open_files(folder: Path) -> list[str]:
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_each_read_gives_the_text_of_that_moment(folder: Path) -> None:
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     assert files.read(f"{folder}/a") == b"first a"
     (folder / "a").write_text("second")
     assert files.read(f"{folder}/a") == b"second"
@@ -49,7 +49,7 @@ def test_each_read_gives_the_text_of_that_moment(folder: Path) -> None:
 
 
 def test_a_second_tick_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     files.read(f"{folder}/a")
     files.end_tick()
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened again"))
@@ -59,7 +59,7 @@ def test_a_second_tick_opens_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_file_that_a_tick_did_not_read_is_closed_after_it(folder: Path) -> None:
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     for name in "abc":
         files.read(f"{folder}/{name}")
     files.end_tick()
@@ -70,7 +70,7 @@ def test_a_file_that_a_tick_did_not_read_is_closed_after_it(folder: Path) -> Non
 
 
 def test_nothing_stays_open_when_the_reader_goes(folder: Path) -> None:
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     files.read(f"{folder}/a")
     files.end_tick()
     files.read(f"{folder}/b")
@@ -87,7 +87,7 @@ def test_a_report_leaves_nothing_open(capsys: pytest.CaptureFixture[str], fixtur
 
 
 def test_no_more_files_stay_open_than_allowed_and_all_are_read(folder: Path) -> None:
-    files = KeptFiles(2)
+    files = OpenFileCache(2)
     for _ in range(3):
         assert [files.read(f"{folder}/{name}") for name in "abc"] == [b"first a", b"first b", b"first c"]
         assert len(_open_files(folder)) == 2
@@ -97,7 +97,7 @@ def test_no_more_files_stay_open_than_allowed_and_all_are_read(folder: Path) -> 
 
 def test_a_group_recreated_under_its_old_name_is_opened_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the file of a group that was removed fails with ENODEV, also when there is a new one of its name."""
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     files.read(f"{folder}/a")
     (folder / "a").unlink()
     (folder / "a").write_text("new group")
@@ -115,7 +115,7 @@ def test_a_group_recreated_under_its_old_name_is_opened_again(folder: Path, monk
 
 
 def test_a_file_that_is_gone_or_no_file_leaves_nothing_open(folder: Path) -> None:
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     with pytest.raises(FileNotFoundError):
         files.read(f"{folder}/none")
     (folder / "sub").mkdir()
@@ -130,7 +130,7 @@ def test_a_file_that_is_gone_or_no_file_leaves_nothing_open(folder: Path) -> Non
 @pytest.mark.parametrize("size", [16383, 16384, 16385, 100_000])
 def test_a_file_of_any_size_is_read_whole(folder: Path, size: int) -> None:
     (folder / "a").write_bytes(b"x" * size)
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     assert [len(files.read(f"{folder}/a")) for _ in range(2)] == [size, size]
     files.close()
 
@@ -138,7 +138,7 @@ def test_a_file_of_any_size_is_read_whole(folder: Path, size: int) -> None:
 def test_a_file_beyond_any_reason_is_refused(folder: Path) -> None:
     with (folder / "a").open("ab") as handle:
         handle.truncate(LARGEST_FILE + 1)
-    files = KeptFiles(10)
+    files = OpenFileCache(10)
     with pytest.raises(OSError, match="larger than"):
         files.read(f"{folder}/a")
     files.close()
@@ -155,8 +155,8 @@ def test_the_soft_limit_is_raised_and_a_refusal_is_lived_with(monkeypatch: pytes
     assert open_files_allowed() == 4096
     assert limits == [4096, 4096]
     limits[:] = [1024, resource.RLIM_INFINITY]
-    assert open_files_allowed() == kept_files._ENOUGH
-    assert limits == [kept_files._ENOUGH, resource.RLIM_INFINITY]
+    assert open_files_allowed() == open_file_cache._ENOUGH
+    assert limits == [open_file_cache._ENOUGH, resource.RLIM_INFINITY]
 
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, "no")

@@ -1,7 +1,7 @@
 """How many wrong passwords a client's address may try, and who is next when many wait.
 
-An address has a number of tries, and gets one back every few seconds. Addresses of an IPv6 network of 64 bits count as
-one, for any host may have as many of them as it likes.
+An address has a number of attempts, and gets one back every few seconds. Addresses of an IPv6 network of 64 bits
+count as one, for any host may have as many of them as it likes.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-TRIES = 10
-SECONDS_PER_TRY = 6.0
+ATTEMPTS = 10
+SECONDS_PER_ATTEMPT = 6.0
 MOST_ADDRESSES = 4096
 MOST_WAITING = 8
 LONGEST_WAIT = 2.0
 """Seconds."""
 _ROUNDING = 1e-6
-"""Of tries: sums of seconds are not exact."""
+"""Of attempts: sums of seconds are not exact."""
 
 
 @dataclass(slots=True)
-class Tries:
+class AttemptLimit:
     """What each address has left. An address that is not listed has all."""
 
     now: Callable[[], float] = time.monotonic
     _full_at: dict[str, float] = field(default_factory=dict)
-    """Address -> when it will have all its tries again; what was used last comes last."""
+    """Address -> when it will have all its attempts again; what was used last comes last."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, client: str) -> int | None:
@@ -39,19 +39,19 @@ class Tries:
         address, now = network_of(client), self.now()
         with self._lock:
             full_at = max(now, self._full_at.pop(address, now))
-            used = math.ceil((full_at - now) / SECONDS_PER_TRY - _ROUNDING)
-            enough = used < TRIES
-            self._full_at[address] = full_at + SECONDS_PER_TRY if enough else full_at
+            used = math.ceil((full_at - now) / SECONDS_PER_ATTEMPT - _ROUNDING)
+            enough = used < ATTEMPTS
+            self._full_at[address] = full_at + SECONDS_PER_ATTEMPT if enough else full_at
             if len(self._full_at) > MOST_ADDRESSES:
                 del self._full_at[next(iter(self._full_at))]
         return used + 1 if enough else None
 
-    def give_back(self, client: str) -> None:
+    def refund(self, client: str) -> None:
         """The password was right."""
         address = network_of(client)
         with self._lock:
             if address in self._full_at:
-                self._full_at[address] -= SECONDS_PER_TRY
+                self._full_at[address] -= SECONDS_PER_ATTEMPT
 
     def __len__(self) -> int:
         return len(self._full_at)
@@ -71,20 +71,20 @@ def network_of(client: str) -> str:
 
 
 @dataclass(slots=True)
-class Turns:
-    """One at a time, those with the fewest tries in use first. Whoever would wait too long, or as one of too many,
+class PriorityLock:
+    """One at a time, those with the fewest attempts in use first. Whoever would wait too long, or as one of too many,
     is sent away."""
 
     _waiting: list[tuple[int, int]] = field(default_factory=list)
-    """Tries in use and a number for each, best first."""
+    """Attempts in use and a number for each, best first."""
     _taken: bool = False
     _numbers: count[int] = field(default_factory=count)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def take(self, tries: int) -> bool:
-        """Wait for the turn. False = sent away; else `leave` must follow."""
+    def acquire(self, attempts: int) -> bool:
+        """Wait for the turn. False = sent away; else `release` must follow."""
         with self._changed:
-            me = (tries, next(self._numbers))
+            me = (attempts, next(self._numbers))
             insort(self._waiting, me)
             if len(self._waiting) > MOST_WAITING:
                 self._waiting.pop()
@@ -98,7 +98,7 @@ class Turns:
             self._taken = True
             return True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Let the next one in."""
         with self._changed:
             self._taken = False

@@ -1,6 +1,6 @@
 """A process that does a known amount of work on a known number of bytes. Standard library only, started as a script.
 
-    known_work_child.py BYTES THREADS
+    reference_workload_child.py BYTES THREADS
 
 writes every byte of its own pages once, prints `ready`, and then follows lines on stdin:
 

@@ -21,7 +21,7 @@ _PACKAGE = Path(numaudit.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ProgramSource:
     """What is compiled as one."""
 
     name: str
@@ -51,13 +51,13 @@ def bytecode_folder() -> Path:
     return bpf_folder() / "bytecode"
 
 
-def read_text(name: str, defines: Mapping[str, int], source: Path | None = None) -> Text:
+def read_text(name: str, defines: Mapping[str, int], source: Path | None = None) -> ProgramSource:
     """One text, by default `NAME.bpf.c` among our own. Raises InputError when it is missing, and OSError."""
     files = [*(bpf_folder() / header for header in HEADERS), source or bpf_folder() / f"{name}.bpf.c"]
-    return Text(name, "".join(f'#line 1 "{path.name}"\n{_read(path)}\n' for path in files), defines)
+    return ProgramSource(name, "".join(f'#line 1 "{path.name}"\n{_read(path)}\n' for path in files), defines)
 
 
-def find_bytecode(text: Text) -> dict[str, Any] | str:
+def find_bytecode(text: ProgramSource) -> dict[str, Any] | str:
     """As `Bytecode.pack` made it; or why there is none for this text, and it has to be compiled. Raises OSError."""
     path = bytecode_folder() / text.file
     try:

@@ -15,7 +15,7 @@ _FOR_OTHERS = 512
 
 
 @dataclass(slots=True)
-class KeptFiles:
+class OpenFileCache:
     """Reads files that the kernel gives as one record, such as memory.numa_stat: whole, from the start at each read.
 
     (Lists such as cgroup.procs come in pieces of a page, fs/seq_file.c; they are not for this.) An open

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from numaudit.errors import NumauditError, Unavailable
 
-_PROGRAM = Path(__file__).with_name("known_work_child.py")
+_PROGRAM = Path(__file__).with_name("reference_workload_child.py")
 _PATIENCE = 30.0
 """Seconds for one order to be followed; an emulated machine needs a few."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownWork:
+class ReferenceWorkload:
     """A running process that holds `size` bytes and follows orders."""
 
     process: subprocess.Popen[str]
@@ -50,9 +50,9 @@ class KnownWork:
 
 
 @contextmanager
-def known_work(
+def reference_workload(
     size: int, threads: int, cgroup: Path | None = None, cpus: Collection[int] | None = None
-) -> Iterator[KnownWork]:
+) -> Iterator[ReferenceWorkload]:
     """Start it, optionally in a cgroup's folder and on some CPUs; it ends with the block. Raises OSError.
 
     A shell joins the cgroup while it is small and then becomes the process, so that every page of it is given there.
@@ -66,7 +66,7 @@ def known_work(
         process = subprocess.Popen([*joining, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     finally:
         os.sched_setaffinity(0, before)
-    work = KnownWork(process, size)
+    work = ReferenceWorkload(process, size)
     try:
         work.expect("ready")
         yield work
