@@ -53,6 +53,11 @@ class Screen:
     async def type(self, text: str) -> None:
         await self.press(*("slash" if char == "/" else "space" if char == " " else char for char in text))
 
+    async def resize(self, width: int, height: int) -> None:
+        """Wait until the screen has this many lines."""
+        await self.pilot.resize_terminal(width, height)
+        await self.sees(lambda: len(self.lines()) == height)
+
     async def sees(self, seen: Callable[[], object]) -> None:
         """Wait until it is so."""
         async with asyncio.timeout(PATIENCE):

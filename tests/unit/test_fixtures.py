@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fixture_trees
+from agent_process import PATIENCE
 
 SOURCE = Path(__file__).parents[1] / "fixtures"
 PACKED = sorted(path.name.removesuffix(".tar.xz") for path in SOURCE.glob("*.tar.xz"))
@@ -38,7 +39,7 @@ def _unpack_in_processes(cache: Path, count: int, hash_seed: str = "random") -> 
         )
         for _ in range(count)
     ]  # fmt: skip
-    outputs = [process.communicate(timeout=60)[0] for process in started]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
     assert [process.returncode for process in started] == [0] * count
     return [Path(output.strip()) for output in outputs]
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_process import PATIENCE
+
 TOP = Path(__file__).parents[2]
 TOOLS = ("apt-get", "dpkg-query", "make")
 
@@ -32,7 +34,12 @@ def _run(checkout: Path, *command: str) -> tuple[subprocess.CompletedProcess[str
     """The finished script, and which tools it called."""
     environment = {**os.environ, "PATH": f"{checkout / 'tools'}:/usr/bin:/bin"}
     done = subprocess.run(
-        [checkout / command[0], *command[1:]], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [checkout / command[0], *command[1:]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     called = checkout / "called"
     return done, called.read_text() if called.exists() else ""

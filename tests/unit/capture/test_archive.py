@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_process import PATIENCE
 from documents import without_times
 from numaudit.capture import archive
 from numaudit.capture.archive import unpacked
@@ -237,7 +238,7 @@ def test_a_command_that_is_ended_removes_what_it_unpacked(
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path / "space")},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\n")
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from agent_process import PATIENCE
 from documents import without_times
 from fixture_trees import FIXTURES
 from numaudit.capture import tree
@@ -131,7 +132,7 @@ def test_what_may_not_be_read_is_named_with_the_reason_on_stderr_and_in_the_capt
         (tree / "var/log/pods").chmod(0o700)
         done = subprocess.run(
             [sys.executable, "-c", _program(tree, "copy")],
-            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=60, cwd=folder,
+            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=PATIENCE, cwd=folder,
         )  # fmt: skip
         listed = (Path(folder) / "copy" / NOT_READ).read_text()
     assert (done.returncode, done.stdout) == (0, "")
@@ -159,7 +160,7 @@ def test_a_kubelet_folder_that_only_root_may_enter_is_named_and_the_rest_copied(
         (tree / "numaudit").chmod(0o700)
         done = subprocess.run(
             [sys.executable, "-c", _program(tree, "copy.tar.xz")],
-            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=60, cwd=folder,
+            capture_output=True, text=True, user=65534, group=65534, check=False, timeout=PATIENCE, cwd=folder,
         )  # fmt: skip
         with tarfile.open(Path(folder) / "copy.tar.xz") as archive:
             names = archive.getnames()
@@ -205,7 +206,7 @@ def test_a_capture_that_is_asked_to_end_leaves_nothing(fixtures: Path, tmp_path:
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\n")
     assert list(tmp_path.rglob("*")) == [tmp_path / "tmp"]
@@ -246,7 +247,12 @@ def test_an_archive_is_never_written_to_a_terminal(fixtures: Path) -> None:
     program = "import sys; from numaudit.cli.main import call; sys.exit(call(['capture', '-']))"
     with os.fdopen(terminal, "rb", buffering=0), os.fdopen(user, "wb") as output:
         done = subprocess.run(
-            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            [sys.executable, "-c", program],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         assert done.returncode == 2
         assert done.stderr == (
@@ -261,7 +267,12 @@ def test_a_reader_that_goes_away_is_an_error_for_an_archive(fixtures: Path) -> N
     program = _program(fixtures / "huge-pages", "-")
     with os.fdopen(writing, "wb") as output:
         done = subprocess.run(
-            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            [sys.executable, "-c", program],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
     assert (done.returncode, done.stderr) == (3, "numaudit: cannot write standard output: Broken pipe\n")
 

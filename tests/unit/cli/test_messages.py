@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_process import PATIENCE
 from numaudit.cli.main import call
 from numaudit.cli.messages import Messages
 
@@ -87,7 +88,7 @@ def test_a_terminal_gets_escapes_too_but_may_be_steered_on_purpose(fixtures: Pat
     with os.fdopen(terminal, "rb", buffering=0) as reader:
         with os.fdopen(user, "wb") as output:
             done = subprocess.run(
-                [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=output, timeout=60, check=False
+                [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=output, timeout=PATIENCE, check=False
             )
         shown = reader.read(65536)
     assert done.returncode == 2

@@ -145,7 +145,7 @@ def test_keys_that_come_at_once_are_taken_in_their_order(node: Path) -> None:
 def test_a_container_is_opened_and_closed(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("down", "enter")
-        await shown.shows(CPU_REMOTE, "allowed by its cpuset", "log and derivation agree", "cpu-remote: 100%")
+        await shown.shows(CPU_REMOTE, "allowed by its cpuset", "log and the derivation agree", "cpu-remote: 100%")
         await shown.press("down", "down")
         assert not shown.lines()[1].startswith(CPU_REMOTE)
         await shown.press("escape")
@@ -205,16 +205,14 @@ def test_the_help_says_that_nothing_is_measured_of_a_captured_tree(node: Path) -
 def test_another_size_draws_all_again(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         assert "QOS" in shown.text()
-        await shown.pilot.resize_terminal(60, 15)
-        assert "QOS" not in shown.text()
+        await shown.resize(60, 15)
+        await shown.sees(lambda: "QOS" not in shown.text() and "1 of 30" in shown.lines()[14])
         assert all(len(line) <= 60 for line in shown.lines()), shown.text()
-        assert "1 of 30" in shown.lines()[14]
         for width, height in ((20, 6), (10, 4), (2, 1)):
-            await shown.pilot.resize_terminal(width, height)
-            assert len(shown.lines()) == height
+            await shown.resize(width, height)
         await shown.press("question_mark")
-        await shown.pilot.resize_terminal(100, 20)
-        assert "choose a container; on a page: scroll" in shown.text()
+        await shown.resize(100, 20)
+        await shown.shows("choose a container; on a page: scroll")
 
     _on(node, steps, 160)
 

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agent_process import eventually
 from node_tree import NodeTree
 from numaudit.config.settings import OtlpSettings, Settings
+from numaudit.daemon import service
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.service import Services
@@ -76,31 +78,32 @@ def test_a_service_that_does_not_start_is_named_and_those_before_it_are_stopped(
 def test_a_service_that_fails_to_stop_keeps_no_other_one_running() -> None:
     notes: list[str] = []
     services = Services()
-    for service in (Recorded("probes", notes), Recorded("web", notes, at_stop=_fail)):
-        services.start(service)
+    for one in (Recorded("probes", notes), Recorded("web", notes, at_stop=_fail)):
+        services.start(one)
     with pytest.raises(RuntimeError):
         services.stop(1)
     assert notes[-2:] == ["stop web", "stop probes"]
 
 
-def test_all_services_share_one_deadline() -> None:
-    slow = Recorded("otlp", [], at_stop=lambda: time.sleep(0.2))
-    quick = Recorded("web", [])
+def test_all_services_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter((100.0, 100.0, 101.5, 102.5))
+    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    started = [Recorded(name, []) for name in ("probes", "web", "otlp")]
     services = Services()
-    services.start(quick)
-    services.start(slow)
-    services.stop(0.2)
-    assert (0 < slow.given[0] <= 0.2, quick.given) == (True, [0.0])
+    for one in started:
+        services.start(one)
+    services.stop(2.0)
+    assert [one.given for one in started] == [[0.0], [0.5], [2.0]]
 
 
 def test_a_service_that_has_died_is_named_by_health() -> None:
-    service = Recorded("otlp", [])
+    push = Recorded("otlp", [])
     services = Services()
-    services.start(service)
+    services.start(push)
     health = HealthMonitor(15, services.died)
     health.success(time.monotonic())
     assert health.health().good
-    service.dead = True
+    push.dead = True
     assert (health.health().good, health.health().text) == (
         False,
         "ended by an internal error: otlp; the log says why",

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from agent_process import PATIENCE
+
 BUILD = Path(__file__).parents[3] / "deploy/image/build.sh"
 
 
 def _run(*arguments: str, commands: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(commands)}
     return subprocess.run(
-        ["/bin/bash", BUILD, *arguments], env=environment, capture_output=True, text=True, timeout=30, check=False
+        ["/bin/bash", BUILD, *arguments], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -157,7 +157,7 @@ def test_a_wait_that_is_neither_seconds_nor_a_date_is_none(collector: OtlpReceiv
 
 def test_the_next_push_waits_as_long_as_the_receiver_asks(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
     collector.answers = [Answer(429, retry_after="2")]
-    push = Push(Receiver(collector.url, timeout=0.5), SENDER, lambda: numbers, interval=0.01)
+    push = Push(Receiver(collector.url, timeout=1.5), SENDER, lambda: numbers, interval=0.01)
     push.start()
     try:
         assert collector.got_two.wait(PATIENCE)

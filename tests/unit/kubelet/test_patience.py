@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def test_a_kubelet_that_keeps_every_question_takes_no_more_than_the_share(tmp_pa
         assert time.monotonic() - begun < 0.5 + LATE
         one.close()
     reasons = {source.name: source.reason or "" for source in readings.sources}
-    assert "no complete answer within 0.5 s" in reasons["kubelet configuration"]
+    # Looking for the kubelet's process has taken a part of it, which on a busy machine is to be seen.
+    assert re.search(r"no complete answer within 0\.\d+ s", reasons["kubelet configuration"])
     assert reasons["pods"].startswith("not asked: ")
 
 
