@@ -159,7 +159,7 @@ def test_a_column_of_numbers_is_sorted_by_number_both_ways_and_what_is_not_known
         assert len(set(amounts)) > 1
 
 
-@pytest.mark.parametrize("title", ["Container", "QoS", "Promised", "Allowed", "CPUs on"])
+@pytest.mark.parametrize("title", ["Container", "QoS", "Promised", "Allowed", "CPU nodes"])
 def test_a_column_of_words_is_sorted_both_ways(open_page: OpenPage, title: str) -> None:
     page = open_page(page_of(50)).page
     for direction in ("ascending", "descending"):

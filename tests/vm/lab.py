@@ -55,7 +55,7 @@ A shell follows: `exit` powers the guest off, Ctrl-A X pulls its plug. Try:
 """
 
 READING = """
-How to read it: MEMS = the nodes that its memory may be on, CPUS ON = the node of its CPUs, N0 to N3 = where it is.
+How to read it: ALLOWED = the nodes that its memory may be on, CPU NODES = the node of its CPUs, N0 to N3 = where it is.
 
     misaligned   runs on node 0 and has its memory on node 2, so all of it is REMOTE. Its cpuset allows no other node:
                  that is the cause below the table. cpuset.mems 0 would put it right.

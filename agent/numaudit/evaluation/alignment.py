@@ -175,19 +175,19 @@ def _verdict(snapshot: Snapshot, evidence: _Evidence, thresholds: Thresholds) ->
         return _Conclusion("unmanaged", unmanaged)
     intended = intended_nodes(evidence.intent)
     if evidence.intent is None or not intended:
-        return _Conclusion("unknown", f"what was promised is not known: {_why_not_known(snapshot)}")
+        return _Conclusion("unknown", f"its promise is unknown: {_why_not_known(snapshot)}")
     if evidence.allowed is None or evidence.allowed.nodes is None:
-        return _Conclusion("unknown", "the allowed nodes are not known")
+        return _Conclusion("unknown", "its allowed nodes are unknown")
     if evidence.allowed.nodes != intended:
-        return _Conclusion("drifted", f"allowed nodes are {evidence.allowed.nodes or 'none'}, promised are {intended}")
+        return _Conclusion("drifted", _drift(evidence.allowed.nodes, intended))
     if evidence.resident is None or evidence.resident.anon is None:
-        return _Conclusion("unknown", "where the bytes are is not known")
+        return _Conclusion("unknown", "its resident memory is unknown")
     spill = evidence.spill
     if spill is not None:
         of = remedies.owner(evidence.container, snapshot.intent)
         return _spilled(spill, intended, of, evidence.now, thresholds)
     if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
-        return _Conclusion("unknown", "where the huge pages are is not known: no hugetlb controller shows them by node")
+        return _Conclusion("unknown", "its huge pages are unknown, because no hugetlb controller counts them by node")
     return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
 
 
@@ -200,13 +200,25 @@ def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, th
         said += f", {in_units(spill.unmapped)} of them in files in memory that no process maps"
         return _Conclusion("spilled", said, remedies.of_unmapped(of, are_all))
     if spill.settling:
-        reason = "its cpuset was put right, and bytes outside the promised nodes may be on their way home"
-        return _Conclusion("unknown", reason, "Nothing yet: wait until they have stopped moving.")
+        reason = "its cpuset was corrected, and memory outside the promised nodes may still be moving back"
+        return _Conclusion("unknown", reason, "Wait until it has stopped moving.")
     return _Conclusion(
         "unknown",
-        "bytes are outside the promised nodes, but a second tick has to confirm it",
-        "Nothing yet: the next tick decides.",
+        "memory is outside the promised nodes, but a second tick must confirm it",
+        "Wait for the next tick, which decides.",
     )
+
+
+def _drift(allowed: NodeSet, promised: NodeSet) -> str:
+    """it may use nodes 0,2, but was promised node 2 only"""
+    only = " only" if promised <= allowed else ""
+    return f"it may use {_nodes(allowed)}, but was promised {_nodes(promised)}{only}"
+
+
+def _nodes(nodes: NodeSet) -> str:
+    if not nodes:
+        return "no node"
+    return f"node {nodes}" if len(nodes) == 1 else f"nodes {nodes}"
 
 
 def _why_not_known(snapshot: Snapshot) -> str:
@@ -216,8 +228,8 @@ def _why_not_known(snapshot: Snapshot) -> str:
         return reasons[0] if reasons else "the kubelet's promises were not read"
     for one in snapshot.intent.sources:
         if one.name == "memory checkpoint" and one.state == "missing":
-            return f"there is no memory checkpoint that can be read: {one.reason or 'it is not there'}"
-    return "no checkpoint entry could be matched to this cgroup"
+            return f"no memory checkpoint can be read: {one.reason or 'it is not there'}"
+    return "no checkpoint entry matches this cgroup"
 
 
 def _has_huge_pages(intent: ContainerIntent) -> bool:
@@ -229,7 +241,7 @@ def _placed(
 ) -> _Conclusion:
     """The verdict on a container whose memory is where it was promised."""
     if allowed.cpus is None:
-        return _Conclusion("unknown", "the allowed CPUs are not known")
+        return _Conclusion("unknown", "its allowed CPUs are unknown")
     cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
     if cpu_remote is not None:
         own = evidence.intent
@@ -260,13 +272,13 @@ def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
     if intent is None:
         return None
     if (intent.config.memory_manager_policy or "").lower() == "none":
-        return "the kubelet's memory manager policy is None"
+        return "the kubelet's Memory Manager policy is None"
     own = evidence.intent
     if own is not None and own.promise.memory == ():
         pod = (intent.pods or {}).get(own.pod_uid)
         if pod is not None and pod.has_pod_level_resources:
-            return "the pod has pod-level resources, which the memory manager leaves alone"
-        return "the memory manager holds nothing for it"
+            return "the pod has pod-level resources, which the Memory Manager ignores"
+        return "the Memory Manager promised it nothing"
     return None
 
 

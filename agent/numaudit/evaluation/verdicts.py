@@ -17,15 +17,15 @@ REMEDIES: Mapping[VerdictName, str | None] = {
     "back to cpuset.mems, which moves its mapped memory too, or delete the pod so that it is created again.",
     "spilled": "See its causes. Memory does not come back by itself: restart the container, or migrate the pages "
     "of each of its processes (`migratepages PID all NODES`).",
-    "cpu-remote": "Ask for whole CPUs, so that the CPU Manager pins it too, and use the Topology Manager policy "
+    "cpu-remote": "Request whole CPUs, so that the CPU Manager pins it too, and use the Topology Manager policy "
     "single-numa-node or restricted. A Guaranteed pod with a fraction of a CPU runs on the shared pool of all nodes.",
     "remote-access": "Bring its memory and the threads that use it to one node: migrate its pages (`migratepages PID "
     "FROM TO`), or bind its threads to the CPUs of that node (`taskset`). Memory that it shares with another container "
     "moves with its owner.",
     "unknown": "Give numaudit the source that is named; `numaudit doctor` says how.",
-    "split": "Ask for less, or for machines with larger nodes. Nothing else helps.",
+    "split": "Request less memory, or use machines with larger nodes. Nothing else helps.",
     "aligned": None,
-    "unmanaged": "Nothing is wrong. For a promise: Memory Manager policy Static, and a Guaranteed pod.",
+    "unmanaged": "Nothing is wrong. To get a promise, use the Memory Manager policy Static and a Guaranteed pod.",
 }
 """Verdict -> what to do about it, of a pod's container; None = nothing. In the order of severity, the worst first."""
 

@@ -126,12 +126,12 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         table=Place(20, 2), top=Place(20, 1), page=Place(30, heading="Promised"),
     ),
     Column(
-        "MEMS", lambda one: node_list(one.allowed_memory_nodes), "nodes that its memory may be on",
+        "ALLOWED", lambda one: node_list(one.allowed_memory_nodes), "nodes that its memory may be on",
         table=Place(30, 5), top=Place(40, 6, 1), page=Place(40, heading="Allowed"),
     ),
     Column(
-        "CPUS ON", lambda one: node_list(one.allowed_cpu_nodes), "nodes of the CPUs it may use",
-        table=Place(40, 6), top=Place(50, 7, 1), page=Place(50, heading="CPUs on"),
+        "CPU NODES", lambda one: node_list(one.allowed_cpu_nodes), "nodes of the CPUs that it may use",
+        table=Place(40, 6), top=Place(50, 7, 1), page=Place(50, heading="CPU nodes"),
     ),
     Column(
         "JUDGED", lambda one: size(one.judged_bytes), "anon + shmem + hugetlb",
@@ -185,7 +185,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         table=Place(140, wide_only=True),
     ),
     Column(
-        "CPU OFF", cells.cpu_off, "share of its CPU time on other nodes than the promised ones, since the first tick",
+        "CPU REMOTE", cells.cpu_off, "share of its CPU time on nodes that were not promised, since the first tick",
         is_number=True, needs=_can_promise_and_measure,
         top=Place(120, 4),
     ),

@@ -31,14 +31,16 @@ def _print_refused(report: Report, out: Console) -> None:
         alike.setdefault(same, []).append(printable(f"{refused.namespace}/{refused.pod}"))
     for (outcome, message, asked), names in alike.items():
         print_note(f"refused: {some_of(names)}: {outcome}: {message}", out, "yellow")
-        against = "; ".join(filter(None, (asked, _admissible(report))))
+        against = " ".join(filter(None, (asked, _admissible(report))))
         if against:
             print_note(f"    {against}", out, "dim")
 
 
 def _asked(refused: HintOutcome) -> str:
-    amounts = ", ".join(f"{printable(name)} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
-    return f"asked for {amounts}" if amounts else ""
+    amounts = ", ".join(
+        f"{size(amount)} of {printable(name)}" for name, amount in (refused.asked or {}).items() if amount
+    )
+    return f"Requested: {amounts}." if amounts else ""
 
 
 def _admissible(report: Report) -> str:
@@ -47,7 +49,7 @@ def _admissible(report: Report) -> str:
         return ""
     largest = max(manager.admissible, key=lambda one: one.bytes)
     nodes = "1 node" if largest.nodes == 1 else f"{largest.nodes} nodes"
-    return f"the largest memory that would be admitted now is {size(largest.bytes)}, on {nodes}"
+    return f"At most {size(largest.bytes)} of memory would be admitted now, on {nodes}."
 
 
 def some_of(names: Sequence[str]) -> str:

@@ -93,11 +93,11 @@ def test_a_container_whose_verdict_is_not_known_does_not_pass(captured: Callable
     assert shortfalls(found, 0.95) == Shortfalls()
     one, *others = found.containers
     assert one.verdict is not None and one.aligned_ratio == 1
-    unknown = msgspec.structs.replace(one.verdict, name="unknown", reason="the allowed CPUs are not known")
+    unknown = msgspec.structs.replace(one.verdict, name="unknown", reason="its allowed CPUs are unknown")
     changed = replace(found, containers=(msgspec.structs.replace(one, verdict=unknown), *others))
     below = shortfalls(changed, 0.95)
     assert (below.failed, below.unknown) == (False, 1)
-    assert below.messages[0].endswith(": the allowed CPUs are not known")
+    assert below.messages[0].endswith(": its allowed CPUs are unknown")
     with pytest.raises(Unavailable, match="a container cannot be compared"):
         below.require_an_answer()
 
@@ -106,7 +106,7 @@ def test_a_ratio_to_hold_where_no_promise_is_known_cannot_be_answered(fixtures: 
     assert call(["report", "--root", str(fixtures / "systemd-crio"), "--fail-below", "0.5"]) == 3
     out, err = capsys.readouterr()
     assert "\nCONTAINER " in out
-    assert "numaudit: --fail-below: what was promised is not known: no kubelet" in err
+    assert "numaudit: --fail-below: its promise is unknown: no kubelet" in err
 
 
 def test_a_container_whose_bytes_are_not_known_does_not_pass(

@@ -29,7 +29,7 @@ def test_a_drifted_container_whose_bytes_are_in_place_fails_on_its_verdict(drift
     assert call(["report", "--root", str(drifted), "--fail-on", "spilled,drifted"]) == 1
     out, err = capsys.readouterr()
     assert err.splitlines() == [
-        f"numaudit: '{POD}/{name}': drifted: allowed nodes are 0-3, promised are 1" for name in ("a", "b")
+        f"numaudit: '{POD}/{name}': drifted: it may use nodes 0-3, but was promised node 1 only" for name in ("a", "b")
     ]
     assert out.split("\n\n")[1].splitlines()[1].startswith(f"{POD}/a ")
 
@@ -90,6 +90,6 @@ def test_a_name_that_is_missing_is_refused_with_the_list(drifted: Path, capsys: 
 def test_where_no_promise_is_known_there_is_no_answer(fixtures: Path, capsys: Capture) -> None:
     root = str(fixtures / "systemd-crio")
     assert call(["report", "--root", root, "--fail-on", "drifted"]) == 3
-    assert "numaudit: --fail-on: what was promised is not known: no kubelet" in capsys.readouterr().err
+    assert "numaudit: --fail-on: its promise is unknown: no kubelet" in capsys.readouterr().err
     assert call(["report", "--root", root, "--fail-on", "unknown"]) == 1
-    assert "'shop/web-5c9/nginx': unknown: what was promised is not known" in capsys.readouterr().err
+    assert "'shop/web-5c9/nginx': unknown: its promise is unknown" in capsys.readouterr().err

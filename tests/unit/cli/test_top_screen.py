@@ -163,7 +163,7 @@ def test_the_help_names_every_key_and_column(node: Path) -> None:
         await shown.press("escape")
         for key in ("h", "question_mark"):
             await shown.press(key)
-            for word in ("Enter", "/", "Ctrl-Z", "MISPLACED", "CPU OFF"):
+            for word in ("Enter", "/", "Ctrl-Z", "MISPLACED", "CPU REMOTE"):
                 assert word in shown.text()
             await shown.press(key)
             assert shown.chosen() == DRIFTED

@@ -179,7 +179,10 @@ def test_no_remedy_names_a_policy_that_is_in_force(policy: str, promised: str) -
 
 def test_the_policy_static_is_no_remedy_where_it_is_in_force() -> None:
     burstable = container("Burstable")
-    assert verdict(snapshot(intent(None), who=burstable)).remedy == "Nothing is wrong. For a promise: a Guaranteed pod."
+    assert (
+        verdict(snapshot(intent(None), who=burstable)).remedy
+        == "Nothing is wrong. To get a promise, make the pod Guaranteed."
+    )
     assert "policy Static" in (verdict(snapshot(intent(None, "None"), who=burstable)).remedy or "")
 
 
@@ -221,8 +224,8 @@ def test_counted_accesses_decide_without_an_interval(taken: Snapshot, said_of_it
         (snapshot(Intent(), who=container(qos=None, kind="service", pod_uid=None)), "not a Kubernetes container"),
         (snapshot(who=container(qos="Burstable")), "the pod is Burstable"),
         (snapshot(who=container(qos="BestEffort")), "the pod is BestEffort"),
-        (snapshot(intent(policy="None")), "the kubelet's memory manager policy is None"),
-        (snapshot(intent("")), "the memory manager holds nothing for it"),
+        (snapshot(intent(policy="None")), "the kubelet's Memory Manager policy is None"),
+        (snapshot(intent("")), "the Memory Manager promised it nothing"),
     ],
 )
 def test_without_a_promise_nothing_is_managed(taken: Snapshot, reason: str) -> None:
@@ -237,8 +240,8 @@ def test_a_cgroup_that_was_promised_nodes_is_judged_like_a_container() -> None:
 
 def test_other_allowed_nodes_than_promised_are_a_drift() -> None:
     assert verdict(snapshot(mems="0-1")).name == "drifted"
-    assert verdict(snapshot(mems="1")).reason == "allowed nodes are 1, promised are 0"
-    assert verdict(snapshot(mems="")).reason == "allowed nodes are none, promised are 0"
+    assert verdict(snapshot(mems="1")).reason == "it may use node 1, but was promised node 0"
+    assert verdict(snapshot(mems="")).reason == "it may use no node, but was promised node 0"
 
 
 def test_a_drift_needs_no_knowledge_of_where_bytes_are() -> None:
@@ -272,7 +275,7 @@ def test_cpus_other_than_promised_are_named_with_whose_they_are() -> None:
     found = verdict(snapshot(pinned("2", {"two": "6", "far": "3"}, shared="0-1,4-5"), cpus="5-6"))
     assert found.name == "cpu-remote"
     assert found.reason.endswith(
-        ": allowed CPUs are 5-6, promised are 2; CPU 6 belongs to prod/two/app; CPU 5 is shared"
+        ": it may use CPUs 5-6, but was promised CPU 2; CPU 6 belongs to prod/two/app; CPU 5 is shared"
     )
     assert "Write the promised CPUs back" in (found.remedy or "")
 
@@ -305,14 +308,14 @@ def test_where_its_promised_cpus_are_not_known_no_cause_is_named() -> None:
 def test_a_missing_entry_is_named_only_where_there_is_a_checkpoint() -> None:
     unread = (CollectorOutcome("intent", "unavailable", "no kubelet: there is none"),)
     assert verdict(replace(snapshot(), intent=None, outcomes=unread)).reason == (
-        "what was promised is not known: no kubelet: there is none"
+        "its promise is unknown: no kubelet: there is none"
     )
     missing = replace(intent(None), sources=(SourceState("memory checkpoint", "missing", "permission denied"),))
     assert verdict(snapshot(missing)).reason == (
-        "what was promised is not known: there is no memory checkpoint that can be read: permission denied"
+        "its promise is unknown: no memory checkpoint can be read: permission denied"
     )
     read = replace(intent(None), sources=(SourceState("memory checkpoint", "ok"),))
-    assert "no checkpoint entry could be matched" in verdict(snapshot(read)).reason
+    assert "no checkpoint entry matches" in verdict(snapshot(read)).reason
 
 
 def test_without_measured_cpu_time_the_allowed_cpus_decide_and_the_verdict_says_so() -> None:
@@ -359,12 +362,12 @@ def test_a_promise_over_two_nodes_is_split() -> None:
 @pytest.mark.parametrize(
     ("taken", "missing"),
     [
-        (snapshot(intent(None)), "what was promised is not known"),
-        (replace(snapshot(), intent=None), "what was promised is not known"),
-        (snapshot(Intent(containers=())), "what was promised is not known"),
-        (snapshot(mems=None), "allowed nodes are not known"),
-        (replace(snapshot(), residency={}), "where the bytes are is not known"),
-        (snapshot(cpus=None), "allowed CPUs are not known"),
+        (snapshot(intent(None)), "its promise is unknown"),
+        (replace(snapshot(), intent=None), "its promise is unknown"),
+        (snapshot(Intent(containers=())), "its promise is unknown"),
+        (snapshot(mems=None), "allowed nodes are unknown"),
+        (replace(snapshot(), residency={}), "its resident memory is unknown"),
+        (snapshot(cpus=None), "allowed CPUs are unknown"),
     ],
 )
 def test_missing_evidence_makes_the_verdict_unknown_and_is_named(taken: Snapshot, missing: str) -> None:
@@ -404,7 +407,7 @@ def test_promised_huge_pages_that_are_not_shown_leave_the_verdict_unknown() -> N
 
 
 def test_an_empty_cpuset_is_drift() -> None:
-    assert said(verdict(snapshot(mems=""))) == ("drifted", "allowed nodes are none, promised are 0")
+    assert said(verdict(snapshot(mems=""))) == ("drifted", "it may use no node, but was promised node 0")
 
 
 def test_a_verdict_keeps_the_time_of_the_tick_that_saw_it_first() -> None:

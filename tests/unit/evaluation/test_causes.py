@@ -44,15 +44,15 @@ def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
 
 def test_another_cpuset_than_promised_is_named() -> None:
     (found,) = causes(NODE_0, True, Allowed(NodeSet.of(0, 1), ALL_CPUS), None, ())
-    assert found == Cause("cpuset", "allowed nodes are 0-1, promised are 0")
+    assert found == Cause("cpuset", "it may use nodes 0-1, but it was promised node 0")
 
 
 @pytest.mark.parametrize(
     ("effective", "own", "text"),
     [
-        ("0-1", "0-1", "cpuset.mems is 0-1, promised are 0"),
-        ("0-1", "", "cpuset.mems is empty, so it inherits nodes 0-1, promised are 0"),
-        ("1", "0-1", "cpuset.mems is 0-1, of which the groups above it leave 1, promised are 0"),
+        ("0-1", "0-1", "cpuset.mems is 0-1, but it was promised node 0"),
+        ("0-1", "", "cpuset.mems is empty, so it inherits nodes 0-1, but it was promised node 0"),
+        ("1", "0-1", "cpuset.mems is 0-1, of which the cgroups above it leave 1, but it was promised node 0"),
     ],
 )
 def test_what_the_group_itself_sets_is_told_from_what_it_inherits(effective: str, own: str, text: str) -> None:
@@ -67,7 +67,7 @@ def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_fr
 
 def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
     (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)), came=UNSEEN)
-    assert found == Cause("full-node", "node 0 has 1M of 100M free now; nobody watched it when they came")
+    assert found == Cause("full-node", "node 0 has 1M of 100M free now; it was not watched when they came")
     assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=UNSEEN)) == ["unknown"]
 
 

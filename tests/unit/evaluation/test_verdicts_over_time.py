@@ -305,7 +305,7 @@ def test_a_drifted_container_whose_cpuset_was_put_right_has_a_tick_to_settle() -
 def test_bytes_that_are_on_their_way_home_are_no_spill() -> None:
     found = verdicts(spilling([("1", 90), ("0", 90), ("0", 60), ("0", 30), ("0", 0)]))
     assert [one.name for one in found] == ["drifted", "unknown", "unknown", "unknown", "aligned"]
-    assert "on their way home" in found[2].reason
+    assert "still be moving back" in found[2].reason
 
 
 def test_a_clock_that_was_set_back_does_not_delay_a_spill() -> None:

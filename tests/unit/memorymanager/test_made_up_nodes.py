@@ -182,7 +182,7 @@ def test_without_any_source_of_promises_the_verdict_is_unknown_and_says_what_is_
     one = only(report)
     assert one.verdict is not None
     assert (one.verdict.name, one.hint_outcome) == ("unknown", None)
-    assert "what was promised is not known" in one.verdict.reason
+    assert "its promise is unknown" in one.verdict.reason
     assert source(report, "memory checkpoint") == "unavailable"
 
 
@@ -192,7 +192,7 @@ def test_under_policy_none_nothing_is_managed(tree: NodeTree) -> None:
     promise(tree, {}, policy="None")
     one = only(report_of(tree))
     assert one.verdict is not None
-    assert one.verdict.reason == "the kubelet's memory manager policy is None"
+    assert one.verdict.reason == "the kubelet's Memory Manager policy is None"
     assert (one.verdict.name, one.intended and str(one.intended.memory_nodes)) == ("unmanaged", "")
 
 

@@ -172,7 +172,7 @@ def _saying(text: str, *containers: ContainerReport) -> str:
         ("gone: 123e4567-e89b-12d3-a456-426614174000", "gone: *"),
         ("on worker-3 and worker-3.example.com", "on * and *"),
         ("db-01 and xdb-0 are others", "db-01 and xdb-0 are others"),
-        ("allowed nodes are 0,2, promised are 2", "allowed nodes are 0,2, promised are 2"),
+        ("it may use nodes 0,2, but was promised node 2 only", "it may use nodes 0,2, but was promised node 2 only"),
     ],
 )
 def test_names_are_hidden_wherever_a_text_has_them(said: str, hidden: str) -> None:

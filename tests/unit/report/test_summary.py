@@ -69,7 +69,8 @@ def test_the_worst_container_is_named_with_its_bytes_on_the_wrong_node() -> None
 
 def test_one_misaligned_container_is_no_plural_and_without_wrong_bytes_its_reason_is_said() -> None:
     assert _host({"good": ("0", 80, 0), "bad": ("0-1", 10, 0)}).summary.text == (
-        "1 of 2 promised containers is misaligned; worst: prod/bad/app, drifted: allowed nodes are 0-1, promised are 0"
+        "1 of 2 promised containers is misaligned; worst: prod/bad/app, drifted: it may use nodes 0-1, but "
+        "was promised node 0 only"
     )
 
 
@@ -104,7 +105,7 @@ def test_without_any_promise_the_remote_bytes_are_summed() -> None:
 def test_promises_that_are_not_known_are_unknown_and_never_fine() -> None:
     summary = _host({"a": ("0", 80, 0), "b": ("0", 8, 0)}, promised=None).summary
     assert summary.text == (
-        "The verdict on 2 containers is unknown: what was promised is not known: the kubelet's promises were not read"
+        "The verdict on 2 containers is unknown: its promise is unknown: the kubelet's promises were not read"
     )
     assert (summary.unknown, summary.promised, summary.aligned) == (2, 0, 0)
 

@@ -79,7 +79,7 @@ def test_a_remedy_comes_once_after_all_that_it_is_for() -> None:
 
 def test_the_reason_of_each_unknown_verdict_is_said_with_what_to_do() -> None:
     lines = printed(node({"aa": None, "bb": None, "cc": "0"}))
-    place = lines.index("unknown: the allowed nodes are not known (prod/aa/app, prod/bb/app)")
+    place = lines.index("unknown: its allowed nodes are unknown (prod/aa/app, prod/bb/app)")
     assert lines[place + 1] == "    -> Give numaudit the source that is named; `numaudit doctor` says how."
 
 
@@ -109,15 +109,15 @@ def test_pods_that_were_refused_for_the_same_are_one_line() -> None:
     lines = out.getvalue().splitlines()
     at = lines.index("refused: prod/web-0, prod/web-1, prod/web-2 and 197 more: rejected-capacity: no room")
     assert lines[at + 1 : at + 4] == [
-        "    asked for memory 9M",
+        "    Requested: 9M of memory.",
         "refused: prod/db-0: rejected-capacity: no room",
-        "    asked for memory 30M",
+        "    Requested: 30M of memory.",
     ]
 
 
 def test_why_a_container_has_no_promise_is_said_once() -> None:
     lines = printed(node({"aa": "0", "bb": "0"}, promised=False))
-    assert len([line for line in lines if line.startswith("unknown: what was promised is not known")]) == 1
+    assert len([line for line in lines if line.startswith("unknown: its promise is unknown")]) == 1
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,13 @@ PARENT = "numaudit-remedies"
 NOT_HERE: Mapping[str, str] = {
     "Find out who wrote to its cpuset": "the kernel does not record it, and knowing it changes nothing",
     "See its causes": "those have rows of their own",
-    "for machines with larger nodes": "the guest's nodes have the size with which it booted",
+    "use machines with larger nodes": "the guest's nodes have the size with which it booted",
     "reserve more of it for the system": "a setting of the kubelet's, which counts from its next start",
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
     **dict.fromkeys(
         (
             "a Guaranteed pod",
+            "make the pod Guaranteed",
             "The memory manager frees it at the next admission of any pod",
             "restart the kubelet with the node drained",
             "raise --reserved-memory of these NUMA nodes",

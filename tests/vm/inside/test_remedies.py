@@ -267,7 +267,7 @@ def hide_the_huge_pages(stage: Stage) -> None:
 
 
 def show_the_huge_pages(stage: Stage) -> None:
-    assert "no hugetlb controller shows them by node" in stage.verdict.reason
+    assert "no hugetlb controller counts them by node" in stage.verdict.reason
     (CGROUPS / PARENT / "cgroup.subtree_control").write_text("+hugetlb")
 
 
@@ -315,13 +315,13 @@ ROWS = (
     Row("cpu-remote", "Write the promised CPUs back to cpuset.cpus", run_elsewhere, write_cpus_back, ticks=1),
     Row(
         "cpu-remote",
-        "Ask for whole CPUs, so that the CPU Manager pins it too",
+        "Request whole CPUs, so that the CPU Manager pins it too",
         run_on_all_cpus,
         ask_for_whole_cpus,
         ticks=1,
         one_kernel=True,
     ),
-    Row("split", "Ask for less", span_nodes, ask_for_less, one_kernel=True),
+    Row("split", "Request less memory", span_nodes, ask_for_less, one_kernel=True),
     Row(
         "unknown",
         "Give numaudit the source that is named",

@@ -59,8 +59,10 @@ def causes(
         for policy, outside in _policies_outside(mappings, wanted).items():
             found.append(Cause("mempolicy", f"the process's memory policy {policy} put {in_units(outside)} there"))
     if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
-        what = "promised are" if promised else "its CPUs are on"
-        found.append(Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {wanted}"))
+        what = "but it was promised" if promised else "and its CPUs are on"
+        found.append(
+            Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {'node' if len(wanted) == 1 else 'nodes'} {wanted}")
+        )
     if came is not None:
         found += _full_nodes(came, nodes, thresholds)
         found += _migrations(came, thresholds)
@@ -79,7 +81,7 @@ def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Threshol
     for one in nodes:
         if one.node in came.wanted and came.full.get(one.node, 0) <= limit and _is_full(one, thresholds):
             free = f"{in_units(one.free or 0)} of {in_units(one.total or 0)}"
-            yield Cause("full-node", f"node {one.node} has {free} free now; nobody watched it when they came")
+            yield Cause("full-node", f"node {one.node} has {free} free now; it was not watched when they came")
 
 
 def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
@@ -93,12 +95,12 @@ def _said_of_nodes(allowed: Allowed) -> str:
     """What the group's own cpuset.mems says, where it was read."""
     nodes = str(allowed.nodes) or "none"
     if allowed.own_nodes is None:
-        return f"allowed nodes are {nodes}"
+        return f"it may use nodes {nodes}"
     if not allowed.own_nodes:
         return f"cpuset.mems is empty, so it inherits nodes {nodes}"
     if allowed.own_nodes == allowed.nodes:
         return f"cpuset.mems is {nodes}"
-    return f"cpuset.mems is {allowed.own_nodes}, of which the groups above it leave {nodes}"
+    return f"cpuset.mems is {allowed.own_nodes}, of which the cgroups above it leave {nodes}"
 
 
 def _unexplained(

@@ -48,7 +48,7 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
     if allowed <= promised:
         apart = remedies.of_parts_that_are_apart(intent) or _CHOOSE_TOGETHER.format(**words)
         return CpuCause(f"its promised CPUs {promised} are there", apart)
-    reason = f"allowed CPUs are {allowed}, promised are {promised}"
+    reason = f"it may use {_named(allowed)}, but was promised {_named(promised)}"
     owners = list(_owners(own, allowed - promised, intent))
     if len(owners) > _MOST_OWNERS:
         owners[_MOST_OWNERS:] = [f"{len(owners) - _MOST_OWNERS} more"]
@@ -64,6 +64,10 @@ def _owners(own: ContainerIntent, cpus: CpuSet, intent: Intent) -> Iterator[str]
     shared = cpus & (intent.shared_cpus or CpuSet())
     if shared:
         yield f"{_cpus(shared, 'is', 'are')} shared"
+
+
+def _named(cpus: CpuSet) -> str:
+    return f"CPU {cpus}" if len(cpus) == 1 else f"CPUs {cpus}" if cpus else "no CPU"
 
 
 def _cpus(cpus: CpuSet, one: str, several: str) -> str:

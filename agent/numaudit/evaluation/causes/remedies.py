@@ -25,15 +25,15 @@ OF_COMMANDS: Mapping[VerdictName, str] = {
 }
 """For a command of `numaudit run`, where that differs from a pod's container."""
 OF_OTHERS: Mapping[VerdictName, str] = {
-    "unmanaged": "Nothing is wrong. For a promise: start it with `numaudit run`, or as a Guaranteed pod where the "
+    "unmanaged": "Nothing is wrong. To get a promise, start it with `numaudit run`, or as a Guaranteed pod where the "
     "Memory Manager policy is Static.",
 }
 """For a systemd unit or a plain cgroup."""
 
 IN_FORCE: Mapping[VerdictName, str] = {
-    "cpu-remote": "Ask for whole CPUs, so that the CPU Manager pins it too. A Guaranteed pod with a fraction of a CPU "
+    "cpu-remote": "Request whole CPUs, so that the CPU Manager pins it too. A Guaranteed pod with a fraction of a CPU "
     "runs on the shared pool of all nodes.",
-    "unmanaged": "Nothing is wrong. For a promise: a Guaranteed pod.",
+    "unmanaged": "Nothing is wrong. To get a promise, make the pod Guaranteed.",
 }
 """For a pod's container where the policy that the usual remedy names is in force."""
 _TOGETHER = ("restricted", "single-numa-node")

@@ -56,7 +56,7 @@ def require_known_promises(report: Report, option: str) -> None:
     promised = [one for one in report.containers if one.intended is not None and one.intended.memory_nodes]
     for source in report.sources:
         if not promised and source.source == "intent" and source.state in ("absent", "unavailable", "failed"):
-            raise Unavailable(f"{option}: what was promised is not known: {source.reason}")
+            raise Unavailable(f"{option}: its promise is unknown: {source.reason}")
 
 
 def full_name(one: ContainerReport) -> str:

@@ -54,7 +54,7 @@ def fill(column: Column[Row], place: Place, rows: Sequence[Row], rank: int | Non
 
 
 def explained(report: Report, *, wide: bool) -> Iterator[str]:
-    """`MEMS = nodes its memory may be on.`, for each column that needs it."""
+    """`ALLOWED = nodes that its memory may be on.`, for each column that needs it."""
     for column, _ in columns_of("table", report, wide=wide):
         if column.help:
             yield f"{column.title} = {column.help}."

@@ -17,8 +17,8 @@ _ABSENT = "-"
 _COLUMNS = (
     "GROUP = nodes that serve containers together; - = the node serves none. STRANDED = free, but for no container of "
     "one node.",
-    "UNPROMISED = anon + shmem of all that has no promise. IN FREE = of it, what is beyond SYSTEM, and so in memory "
-    "that is free in the map; IN PROMISED = what is beyond even that.",
+    "WITHOUT PROMISE = anon + shmem of everything that has no promise. USES FREE = its part beyond SYSTEM, which uses "
+    "memory that is free in the map. USES PROMISED = its part beyond even that.",
 )
 
 
@@ -26,7 +26,7 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
     """The memory map by node, then what it leaves. `whole` False: no legend, and holders only of groups of several."""
     memory = {table.numa_node: table for table in manager.tables if table.type == MEMORY}
     with_others = any(node.unpromised_bytes is not None for node in manager.nodes)
-    others = (">UNPROMISED", ">IN FREE", ">IN PROMISED") if with_others else ()
+    others = (">WITHOUT PROMISE", ">USES FREE", ">USES PROMISED") if with_others else ()
     table = new_table("NODE", "GROUP", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", ">STRANDED", *others)
     for node in manager.nodes:
         row = memory[node.numa_node]

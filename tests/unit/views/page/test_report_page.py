@@ -86,7 +86,7 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
         "Verdict": "! spilled",
         "Promised": "0",
         "Allowed": "0",
-        "CPUs on": "0",
+        "CPU nodes": "0",
         "Judged": "4M",
         "By node": "N0:1M N1:3M",
         "Remote": "3M (75.0%)",
@@ -117,7 +117,7 @@ def test_what_is_not_known_is_a_question_mark_and_never_zero() -> None:
         allowed_cpu_nodes=None, accesses=(),
     )  # fmt: skip
     row = _row(report_page(replace(of, containers=(one,))), "prod/db-0/db")
-    assert [row[title] for title in ("Allowed", "CPUs on", "Judged", "By node", "Remote")] == ["?"] * 5
+    assert [row[title] for title in ("Allowed", "CPU nodes", "Judged", "By node", "Remote")] == ["?"] * 5
     assert row["Accesses"] == "not measured"
 
 

@@ -21,8 +21,8 @@ from reports import container, report
 
 GIB = 1 << 30
 COLUMNS = (
-    "CONTAINER", "VERDICT", "PROMISED", "QOS", "MEMS", "CPUS ON", "JUDGED", "MISPLACED", "REMOTE", "ACCESSED",
-    "USED REMOTELY", "EXPECTED", "CPU OFF", "CPU TIME", "BY NODE", "FILE",
+    "CONTAINER", "VERDICT", "PROMISED", "QOS", "ALLOWED", "CPU NODES", "JUDGED", "MISPLACED", "REMOTE", "ACCESSED",
+    "USED REMOTELY", "EXPECTED", "CPU REMOTE", "CPU TIME", "BY NODE", "FILE",
 )  # fmt: skip
 
 
@@ -58,12 +58,12 @@ def test_a_row_says_what_was_promised_and_what_is() -> None:
     cells = _cells(_with(of, one), one)
     assert cells["CONTAINER"] == "prod/db-0/db"
     assert cells["VERDICT"] == "spilled"
-    assert (cells["PROMISED"], cells["MEMS"], cells["CPUS ON"]) == ("0", "0", "0")
+    assert (cells["PROMISED"], cells["ALLOWED"], cells["CPU NODES"]) == ("0", "0", "0")
     assert (cells["JUDGED"], cells["MISPLACED"]) == ("12K", "8K")
     assert cells["ACCESSED"] == "25.0%"
     assert cells["USED REMOTELY"] == "12M of 24M"
     assert cells["EXPECTED"] == "50.0%"
-    assert cells["CPU OFF"] == "25.0%", "of 4 s one was on node 1"
+    assert cells["CPU REMOTE"] == "25.0%", "of 4 s one was on node 1"
     assert cells["CPU TIME"] == "4.0 s"
     assert cells["BY NODE"] == "N0:4K N1:8K"
 
@@ -80,7 +80,7 @@ def test_what_is_only_expected_stands_in_no_column_of_accesses() -> None:
 def test_cpu_time_that_is_not_known_is_no_share(seconds: tuple[NodeSeconds, ...] | None, said: str) -> None:
     of = report(container(), container(8, "web-0", "web"))
     one = replace_struct(_promised(of.containers[0], "0", aligned=4096), cpu_seconds=seconds)
-    assert _cells(replace(of, containers=(one, of.containers[1])), one)["CPU OFF"] == said
+    assert _cells(replace(of, containers=(one, of.containers[1])), one)["CPU REMOTE"] == said
 
 
 def test_a_host_without_promises_has_no_column_for_them() -> None:
