@@ -321,7 +321,7 @@ class Balancing:
     host: Mapping[str, int]
     """The lines numa_* and pgmigrate_* of /proc/vmstat, since boot."""
     by_container: Mapping[ContainerId, Mapping[str, int]]
-    """The lines numa_* of memory.stat since the cgroup was made; empty before Linux 6.12 or so."""
+    """The lines numa_* of memory.stat since the cgroup was made; empty before Linux 6.12."""
 
 
 @dataclass(frozen=True, slots=True)

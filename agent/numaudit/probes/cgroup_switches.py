@@ -1,6 +1,7 @@
 """What is shared by the probes that charge what a CPU did since its last event to the cgroup that did it.
 
-Their programs run where tasks of different cgroups take turns on a CPU (bpf/cgroup_switch.bpf.h).
+Their programs run where tasks of different cgroups take turns on a CPU (bpf/cgroup_switch.bpf.h). The software event
+cgroup-switches is there since Linux 5.13 (commit d0d1dd628527).
 """
 
 from __future__ import annotations

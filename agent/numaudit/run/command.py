@@ -130,7 +130,8 @@ def _become(arguments: Sequence[str], cgroup: Path | None, mask: Set[int], write
 def _join(cgroup: Path) -> None:
     """Before Linux 6.2 a task that comes to another cpuset may use all of its CPUs, whatever its affinity was.
 
-    Source: kernel/cgroup/cpuset.c (cpuset_attach_task). Raises OSError.
+    Source: kernel/cgroup/cpuset.c (cpuset_attach_task), and commit 8f9ea86fdf99, which keeps what a task asked for.
+    Raises OSError.
     """
     before = os.sched_getaffinity(0)
     descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)

@@ -90,7 +90,7 @@ class LiveNumbers:
 
 
 def _open_files() -> int:
-    """Linux 6.2 and later give the number without a list of thousands."""
+    """Linux 6.2 and later (commit f1f1f2569901) give the number without a list of thousands."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208
 
 

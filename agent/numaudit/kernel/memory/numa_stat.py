@@ -1,5 +1,6 @@
 """memory.numa_stat and hugetlb.*.numa_stat of a cgroup: bytes by node. Pure: text in, values out.
 
+hugetlb.*.numa_stat is there since Linux 5.17 (commit f47761999052).
 Source: the kernel's mm/memcontrol.c, mm/memcontrol-v1.c, mm/hugetlb_cgroup.c.
 """
 
