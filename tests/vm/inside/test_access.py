@@ -251,6 +251,33 @@ def test_shared_memory_that_its_owner_moved_home_is_near_however_much_of_others_
         assert said[-1] < SIZE // 8, said
 
 
+def test_a_process_that_executes_another_program_is_judged_by_what_that_one_uses(
+    session: Session, observer: Observer
+) -> None:
+    """The kernel counts the scan passes of each program from 0 on."""
+    with (
+        scans_every(100),
+        cgroup("numaudit-lab/executes", cpus="0") as group,
+        worker(group, SIZE, policy="bind-sampled", nodes=[1]) as running,
+    ):
+        before = observer.observe(readings=Readings(session))
+        running.order("touch")
+        watched(group, observer, session, before, lambda pages: pages.remote_bytes > 0.9 * SIZE)
+        while scans(running) < 8:
+            observer.observe(readings=Readings(session))
+        running.execute(str(SIZE), "--policy", "bind-sampled", "--nodes", "2")
+        running.order("touch")
+
+        said = []
+        while scans(running) < 8:  # so many as the program before had
+            snapshot = observer.observe(readings=Readings(session))
+            found = snapshot.hint_faults and snapshot.hint_faults[ContainerId(group.id)].used
+            said.append({node for (_, node), size in found.remote.items() if size > SIZE // 2} if found else set())
+            if said[-1] == {2}:
+                return
+        pytest.fail(f"nodes with memory that is used from afar, tick by tick: {said}")
+
+
 def _at_least(value: float, least: float) -> None:
     assert value >= least
 

@@ -7,6 +7,7 @@ Answers each line on stdin with a line on stdout:
     spin     use the CPU, not the memory
     refill   give all pages back to the kernel and touch them again: allocates exactly `bytes` again
     quit     end; so does the end of stdin
+    execute ARGUMENT...   become another touch.py with these arguments, which says `ready` as any other
 
 The first line on stdout is `ready ADDRESS PID`, once all bytes are resident.
 """
@@ -93,6 +94,8 @@ class Worker:
             self.memory.drop()
             self.memory.fill()
             return
+        if command.startswith("execute "):
+            os.execv(sys.executable, [sys.executable, "-I", "-S", __file__, *command.split()[1:]])
         if command not in ("sleep", "touch", "spin"):
             raise SystemExit(f"touch.py: unknown command {command!r}")
         with self._changed:

@@ -129,6 +129,13 @@ class Worker:
         answer = _pipe(self.process.stdout).readline()
         assert answer == f"{command}\n", f"the worker answered {answer!r} to {command!r}"
 
+    def execute(self, *arguments: str) -> None:
+        """Become another program with these arguments of touch.py; returns once that one is ready."""
+        _pipe(self.process.stdin).write(f"execute {' '.join(arguments)}\n")
+        _pipe(self.process.stdin).flush()
+        answer = _pipe(self.process.stdout).readline()
+        assert answer.startswith("ready "), f"the worker answered {answer!r}"
+
     def bytes_by_node(self) -> dict[int, int]:
         """Where its mapping is, from numa_maps: the truth to hold other readings against."""
         for line in Path(f"/proc/{self.pid}/numa_maps").read_text().splitlines():
