@@ -202,7 +202,7 @@ def test_a_limit_behind_a_verbs_own_error_is_named_as_the_users(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "failed"),
     [
-        (("agent", "--listen", "127.0.0.1:0"), "no process or thread can be started: can't start new thread"),
+        (("agent", "--listen", "127.0.0.1:0"), "the agent's service 'probes' does not start: can't start new thread"),
         (("fleet", "--prometheus", "http://localhost:1"), "localhost cannot be looked up: can't start new thread"),
         (("calibrate",), "Resource temporarily unavailable"),
     ],
