@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, NewType
 
+import msgspec
 from msgspec import Struct
 
 from numaudit.containermanager.pod.spec import QosClass
@@ -14,6 +15,7 @@ from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Value
 
 BytesByNode = Mapping[int, int]
 """Node id -> bytes."""
@@ -332,25 +334,26 @@ class Cost:
     basis: Literal["measured", "assumed"]
 
 
-@dataclass(frozen=True, slots=True)
-class OverheadOfProbe:
+class OverheadOfProbe(Value, frozen=True):
     """What one probe has done since the agent's first tick."""
 
     probe: str
+    """Which probe."""
     events: int
+    """How many events it counted."""
     seconds: float
     """Estimated CPU time: events x nanoseconds for each."""
-    ns_per_event: float
+    ns_per_event: float = msgspec.field(name="nanosecondsPerEvent")
     """As it is now."""
     basis: Literal["measured", "assumed"]
     """Of the nanoseconds: measured on this host, or assumed where it does not let us measure."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAccount:
+class ProbeAccount(Value, frozen=True):
     """What one probe reports of itself, since it was loaded."""
 
     probe: str
+    """Which probe."""
     lost: Mapping[str, int]
     """Events that it did not count, by reason: map-full, busy, ring-full, no-address, cpu-away."""
     runs: int | None
@@ -359,29 +362,32 @@ class ProbeAccount:
     """CPU time of these runs, the hook's own cost not included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
+class Overhead(Value, frozen=True):
     """What the probes cost, and what is paused to keep them within their budget."""
 
     cpu_share: float | None
     """Of the CPU time of all CPUs since the previous tick; None at the first tick."""
     limit: float
+    """The largest share that the probes may take."""
     steps: tuple[str, ...]
     """What was given up, in this order; empty = nothing."""
     coverage: float | None
     """Share of the containers that are on the watch list; None = all are watched."""
     probes: tuple[OverheadOfProbe, ...]
+    """What each probe costs."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorOutcome:
+class CollectorOutcome(Value, frozen=True):
     """How one collector fared in this tick."""
 
     source: str
+    """Which collector, or source of the kubelet."""
     state: Literal["ok", "partial", "absent", "unavailable", "failed"]
     """absent: there is nothing here that could be asked, such as a kubelet, and nobody asked for it."""
     reason: str | None = None
+    """Why it is not ok; null = it is."""
     seconds: float | None = None
+    """How long it took; null = not timed."""
     skipped: int = 0
     """Items that vanished or could not be read."""
 
@@ -391,7 +397,7 @@ class Snapshot:
     """All of one tick. Maps by container hold no key for a container that could not be read."""
 
     taken_at: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch; of a captured host, when it was captured, as far as the capture says so."""
     machine: Machine
     cgroup_mode: str | None
     containers: tuple[Container, ...] = ()
@@ -430,13 +436,15 @@ class Snapshot:
     outcomes: tuple[CollectorOutcome, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Value, frozen=True):
     """One thing this host can or cannot measure."""
 
     name: str
+    """What is checked."""
     state: Literal["ok", "reduced", "missing"]
+    """ok, reduced (with limits) or missing."""
     detail: str
+    """What was found."""
     hint: str | None = None
     """What to do about it. None when nothing is to be done."""
     reason: str | None = None

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import bcrypt
@@ -65,7 +65,7 @@ class Site:
 
     def tick(self, containers: Sequence[ContainerReport], age: float = 0.0, interval: float = 1.0) -> None:
         self.ticks += 1
-        of = replace(report(taken_at=self.taken_at), containers=tuple(containers))
+        of = msgspec.structs.replace(report(taken_at=self.taken_at), containers=tuple(containers))
         self.newest = TickDocuments.of(of, time.monotonic() - age, interval, LINKS)
 
     def tick_and_see(self, page: Page, containers: Sequence[ContainerReport]) -> None:

@@ -89,7 +89,7 @@ def test_each_tick_has_a_tag_of_its_own(agent: Agent) -> None:
 
 def test_the_agent_serves_what_the_report_says_and_stops_at_once(agent: Agent) -> None:
     (container,) = [one for one in agent.report()["containers"] if one["container"] == "db"]
-    assert container["judged_bytes"] == agent.value("numaudit_container_judged_bytes", container="db")
+    assert container["judgedBytes"] == agent.value("numaudit_container_judged_bytes", container="db")
     assert agent.stop()[0] == 0
     assert agent.log().rstrip().endswith("ticks")
 

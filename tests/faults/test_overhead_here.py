@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from numaudit.containers.inventory import Inventory
@@ -186,4 +187,4 @@ def test_what_is_paused_is_a_finding(session: Session) -> None:
     (finding,) = find(replace(snapshot, overhead=paused))
     assert (finding.name, finding.severity) == ("over-budget", "info")
     assert "below 1.00% of the CPU time: page_alloc off, watch list; 25% of the containers" in finding.message
-    assert find(replace(snapshot, overhead=replace(paused, steps=()))) == ()
+    assert find(replace(snapshot, overhead=msgspec.structs.replace(paused, steps=()))) == ()

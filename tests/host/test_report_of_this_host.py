@@ -120,12 +120,12 @@ def _raw(workload: Workload, row: str, unit: int) -> dict[int, int]:
 
 
 def _sum(container: dict[str, Any], *types: str) -> dict[int, int]:
-    return {row["numa_node"]: sum(row[kind] or 0 for kind in types) for row in container["resident"]}
+    return {row["numaNode"]: sum(row[f"{kind}Bytes"] or 0 for kind in types) for row in container["resident"]}
 
 
 def test_the_report_finds_the_known_amount(container: dict[str, Any]) -> None:
-    assert ANON + SHARED - PENDING <= container["judged_bytes"] <= ANON + SHARED + INTERPRETER
-    assert sum(_sum(container, "anon", "shmem").values()) == container["judged_bytes"]
+    assert ANON + SHARED - PENDING <= container["judgedBytes"] <= ANON + SHARED + INTERPRETER
+    assert sum(_sum(container, "anon", "shmem").values()) == container["judgedBytes"]
 
 
 def test_the_report_is_what_memory_numa_stat_says(
@@ -149,7 +149,7 @@ def test_the_mappings_hold_the_known_amounts_by_kind(container: dict[str, Any]) 
         kinds[one["name"]] = kinds.get(one["name"], 0) + one["bytes"]
     assert kinds["shmem"] == SHARED
     assert ANON <= kinds["anon"] <= ANON + INTERPRETER
-    assert (container["mappings"]["processes_read"], container["mappings"]["processes"]) == (1, 1)
+    assert (container["mappings"]["processesRead"], container["mappings"]["processes"]) == (1, 1)
     assert {one["name"] for one in container["mappings"]["policies"]} == {"default"}
 
 
@@ -162,11 +162,11 @@ def test_numastat_agrees_on_every_node(container: dict[str, Any], workload: Work
     by_node = dict(zip(map(int, header), (float(field) * MIB for field in total.split()[:-1]), strict=True))
     mapped: dict[int, int] = {}
     for one in container["mappings"]["kinds"]:
-        mapped[one["numa_node"]] = mapped.get(one["numa_node"], 0) + one["bytes"]
+        mapped[one["numaNode"]] = mapped.get(one["numaNode"], 0) + one["bytes"]
     assert by_node.keys() >= mapped.keys()
     for node, size in by_node.items():
         assert abs(size - mapped.get(node, 0)) <= MIB / 10, (node, size, mapped)
-    assert sum(by_node.values()) >= container["judged_bytes"]
+    assert sum(by_node.values()) >= container["judgedBytes"]
 
 
 def test_the_accounts_of_each_node_agree_within_five_percent(workload: Workload) -> None:
@@ -175,9 +175,7 @@ def test_the_accounts_of_each_node_agree_within_five_percent(workload: Workload)
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
         report = json.loads(done.stdout)
         assert len(report["residual"]) == len(report["nodes"])
-        off = [
-            row for row in report["residual"] if abs(row["residual_bytes"]) > max(0.05 * row["node_bytes"], 16 * MIB)
-        ]
+        off = [row for row in report["residual"] if abs(row["residualBytes"]) > max(0.05 * row["nodeBytes"], 16 * MIB)]
         if not off:
             break
         assert not last, off

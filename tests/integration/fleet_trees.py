@@ -28,7 +28,7 @@ class Truth:
 
     fits: int
     outcome: str
-    memory_nodes: str | None
+    memory_nodes: list[int] | None
 
 
 def copied(source: Path, target: Path, kubelet: Mapping[str, Any], times: int) -> Path:
@@ -77,6 +77,6 @@ def truth(root: Path, manifest: object, most: int = 110) -> Truth:
             outcome = ", ".join(sorted({str(one.outcome) for one in admission.placements}))
             nodes = NodeSet.from_ids(id_ for one in admission.placements for id_ in one.memory_nodes or ())
         if not admission.admitted or number == most:
-            return Truth(number, outcome, str(nodes) if nodes else None)
+            return Truth(number, outcome, list(nodes) if nodes else None)
         state = admission.state
     raise AssertionError

@@ -103,14 +103,14 @@ def test_it_says_what_the_report_says_of_each_node(
         report = _report(capsys, trees[node["node"]])
         judged = [one for one in report["containers"] if one["verdict"] is not None]
         assert node["verdicts"] == Counter(one["verdict"]["name"] for one in judged)
-        promised = [one for one in judged if one["aligned_bytes"] is not None]
-        assert node["misplaced_bytes"] == sum(one["judged_bytes"] - one["aligned_bytes"] for one in promised)
-        tables = [one for one in report["memory_manager"]["tables"] if one["type"] == "memory"]
-        assert node["free_bytes"] == sum(one["free"] for one in tables)
-        assert node["allocatable_bytes"] == sum(one["allocatable"] for one in tables)
-        assert node["stranded_bytes"] == sum(one["stranded_bytes"] for one in report["memory_manager"]["nodes"])
-        admissible = {str(one["nodes"]): one["bytes"] for one in report["memory_manager"]["admissible"]}
-        assert node["admissible_bytes"] == admissible
+        promised = [one for one in judged if one["alignedBytes"] is not None]
+        assert node["misplacedBytes"] == sum(one["judgedBytes"] - one["alignedBytes"] for one in promised)
+        tables = [one for one in report["memoryManager"]["tables"] if one["type"] == "memory"]
+        assert node["freeBytes"] == sum(one["freeBytes"] for one in tables)
+        assert node["allocatableBytes"] == sum(one["allocatableBytes"] for one in tables)
+        assert node["strandedBytes"] == sum(one["strandedBytes"] for one in report["memoryManager"]["nodes"])
+        admissible = {str(one["nodeCount"]): one["bytes"] for one in report["memoryManager"]["admissible"]}
+        assert node["admissibleBytes"] == admissible
         for one in judged:
             if one["verdict"]["name"] in MISALIGNED:
                 worst[node["node"], f"{one['pod']}/{one['container']}", one["verdict"]["name"]] += 1
@@ -151,7 +151,7 @@ def test_a_pod_fits_where_and_as_often_as_the_library_says(
     assert {one["node"] for one in found["nodes"]} == trees.keys()
     for one in found["nodes"]:
         expected = truth(trees[one["node"]], _PODS[size])
-        assert (one["fits"], one["outcome"], one["memory_nodes"]) == (
+        assert (one["fits"], one["outcome"], one["memoryNodes"]) == (
             expected.fits,
             expected.outcome,
             expected.memory_nodes,

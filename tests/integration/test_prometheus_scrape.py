@@ -39,12 +39,12 @@ def test_queries_return_the_numbers_of_the_report(captured: Agent, tmp_path: Pat
         assert eventually(lambda: database.query("up") != {} and set(database.query("up").values()) == {1.0})
         report = captured.report()
         expected = {
-            (one["namespace"] or "", one["pod"] or "", one["container"] or "", on["numa_node"], kind): on[kind]
+            (one["namespace"] or "", one["pod"] or "", one["container"] or "", on["numaNode"], kind): on[f"{kind}Bytes"]
             for one in report["containers"]
             if one["container"] is not None and one["pod"] is not None
             for on in one["resident"] or ()
             for kind in ("anon", "shmem", "file", "hugetlb", "kernel")
-            if on[kind]
+            if on[f"{kind}Bytes"]
         }
         assert len(expected) > 20
 
@@ -75,7 +75,7 @@ def test_this_host_can_be_scraped(here: Agent, tmp_path: Path, server: str) -> N
 
 
 def _total_is_found(database: Database, report: dict[str, Any]) -> None:
-    total = {frozenset[tuple[str, str]](): sum(on["total_bytes"] for on in report["nodes"])}
+    total = {frozenset[tuple[str, str]](): sum(on["totalBytes"] for on in report["nodes"])}
     assert eventually(lambda: database.query("sum(numaudit_node_memory_total_bytes)") == total)
 
 

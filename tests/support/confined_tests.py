@@ -80,7 +80,7 @@ def test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing(
             assert eventually(lambda: _cpu_seconds_of(agent, neighbour.cgroup) > used)
             assert _cpu_seconds_of(agent, neighbour.cgroup) <= neighbour.cpu_seconds()
         (listed,) = (one for one in agent.report()["containers"] if one["path"] == neighbour.cgroup)
-        assert listed["judged_bytes"] >= SIZE
+        assert listed["judgedBytes"] >= SIZE
         left = _Traces.of(agent)
         assert bool(left.bpf) == (profile in WITH_PROBES and IS_V2)
         assert agent.memory_peak < _limit(agent) * 0.8

@@ -1,18 +1,24 @@
-"""What a document says apart from when it was made and how long that took."""
+"""What a document says apart from when and by which version it was made, and how long that took."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-TIMES = {"taken_at", "seconds", "written_at", "last_good_at"}
+TIMES = {"takenAt", "seconds", "writtenAt", "lastGoodAt"}
+_POINT = "1970-01-01T00:00:00.000Z"
 
 
 def without_times(text: str) -> dict[str, Any]:
-    """The document, with 0 for every time that is known."""
+    """The document, with 1970 for every point of time that is known, and 0 for periods and the program's version."""
     document: dict[str, Any] = json.loads(text, object_hook=_stopped)
+    document["generator"]["version"] = "0"
     return document
 
 
 def _stopped(part: dict[str, Any]) -> dict[str, Any]:
-    return {key: 0 if key in TIMES and value is not None else value for key, value in part.items()}
+    return {key: _stop(value) if key in TIMES and value is not None else value for key, value in part.items()}
+
+
+def _stop(time: float | str) -> float | str:
+    return _POINT if isinstance(time, str) else 0

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import cycle, islice
 
-import msgspec
+from msgspec.structs import replace
 
 from accesses import counted, sampled
 from numaudit.evaluation.access import measured
@@ -26,6 +25,7 @@ from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Intended, KubeletReport, NodeBytes, NodeReport, Report, Unknown
 from numaudit.snapshot import CollectorOutcome
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Timestamp
 from reports import container, report
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -57,16 +57,16 @@ def many(number: int, verdicts: tuple[VerdictName, ...] = tuple(REMEDIES), nodes
 def hostile(name: str) -> Report:
     """The name stands wherever a name or a message may stand."""
     of = report(container(7, name, name, name))
-    one = msgspec.structs.replace(
+    one = replace(
         of.containers[0], path=name, verdict=Verdict("spilled", name, None, (Cause("cpuset", name),), name),
         unknown=(Unknown(name, name),), container_id=name, runtime=name,
     )  # fmt: skip
-    plain = msgspec.structs.replace(one, id=9, pod_uid=None, pod=None, namespace=None, container=None)
+    plain = replace(one, id=9, pod_uid=None, pod=None, namespace=None, container=None)
     finding = Finding(name, "warning", name, name, 7, name, name, None, name, name)
     refused = HintOutcome(name, name, name, None, AdmissionOutcome.REJECTED_OTHER, "log", None, name, name, {name: 1})
     return replace(
         of, containers=(one, plain), findings=(finding,), rejections=(refused,),
-        sources=(CollectorOutcome(name, "failed", name),), summary=msgspec.structs.replace(of.summary, text=name),
+        sources=(CollectorOutcome(name, "failed", name),), summary=replace(of.summary, text=name),
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def _row(base: ContainerReport, id_: int, name: VerdictName, nodes: int) -> Cont
     at_home = NodeSet.from_ids([home])
     promise = Intended(at_home, {"memory": GIB}, CpuSet.from_ids([home]), at_home, None)
     allowed = NodeSet.from_ids(range(home % 2, nodes, 2)) if name == "drifted" else at_home
-    return msgspec.structs.replace(
+    return replace(
         base, id=id_, namespace=("prod", "kube-system")[id_ % 2], pod=f"deployment-name-5d8f7c9b6-x{id_:04d}",
         container="application", qos=("Guaranteed", "Burstable")[name == "unmanaged"], verdict=verdict,
         resident=tuple(_bytes(node, amount) for node, amount in held.items()) if known else None,
@@ -126,5 +126,5 @@ def _refused(name: str) -> HintOutcome:
     words = "Resources cannot be allocated with Topology locality"
     return HintOutcome(
         namespace, pod, f"uid-of-{pod}", None, AdmissionOutcome.REJECTED_AFFINITY, "log", None, None, words,
-        {"memory": 90 * GIB}, 1_700_000_900.0,
+        {"memory": 90 * GIB}, Timestamp(1_700_000_900),
     )  # fmt: skip

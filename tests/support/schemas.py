@@ -1,37 +1,72 @@
-"""The JSON Schemas of the documents, from their types: tests validate by them, and docs/schemas/ has them."""
+"""The JSON Schemas of the documents, from their types: tests validate by them, and docs/schemas/ has them.
+
+A field's description is the text below it in its type.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
-from numaudit.api.document import API_VERSION, KINDS
-from numaudit.topology.nodeset import IdSet
+from numaudit.api.document import API_VERSION, KINDS, Header
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Timestamp
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 Schema = dict[str, Any]
 
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ID = "https://numaudit.example/schemas/v1/"
+"""An identifier, where nothing is to be had: the files refer to each other by their names."""
 _PARTS = "definitions.schema.json"
 _HERE = "#/$defs/"
+_WORDS = {
+    "numa_node": "Id of the NUMA node.",
+    "cpu_numa_node": "Id of the NUMA node of the CPU.",
+    "from_numa_node": "Id of the NUMA node that it was on.",
+    "to_numa_node": "Id of the NUMA node that it went, or was to go, to.",
+    "namespace": "The pod's namespace; null = of no pod, or not known.",
+    "pod": "The pod's name; null = of no pod, or not known.",
+    "container": "The container's name; null = of no container, or not known.",
+    "pod_uid": "The pod's UID; null = of no pod, or not known.",
+    "bytes": "The amount in bytes.",
+    "findings": "What was found, the most important first.",
+    "starts_now": "Does the kubelet start with it as things are?",
+    "starts_after_reboot": "Does the kubelet start with it once the node has booted again?",
+    "policy_name": "The policy that the file names; null = it names none, or was not read.",
+    "notices": "What a reader must know of the answer.",
+    "misplaced_bytes": "Judged bytes on nodes that were not promised.",
+}
+"""Attribute -> its description, where a type has none of its own: these are the same in all documents."""
 
 
 def schema(kind: str) -> Schema:
     """The schema of one kind of document, whole in itself."""
     of = KINDS[kind]
-    _, parts = msgspec.json.schema_components([of], schema_hook=_schema_of_set, ref_template=_HERE + "{name}")
-    body = parts.pop(of.__name__)
+    _, found = msgspec.json.schema_components([of, Header], schema_hook=_schema_of_ours, ref_template=_HERE + "{name}")
+    types = {one.__name__: one for one in _structs([of, Header])}
+    parts = {name: _described(part, types.get(name)) for name, part in found.items()}
+    header, body = parts.pop(Header.__name__), parts.pop(of.__name__)
     marks = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
+    properties = {name: marks.get(name, {}) | one for name, one in header["properties"].items()}
+    for name, mark in marks.items():
+        properties[name] = {**mark, "description": header["properties"][name]["description"]}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": _DIALECT,
+        "$id": f"{_ID}{_file(kind)}",
         **body,
         "title": kind,
-        "properties": {**marks, **body["properties"]},
-        "required": [*marks, *body["required"]],
+        "properties": properties | {name: one for name, one in body["properties"].items() if name not in properties},
+        "required": list(dict.fromkeys([*header["required"], *body.get("required", ())])),
         "$defs": dict(sorted(parts.items())),
     }
 
@@ -44,8 +79,8 @@ def files() -> dict[str, Schema]:
         whole = schema(kind)
         for name, part in whole.pop("$defs").items():
             assert parts.setdefault(name, part) == part, f"two types of documents have the name {name}"
-        found[f"{kind}.schema.json"] = json.loads(json.dumps(whole).replace(f'"{_HERE}', f'"{_PARTS}{_HERE}'))
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Definitions"}
+        found[_file(kind)] = json.loads(json.dumps(whole).replace(f'"{_HERE}', f'"{_PARTS}{_HERE}'))
+    head = {"$schema": _DIALECT, "$id": f"{_ID}{_PARTS}", "title": "Definitions"}
     return found | {_PARTS: {**head, "description": "What documents consist of.", "$defs": dict(sorted(parts.items()))}}
 
 
@@ -63,7 +98,62 @@ def validate(document: object, kind: str) -> None:
     validator(kind).validate(document)
 
 
-def _schema_of_set(of: type) -> dict[str, str]:
-    if issubclass(of, IdSet):
-        return {"type": "string"}
+def _file(kind: str) -> str:
+    return f"{kind}.schema.json"
+
+
+def _structs(of: list[type]) -> set[type[Struct]]:
+    """All that these consist of."""
+    found: set[type[Struct]] = set()
+    waiting: list[object] = list(msgspec.inspect.multi_type_info(of))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, msgspec.inspect.StructType):
+            if one.cls in found:
+                continue
+            found.add(one.cls)
+            waiting += [field.type for field in one.fields]
+        elif isinstance(one, msgspec.inspect.Type):
+            for name in one.__struct_fields__:
+                value = getattr(one, name)
+                waiting += value if isinstance(value, tuple) else [value]
+    return found
+
+
+def _described(part: Schema, of: type[Struct] | None) -> Schema:
+    """The part with the description of each of its fields, as far as there is one."""
+    if of is None:
+        return part
+    fields = dict(part["properties"])
+    for attribute, name in zip(of.__struct_fields__, of.__struct_encode_fields__, strict=True):
+        text = field_texts(of).get(attribute, _WORDS.get(attribute))
+        if text is not None:
+            fields[name] = {**fields[name], "description": text}
+    return {**part, "properties": fields}
+
+
+@cache
+def field_texts(of: type) -> dict[str, str]:
+    """Attribute -> the text below it, those of its bases included."""
+    found: dict[str, str] = {}
+    for base in reversed(of.__mro__):
+        if base in (object, Struct) or not issubclass(base, Struct) or base.__module__.startswith("msgspec"):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, below in zip(tree.body, tree.body[1:], strict=False):
+            is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            if isinstance(field, ast.AnnAssign) and is_text:
+                text = inspect.cleandoc(ast.literal_eval(ast.unparse(below)))
+                found[ast.unparse(field.target)] = text.replace("\n", " ")
+    return found
+
+
+def _schema_of_ours(of: type) -> Schema:
+    if issubclass(of, Timestamp):
+        return {"type": "string", "format": "date-time"}
+    if issubclass(of, NodeSet):
+        return {"type": "array", "items": {"type": "integer", "minimum": 0}, "uniqueItems": True}
+    if issubclass(of, CpuSet):
+        return {"type": "string", "pattern": r"^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$"}
     raise NotImplementedError(f"no document shows a {of.__name__}")

@@ -160,7 +160,7 @@ def test_any_damaged_file_of_the_kubelet_costs_an_answer_at_most(
     tree = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "tree")
     DAMAGES[damage](tree / file)
     report = _report(capsys, tree)
-    judged = [one["judged_bytes"] for one in report["containers"] if one["kind"] == "container"]
+    judged = [one["judgedBytes"] for one in report["containers"] if one["kind"] == "container"]
     assert len(judged) == 10
     assert None not in judged
 
@@ -172,7 +172,7 @@ def test_a_container_whose_memory_cannot_be_read_has_no_figure_and_is_counted(
     DAMAGES[damage](tree / f"sys/fs/cgroup{DPDK}/memory.numa_stat")
     report = _report(capsys, tree)
     container, source = _container(report), _source(report, "residency")
-    assert (container["resident"], container["judged_bytes"]) == (None, None)
+    assert (container["resident"], container["judgedBytes"]) == (None, None)
     assert "resident" in {unknown["what"] for unknown in container["unknown"]}
     assert source["skipped"] == 1
     assert source["state"] == ("ok" if damage == "missing" else "partial")
@@ -268,8 +268,8 @@ def test_a_group_that_vanishes_between_two_reads_is_counted_as_gone(
     monkeypatch.setattr(OpenFileCache, "read", vanish)
     report = _report(capsys, tree)
     assert (_source(report, "residency")["state"], _source(report, "residency")["skipped"]) == ("ok", 1)
-    assert _container(report)["judged_bytes"] is None
-    others = [one["judged_bytes"] for one in report["containers"] if one["path"] != DPDK]
+    assert _container(report)["judgedBytes"] is None
+    others = [one["judgedBytes"] for one in report["containers"] if one["path"] != DPDK]
     assert None not in others
 
 
@@ -278,7 +278,7 @@ def test_a_process_that_ended_is_no_process_that_was_not_read(capsys: pytest.Cap
     procs.write_text("301\n99999\n")
     report = _report(capsys, tree)
     mappings = _container(report)["mappings"]
-    assert (mappings["processes_read"], mappings["processes"]) == (1, 1)
+    assert (mappings["processesRead"], mappings["processes"]) == (1, 1)
     assert (_source(report, "numa_maps")["state"], _source(report, "numa_maps")["skipped"]) == ("ok", 1)
 
 
@@ -286,7 +286,7 @@ def test_a_process_that_may_not_be_read_is_counted_as_missing(capsys: pytest.Cap
     _make_a_folder(tree / "proc/301/numa_maps")
     report = _report(capsys, tree)
     mappings = _container(report)["mappings"]
-    assert (mappings["processes_read"], mappings["processes"]) == (0, 1)
+    assert (mappings["processesRead"], mappings["processes"]) == (0, 1)
     assert "1 of 1 processes were not read" in {unknown["reason"] for unknown in _container(report)["unknown"]}
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
+from numaudit import __version__
 from numaudit.api import explanation_document, simulation_document, state_document
 from numaudit.api.fleet_document import FleetForecast, FleetReport
 from numaudit.api.placement_document import PlacementList
@@ -16,98 +15,144 @@ from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Origin, Timestamp, Value
 
 API_VERSION = "numaudit/v1"
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyNode:
+class TopologyNode(Value, frozen=True):
     """One node of `numaudit topology`."""
 
     numa_node: int
     cpus: CpuSet
+    """Its CPUs."""
     sockets: tuple[int, ...]
+    """Ids of the sockets that its CPUs are in."""
     cores: int | None
+    """How many cores it has; null = not known."""
     memory_bytes: int | None
+    """Its memory, huge pages included; null = not known."""
     huge_pages: tuple[TopologyHugePages, ...]
+    """Its huge pages, by size."""
     distances: dict[int, int]
+    """Node -> distance, by the firmware's SLIT; the node itself is 10."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyHugePages:
+class TopologyHugePages(Value, frozen=True):
     """The huge pages of one size on one node; counts in pages."""
 
     page_size_bytes: int
+    """The size of a page."""
     total: int
+    """Pages of the pool."""
     free: int | None
+    """Of these, pages that nobody has; null = not known."""
     surplus: int | None
+    """Of these, pages beyond the size that was set; null = not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Value, frozen=True):
     """The machine: nodes that are online, and the ids that could come."""
 
     nodes: tuple[TopologyNode, ...]
+    """Nodes that are online."""
     online: NodeSet
+    """Ids of those."""
     possible: NodeSet
+    """Ids that could come."""
     cores: tuple[CpuSet, ...]
     """The threads of each core, as far as the kernel names them."""
     sockets: tuple[CpuSet, ...]
     """The CPUs of each socket, likewise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doctor:
+class Doctor(Value, frozen=True):
     """What this host can measure."""
 
     checks: tuple[Check, ...]
+    """Each thing that can be measured, or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRow:
+class MetricRow(Value, frozen=True):
     """One metric of the agent's catalogue."""
 
     name: str
+    """Its name in Prometheus."""
     type: str
+    """counter or gauge."""
     unit: str
+    """Its unit, by UCUM; empty = none."""
     help: str
+    """What it is."""
     labels: tuple[str, ...]
+    """Names of its labels."""
     instrument: str | None
     """Its name in OpenTelemetry; null = that has a name of its own for the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(Value, frozen=True):
     """The agent's catalogue of metrics."""
 
     metrics: tuple[MetricRow, ...]
+    """Every metric."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Value, frozen=True):
     """One setting of the agent, its value as text."""
 
     key: str
+    """Its name, such as web.timeout."""
     value: str
+    """Its value."""
     origin: str
     """`default`, a file with its line, an environment variable or a flag."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Value, frozen=True):
     """The agent's settings in force; secrets are hidden."""
 
     settings: tuple[Setting, ...]
+    """Every setting."""
 
 
-def encode(kind: str, value: object) -> bytes:
+class Capture(Value, frozen=True):
+    """A captured host (`capture.json` in it): whose, of when and by which numaudit, as the header says."""
+
+
+class Generator(Value, frozen=True):
+    """The program that made the document."""
+
+    name: str = "numaudit"
+    """`numaudit`."""
+    version: str = __version__
+    """Its version."""
+
+
+class Header(Value, frozen=True):
+    """What every document begins with."""
+
+    api_version: str
+    """The version of the API."""
+    kind: str
+    """Which document this is."""
+    host: str | None
+    """The host that the values are from: its node's name where Kubernetes names it, else its host name. null = they are
+    of no one host (a scenario, a file by itself, a cluster), or a capture by an older numaudit does not say."""
+    generator: Generator
+    """The program that made the document."""
+    taken_at: Timestamp | None
+    """When the values were read or measured; of a captured host, when it was captured. null = a capture by an older
+    numaudit does not say."""
+
+
+def encode(kind: str, value: object, origin: Origin) -> bytes:
     """One document, two spaces deep, with a newline at its end.
 
     A name with bytes that are no UTF-8 (a cgroup may have one) gets them as escapes: \\udcff for 0xff.
     """
-    body = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_set)
-    document = {"apiVersion": API_VERSION, "kind": kind, **body}
+    header = _plain(Header(API_VERSION, kind, origin.host, Generator(), origin.taken_at))
+    document = header | _plain(value) | header
     try:
         text = msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -115,9 +160,16 @@ def encode(kind: str, value: object) -> bytes:
     return msgspec.json.format(text, indent=2) + b"\n"
 
 
-def _encode_set(value: object) -> str:
-    """Sets of nodes and CPUs, in the kernel's list format."""
-    if isinstance(value, IdSet):
+def _plain(value: object) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(value, str_keys=True, enc_hook=shown)
+    return found
+
+
+def shown(value: object) -> object:
+    """Sets of nodes as lists, sets of CPUs in the kernel's list format, times by RFC 3339."""
+    if isinstance(value, NodeSet):
+        return list(value)
+    if isinstance(value, CpuSet | Timestamp):
         return str(value)
     raise NotImplementedError(f"no document shows a {type(value).__name__}")
 
@@ -150,6 +202,7 @@ KINDS: dict[str, type] = {
     "FleetForecast": FleetForecast,
     "Metrics": Metrics,
     "Config": Config,
+    "Capture": Capture,
 }
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence, Set
 
-import msgspec
-
 from numaudit.api import simulation_document
 from numaudit.api.simulation_document import ContainerPlace, Hint, WayIn
 from numaudit.containermanager.predicates import Shortage
@@ -17,43 +15,54 @@ from numaudit.scenario.explanation import Explanation as FoundExplanation
 from numaudit.scenario.make_room import Leaver, Room
 from numaudit.scenario.sentences import PROVIDERS
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 _STATIC_UID = re.compile("[0-9a-f]{32}")
 """The hash of a manifest, and no UUID. Source: pkg/kubelet/config/common.go (applyDefaults)."""
 
 
-class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+class Candidate(Value, frozen=True):
     """One set of nodes, and what the Memory Manager made of it."""
 
     nodes: list[int]
+    """The set."""
     verdict: str
     """kept, or the rule that ruled it out: too-small, in-a-group, breaks-a-group, not-free."""
     preferred: bool
+    """Would the hint for it be preferred?"""
     explanation: str
+    """The verdict in words."""
 
 
-class ProviderAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class ProviderAnswer(Value, frozen=True):
     """One provider's answer; `hints` null = it has no preference at all, a resource's null = none for it."""
 
     provider: str
+    """Which hint provider."""
     hints: dict[str, list[Hint] | None] | None
+    """Resource -> its hints."""
 
 
-class MergeOffer(msgspec.Struct, frozen=True, rename="camel"):
+class MergeOffer(Value, frozen=True):
     """What one resource brings into the merge."""
 
     provider: str
+    """Which hint provider."""
     resource: str | None
+    """Which resource; null = the provider has no preference."""
     hints: int
+    """How many hints it gave."""
     kept: int
     """Hints that the policy lets take part."""
 
 
-class Merge(msgspec.Struct, frozen=True, rename="camel"):
+class Merge(Value, frozen=True):
     """The merge, step by step; sets of nodes in ascending order."""
 
     policy: str
+    """topologyManagerPolicy."""
     offers: list[MergeOffer]
+    """What each resource brings in."""
     agreed: list[list[int]]
     """Sets on which a preferred hint of each offer agrees."""
     reachable: list[list[int]]
@@ -61,38 +70,48 @@ class Merge(msgspec.Struct, frozen=True, rename="camel"):
     goal: int
     """How many nodes a hint that is not preferred should have."""
     finalists: list[list[int]]
+    """Sets that were left to choose from."""
     hint: Hint
+    """The result."""
     admitted: bool
+    """Does the policy admit it?"""
     combinations: int
     """Combinations of hints that the kubelet walks through."""
     estimated_seconds: float | None
     """null = too few combinations to matter."""
 
 
-class ExplainedMerge(msgspec.Struct, frozen=True, rename="camel"):
+class ExplainedMerge(Value, frozen=True):
     """One merge and what went into it."""
 
     container: str | None
     """null = the whole pod."""
     candidates: list[Candidate]
+    """The sets of nodes that the Memory Manager tried."""
     providers: list[ProviderAnswer]
+    """What each provider answered."""
     merge: Merge
+    """How the answers were merged."""
 
 
-class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
+class LeavingPod(Value, frozen=True):
     """A pod that has to leave."""
 
     namespace: str
+    """Its namespace."""
     name: str
+    """Its name."""
     uid: str
+    """Its UID."""
     holds: str
+    """What it holds, in words."""
     returns: bool
     """Would it be admitted here again, with what it holds, after the pod that it made room for?"""
     command: str | None
     """null = kubectl cannot end it: it is a static pod, of a manifest on the node."""
 
 
-class MakeRoom(msgspec.Struct, frozen=True, rename="camel"):
+class MakeRoom(Value, frozen=True):
     """The pods whose removal lets the pod in."""
 
     pods: list[LeavingPod] | None
@@ -109,20 +128,22 @@ class MakeRoom(msgspec.Struct, frozen=True, rename="camel"):
     """Pods in the checkpoints that may be gone: the kubelet forgets those that are, and then more is free."""
 
 
-class Doubt(msgspec.Struct, frozen=True, rename="camel"):
+class Doubt(Value, frozen=True):
     """Pods in the checkpoints of which nobody here knows whether they live. They are taken to live."""
 
     pods: list[str]
     """namespace/pod, or the UID where no more is known."""
     reason: str
+    """Why it is not known."""
     decides: bool
     """Is the answer another one if they are gone?"""
 
 
-class NodeShortage(msgspec.Struct, frozen=True, rename="camel"):
+class NodeShortage(Value, frozen=True):
     """A resource of which the node as a whole has too little left."""
 
     resource: str
+    """Which resource."""
     requested: int
     """Thousandths of a CPU, bytes, or a number."""
     used: int
@@ -131,18 +152,25 @@ class NodeShortage(msgspec.Struct, frozen=True, rename="camel"):
     """What the node has for pods: its allocatable."""
 
 
-class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+class Explanation(Value, frozen=True):
     """Why a pod is admitted or refused."""
 
     pod: str
+    """namespace/pod."""
     admitted: bool
+    """Is it admitted?"""
     reason: str | None
+    """The kubelet's reason for a refusal; null = it is admitted."""
     message: str | None
     """The kubelet's words."""
     outcome: str
+    """How its hints turned out."""
     detail: str | None
+    """What the kubelet does not say; null = nothing."""
     sentence: str
+    """Why, in one sentence."""
     containers: dict[str, ContainerPlace]
+    """Container -> what it gets."""
     decisions: list[ExplainedMerge]
     """None under topologyManagerPolicy none."""
     ways_in: list[WayIn]
@@ -154,6 +182,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     doubt: Doubt | None
     """null = it is known of all pods in the checkpoints whether they live."""
     notices: list[str]
+    """What a reader must know of the answer."""
     make_room: MakeRoom | None
     """null = that was not asked."""
 

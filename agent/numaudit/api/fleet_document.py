@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import field
 
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Timestamp, Value
 
 
-class FleetAgents(Struct, frozen=True):
+class FleetAgents(Value, frozen=True):
     """How many nodes report, and why others do not."""
 
     reporting: int
+    """They answer, and measure."""
     stale: int
     """They answer, but measure nothing any more."""
     down: int
@@ -23,33 +25,45 @@ class FleetAgents(Struct, frozen=True):
     """numaudit's version -> nodes."""
 
 
-class FleetContainer(Struct, frozen=True):
+class FleetContainer(Value, frozen=True):
     """One of the worst containers; null = not known."""
 
     node: str
+    """The Kubernetes node."""
     namespace: str
     """Empty, as is the pod, for a plain cgroup."""
     pod: str
+    """The pod's name."""
     container: str
+    """The container's name; of a plain cgroup its path."""
     verdict: str
+    """Its verdict."""
     misplaced_bytes: int
     judged_bytes: int | None
+    """anon + shmem + hugetlb."""
     aligned_bytes: int | None
+    """Of these, those on promised nodes."""
     remote_ratio: float | None
+    """The remote share of its accesses."""
     remote_source: str | None
     """Where it comes from: pmu or expected."""
     intended_memory_nodes: NodeSet | None
+    """The promised nodes."""
     findings: list[str]
+    """Names of the findings about it."""
 
 
-class FleetNode(Struct, frozen=True):
+class FleetNode(Value, frozen=True):
     """One Kubernetes node; null = not known."""
 
     node: str
+    """Its name."""
     instance: str
     """Where its agent is scraped."""
     state: Literal["reporting", "stale", "down", "gone"]
+    """Does its agent report?"""
     version: str | None
+    """numaudit's version there."""
     age_seconds: float | None
     """Since what it reports was measured."""
     verdicts: dict[str, int]
@@ -58,73 +72,94 @@ class FleetNode(Struct, frozen=True):
     allocatable_bytes: int | None
     """The Memory Manager's memory, without huge pages; null = it has no memory map."""
     free_bytes: int | None
+    """Of these, what is not promised."""
     stranded_bytes: int | None
+    """Of the free bytes, those for no container of one NUMA node."""
     admissible_bytes: dict[int, int]
     """Number of NUMA nodes -> the largest request for memory that would be admitted on as many now."""
     refused_pods: int
     """Within the last hour."""
     problems: list[str]
+    """What is wrong on it."""
 
 
-class FleetRefusal(Struct, frozen=True):
+class FleetRefusal(Value, frozen=True):
     """Pods that kubelets refused within the last hour."""
 
     reason: str
+    """The kubelet's reason."""
     outcome: str
+    """How their hints turned out."""
     pods: int
+    """How many."""
 
 
-class FleetWorkload(Struct, frozen=True):
+class FleetWorkload(Value, frozen=True):
     """A workload whose pods were refused within the last hour."""
 
     namespace: str
+    """Its namespace."""
     workload: str
+    """The Deployment, StatefulSet, Job, ..., or the pod."""
     pods: int
+    """How many."""
 
 
-class FleetRoom(Struct, frozen=True):
+class FleetRoom(Value, frozen=True):
     """Where the largest request for memory would be admitted now on this number of NUMA nodes."""
 
-    numa_nodes: int
+    numa_nodes: int = field(name="nodeCount")
+    """How many NUMA nodes."""
     bytes: int
+    """The largest request."""
     node: str
+    """The Kubernetes node where it would be admitted."""
 
 
-class FleetReport(Struct, frozen=True):
+class FleetReport(Value, frozen=True):
     """The cluster, by what a Prometheus has of its agents."""
 
     prometheus: str
     """Its URL, without secrets."""
-    taken_at: float
-    """Seconds since the epoch, by its clock."""
+    taken_at: Timestamp
+    """By its clock."""
     namespace: str | None
     """Whose containers are counted; null = all."""
     summary: str
+    """One sentence."""
     agents: FleetAgents
+    """Who reports."""
     verdicts: dict[str, int]
     """Verdict -> containers, the worst first."""
     misplaced_bytes: int
+    """Judged bytes on nodes that were not promised, of all containers."""
     worst: list[FleetContainer]
+    """The worst containers, the worst first."""
     nodes: list[FleetNode]
     """Those that do not report first, then the worst."""
     refusals: list[FleetRefusal]
+    """Why pods were refused."""
     refused_workloads: list[FleetWorkload]
+    """Whose pods were refused most."""
     allocatable_bytes: int
     """The sums of the nodes' memory maps, without huge pages."""
     free_bytes: int
+    """What is not promised."""
     stranded_bytes: int
     """Free, but for no container of one NUMA node."""
     largest_rooms: list[FleetRoom]
+    """Where most room is, by the number of NUMA nodes."""
     notices: list[str]
 
 
 FitState = Literal["fits", "near", "refused", "unmanaged", "unknown"]
 
 
-class FleetFit(Struct, frozen=True):
+class FleetFit(Value, frozen=True):
     """What one node would do with the pod."""
 
     node: str
+    """The Kubernetes node."""
     state: FitState
     """near: refused, but not if it asked for something else; unmanaged: the Memory Manager promises it nothing, so
     memory does not decide; unknown: too little is known of the node."""
@@ -142,15 +177,19 @@ class FleetFit(Struct, frozen=True):
     """What would let it in, of the nodes that have most room."""
 
 
-class FleetForecast(Struct, frozen=True):
+class FleetForecast(Value, frozen=True):
     """On which nodes a pod would be admitted now, by NUMA rules only."""
 
     prometheus: str
-    taken_at: float
+    """Its URL, without secrets."""
+    taken_at: Timestamp
+    """By the clock of the Prometheus."""
     pod: str
+    """The pod's name."""
     count: int | None
     """How many are wanted; null = as many as fit."""
     sentence: str
+    """The answer in one sentence."""
     fits: int
     """How many would be admitted on all nodes together."""
     nodes: list[FleetFit]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from numaudit.api import simulation_document
 from numaudit.api.explanation_document import ExplainedMerge, ProviderAnswer, explained_merge, provider_answer
 from numaudit.api.simulation_document import Hint
@@ -12,21 +10,23 @@ from numaudit.intent import HintRecord
 from numaudit.kubelet.questions.rederived import Rederived, differences
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.scenario.sentences import PROVIDERS
+from numaudit.value import Timestamp, Value, timestamp
 
 
-class LoggedAdmission(msgspec.Struct, frozen=True, rename="camel"):
+class LoggedAdmission(Value, frozen=True):
     """The admission as the kubelet's log has it."""
 
-    at: float | None
-    """Seconds since the epoch."""
+    at: Timestamp | None
+    """When; null = the log does not say."""
     providers: list[ProviderAnswer]
+    """What each hint provider answered."""
     hint: Hint | None
     """Merged; null = the log does not have it."""
     regenerated: bool
     """A restarted kubelet found the allocation in its checkpoint, so the hints only repeat it."""
 
 
-class DerivedAdmission(msgspec.Struct, frozen=True, rename="camel"):
+class DerivedAdmission(Value, frozen=True):
     """The admission derived again, with the pods that are still here and were there before it."""
 
     before: int
@@ -34,43 +34,52 @@ class DerivedAdmission(msgspec.Struct, frozen=True, rename="camel"):
     gone: list[str]
     """Pods that the log has before it and that hold nothing now: they may have held something then."""
     admitted: bool
+    """Is it admitted?"""
     reason: str | None
+    """The kubelet's reason for a refusal; null = it is admitted."""
     message: str | None
     """Of a refusal, in the kubelet's words."""
     sentence: str
+    """Why, in one sentence."""
     merge: ExplainedMerge | None
     """null under topologyManagerPolicy none."""
 
 
-class AdmissionAccount(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionAccount(Value, frozen=True):
     """How the kubelet came to its promise."""
 
     logged: LoggedAdmission | None
+    """As the log has it; null = it does not."""
     derived: DerivedAdmission | None
+    """As it was derived again; null = it could not be."""
     not_derived: str | None
     """Why not."""
     differences: list[str] | None
     """Empty = log and derivation agree; null = one of them is missing."""
 
 
-class Placement(msgspec.Struct, frozen=True, rename="camel"):
+class Placement(Value, frozen=True):
     """One container, or one pod that was refused."""
 
     container: ContainerReport | None
     """null = the pod was refused."""
     refused: HintOutcome | None
+    """The refusal; null = a container."""
     admission: AdmissionAccount
-    promised_at: float | None = None
-    """When its pod was admitted, seconds since the epoch, by the kubelet's log; else when the pod was created."""
-    started_at: float | None = None
-    """When its newest instance started, seconds since the epoch, by the pod's status."""
+    """How the kubelet came to its promise."""
+    promised_at: Timestamp | None = None
+    """When its pod was admitted, by the kubelet's log; else when the pod was created."""
+    started_at: Timestamp | None = None
+    """When its newest instance started, by the pod's status."""
 
 
-class PlacementList(msgspec.Struct, frozen=True, rename="camel"):
+class PlacementList(Value, frozen=True):
     """Those that were asked for; the worst verdict first, refused pods last."""
 
     items: list[Placement]
+    """Each of them."""
     nodes: tuple[NodeReport, ...]
+    """Every node of the host, by its own counters."""
 
 
 def account(record: HintRecord | None, found: Rederived | str, container: str | None) -> AdmissionAccount:
@@ -100,7 +109,7 @@ def account(record: HintRecord | None, found: Rederived | str, container: str | 
 def _logged(record: HintRecord) -> LoggedAdmission:
     named = zip(PROVIDERS, record.providers, strict=False)
     return LoggedAdmission(
-        record.at,
+        timestamp(record.at),
         [provider_answer(provider, hints) for provider, hints in named],
         None if record.best is None else simulation_document.hint(record.best),
         record.regenerated,

@@ -7,9 +7,9 @@ Figures, nodes, verdicts and what we say ourselves stay as they are.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Any, TypeVar
 
@@ -33,7 +33,6 @@ from numaudit.report.values import (
     Unknown,
 )
 from numaudit.snapshot import CollectorOutcome
-from numaudit.topology.nodeset import IdSet
 
 Value = TypeVar("Value")
 NAMES: Mapping[type, tuple[str, ...]] = {
@@ -93,10 +92,16 @@ def redact(report: Report, key: bytes, whole: Report, also: Iterable[str] = ()) 
     hide = _Hide(key, frozenset(_words(whole, also)) - _SAME_ON_ALL_HOSTS)
     hidden = _walk(report, hide)
     summary = summarize(hidden.containers, hidden.nodes, hidden.findings, len(hidden.rejections))
-    return dataclasses.replace(hidden, summary=summary)
+    return structs.replace(hidden, summary=summary)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+def hidden_name(name: str, key: bytes) -> str:
+    """The word for a name."""
+    digest = blake2s(name.encode("utf-8", "surrogatepass"), key=key, digest_size=5)
+    return f"x-{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
 class _Hide:
     """Hides what it knows."""
 
@@ -104,8 +109,7 @@ class _Hide:
     known: frozenset[str]
 
     def name(self, name: str) -> str:
-        digest = blake2s(name.encode("utf-8", "surrogatepass"), key=self.key, digest_size=5)
-        return f"x-{digest.hexdigest()}"
+        return hidden_name(name, self.key)
 
     def path(self, path: str) -> str:
         return "/".join(part if not part or part in _SAME_ON_ALL_HOSTS else self.name(part) for part in path.split("/"))
@@ -154,8 +158,6 @@ def _inner(value: object) -> Iterable[tuple[str | None, Any]]:
         return ((None, one) for one in value)
     if isinstance(value, Struct):
         return ((name, getattr(value, name)) for name in value.__struct_fields__)
-    if dataclasses.is_dataclass(value) and not isinstance(value, IdSet):
-        return ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
     return ()
 
 
@@ -175,6 +177,4 @@ def _walk(value: Value, hide: _Hide) -> Value:
         for name in fields.get(type(value), ()):
             if changed[name] is not None:
                 changed[name] = way(changed[name])
-    if isinstance(value, Struct):
-        return structs.replace(value, **changed)
-    return dataclasses.replace(value, **changed)  # type: ignore[type-var]
+    return structs.replace(value, **changed)  # type: ignore[type-var]

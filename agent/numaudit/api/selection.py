@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
+
+from msgspec.structs import replace
 
 from numaudit.errors import InputError, escaped, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome

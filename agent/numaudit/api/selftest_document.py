@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from numaudit.value import Value
 
 CheckState = Literal["passed", "failed", "inconclusive", "not tried"]
 """inconclusive: it was tried, and a busy machine left too little to tell a pass from a failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTestCheck:
+class SelfTestCheck(Value, frozen=True):
     """One thing that was checked with known work."""
 
     name: str
+    """What is checked."""
     state: CheckState
+    """How it ended."""
     expected: str
+    """What should be seen."""
     seen: str
     """For what was not tried or is inconclusive: why."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTest:
+class SelfTest(Value, frozen=True):
     """All checks, in the order they were made."""
 
     checks: tuple[SelfTestCheck, ...]
+    """All checks, in the order they were made."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from numaudit.checkpoints.formats.memory import plain_machine
 from numaudit.containermanager.memory.state import Block
-from numaudit.containermanager.memory.static_policy import cpuset_mems
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.manager import Pins
@@ -21,28 +18,33 @@ from numaudit.scenario.simulation import Played
 from numaudit.scenario.simulation import Simulation as PlayedSimulation
 from numaudit.scenario.values import Admit, Remove, Start
 from numaudit.scenario.ways_in import WayIn as FoundWay
+from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 MOST_EXPLAINED = 20
 """Pods of one scenario that are refused or not aligned: for each, up to 80 admissions are tried."""
 _OUTCOMES = list(AdmissionOutcome)
 
 
-class Hint(msgspec.Struct, frozen=True, rename="camel"):
+class Hint(Value, frozen=True):
     """A topology hint; `nodes` null = any."""
 
     nodes: list[int] | None
+    """The set of nodes; null = any."""
     preferred: bool
+    """Is it preferred, that is as narrow as possible?"""
 
 
-class ContainerPlace(msgspec.Struct, frozen=True, rename="camel"):
+class ContainerPlace(Value, frozen=True):
     """What one container got."""
 
     hint: Hint | None
     """What the Topology Manager stored; null where the container only started."""
     outcome: str | None
+    """How its hints turned out; null where the container only started."""
     blocks: list[dict[str, Any]]
     """As in `memory_manager_state`: numaAffinity, type, size in bytes."""
-    cpuset_mems: str
+    cpuset_mems: NodeSet
     """Empty = not pinned."""
     cpus: str | None
     """Its exclusive CPUs; null = it runs on the shared pool. Of a container that started: all it may run on."""
@@ -50,33 +52,41 @@ class ContainerPlace(msgspec.Struct, frozen=True, rename="camel"):
     """Resource -> device ids."""
 
 
-class WayIn(msgspec.Struct, frozen=True, rename="camel"):
+class WayIn(Value, frozen=True):
     """A change after which a refused pod is admitted, or another one aligned; each was tried."""
 
     kind: str
     """remove-pod, request, policy, option or version."""
     change: str
+    """What to change, in words."""
     nodes: list[int] | None
     """Where its memory would be; null = nowhere of its own."""
 
 
-class RestartedPod(msgspec.Struct, frozen=True, rename="camel"):
+class RestartedPod(Value, frozen=True):
     """What a restart of the kubelet made of one pod."""
 
     pod: str
+    """namespace/pod."""
     fate: str
     """kept, elsewhere, refused or evicted."""
     admitted: bool
+    """Is it admitted again?"""
     reason: str | None
+    """The kubelet's reason for a refusal."""
     message: str | None
+    """The kubelet's message for a refusal."""
     outcome: str | None
+    """How its hints turned out."""
     containers: dict[str, ContainerPlace]
+    """Container -> what it gets."""
     sentence: str | None
     """Why it was refused, or is on nodes that are not preferred."""
     ways_in: list[WayIn]
+    """What would let it in, or align it."""
 
 
-class SimulatedStep(msgspec.Struct, frozen=True, rename="camel"):
+class SimulatedStep(Value, frozen=True):
     """One step and the memory map after it."""
 
     step: int
@@ -84,10 +94,13 @@ class SimulatedStep(msgspec.Struct, frozen=True, rename="camel"):
     action: str
     """admit, start, remove or restart."""
     pod: str | None
+    """namespace/pod; null = of a restart."""
     container: str | None
+    """Which container starts or is removed; null = the whole pod."""
     admitted: bool | None
     """Of a restart: did the kubelet start, and admit all its pods again? null = nothing was to be admitted."""
     reason: str | None
+    """The kubelet's reason for a refusal; null = none."""
     message: str | None
     """The kubelet's words."""
     outcome: str | None
@@ -95,41 +108,50 @@ class SimulatedStep(msgspec.Struct, frozen=True, rename="camel"):
     detail: str | None
     """What the kubelet does not say."""
     note: str | None
+    """What happened beside it; null = nothing."""
     sentence: str | None
     """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
     ways_in: list[WayIn]
     """What would let it in, or align it, the smallest change first."""
     containers: dict[str, ContainerPlace]
+    """Container -> what it got."""
     pods: list[RestartedPod]
     """Of a restart."""
     machine_state: dict[str, Any]
     """As in `memory_manager_state`."""
 
 
-class ScenarioState(msgspec.Struct, frozen=True, rename="camel"):
+class ScenarioState(Value, frozen=True):
     """The kubelet's three state files, checksums included, as a scenario's `state` takes them."""
 
     memory: dict[str, Any]
+    """memory_manager_state."""
     cpu: dict[str, Any]
+    """cpu_manager_state."""
     devices: dict[str, Any]
+    """kubelet_internal_checkpoint."""
 
 
-class AdmissionOrders(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionOrders(Value, frozen=True):
     """Which orders of the scenario's pods admit all of them."""
 
     orders: list[list[str]]
+    """Those orders, by the names of the pods."""
     tried: int
     """Admissions that were tried."""
     complete: bool
     """False = it was given up before all orders were tried."""
 
 
-class Simulation(msgspec.Struct, frozen=True, rename="camel"):
+class Simulation(Value, frozen=True):
     """A scenario that was played to its end."""
 
     steps: list[SimulatedStep]
+    """Every step."""
     state: ScenarioState
+    """The state files at the end."""
     notices: list[str]
+    """What a reader must know of the answer."""
     orders: AdmissionOrders | None = None
     """With --orders."""
 
@@ -159,7 +181,7 @@ def containers(admission: Admission) -> dict[str, ContainerPlace]:
             Hint(None if one.hint.affinity is None else list(one.hint.affinity), one.hint.preferred),
             str(one.outcome),
             _blocks(one.memory),
-            cpuset_mems(one.memory_nodes),
+            one.memory_nodes or NodeSet(),
             None if one.cpus is None else str(one.cpus),
             {resource: sorted(ids) for resource, ids in devices.get(one.container, {}).items()},
         )
@@ -218,7 +240,7 @@ def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
         None if stored is None else hint(stored),
         None,
         _blocks(blocks),
-        pins.cpuset_mems,
+        NodeSet.parse(pins.cpuset_mems),
         pins.cpuset_cpus or None,
         {resource: sorted(ids) for resource, ids in devices.items()},
     )

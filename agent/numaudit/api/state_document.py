@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,16 +20,17 @@ from numaudit.kubelet.questions.examination import ExaminedFile
 from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.memory_manager import MemoryManagerReport, of_map
 from numaudit.report.values import CheckpointFindingReport
+from numaudit.value import Value
 
 Content = dict[str, Any]
 """A checkpoint in its own words, as JSON reads it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartingKubelet:
+class StartingKubelet(Value, frozen=True):
     """The kubelet that is to start with the file. None = not known: it counts as it is in the file."""
 
     version: str
+    """Such as 1.36."""
     policy: str | None
     """Of the file's manager."""
     pod_level_resource_managers: bool | None
@@ -39,19 +39,24 @@ class StartingKubelet:
     """Where each value is from: option, configz, flag, file, default, log or metrics."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateVerification:
+class StateVerification(Value, frozen=True):
     """One checkpoint file judged. None = not known: the file could not be read, or there was nothing to compare."""
 
     file: str
+    """The file's name."""
     checkpoint: Kind | None
+    """Which of the kubelet's files it is; null = none that is known."""
     kubelet: StartingKubelet
+    """The kubelet that is to start with it."""
     format: str | None
     """Whose checksum fits: V1, V2, ...; None = none does."""
     policy_name: str | None
     stored_checksum: int | None
+    """The checksum in the file."""
     computed_checksum: int | None
+    """The checksum of its content."""
     valid: bool
+    """Nothing is wrong with it."""
     replayed_on: str | None
     """`machine`, or `file` when only the file's own totals were there; None = nothing to replay."""
     machine_problem: str | None
@@ -67,48 +72,54 @@ class StateVerification:
     """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateVerificationList:
+class StateVerificationList(Value, frozen=True):
     """All checkpoints of a host."""
 
     valid: bool
+    """Nothing is wrong with any."""
     items: tuple[StateVerification, ...]
+    """Each checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedState:
+class DecodedState(Value, frozen=True):
     """One checkpoint file decoded and judged."""
 
     verification: StateVerification
+    """What is known of its soundness."""
     content: Content | None
+    """What is in it, in the kubelet's words; null = it cannot be decoded."""
     headroom: MemoryManagerReport | None
     """What a memory_manager_state leaves to new containers; null = of another file, or it has no memory map. Only
     a file of a host's kubelet is known to be judged by some policy, and what has no promise is never known here."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedStateList:
+class DecodedStateList(Value, frozen=True):
     """All checkpoints of a host."""
 
     items: tuple[DecodedState, ...]
+    """Each checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Value, frozen=True):
     """One value that differs. None = the side has no such value."""
 
     where: str
+    """The path to the value in the file."""
     left: Any
+    """The value on the one side."""
     right: Any
+    """The value on the other side."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateDifference:
+class StateDifference(Value, frozen=True):
     """What differs between two checkpoints, their checksums left out."""
 
     left: str
+    """The one side's name."""
     right: str
+    """The other side's name."""
     differences: tuple[Change, ...]
+    """Value by value."""
     pods: Mapping[str, PodName]
     """UID -> who the pods of both are, as far as the host's kubelet or its log tells."""
 
@@ -143,7 +154,7 @@ def _kubelet(starting: Starting, kind: Kind | None) -> StartingKubelet:
     fields: dict[Kind, str] = {checkpoints.MEMORY: "memory_policy", checkpoints.CPU: "cpu_policy"}
     field = "" if kind is None else fields.get(kind, "")
     policy = getattr(kubelet, field, None)
-    named = {"version": "version", "policy": field, "pod_level_resource_managers": "pod_level"}
+    named = {"version": "version", "policy": field, "podLevelResourceManagers": "pod_level"}
     return StartingKubelet(
         f"{kubelet.version[0]}.{kubelet.version[1]}",
         policy,

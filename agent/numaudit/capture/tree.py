@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import IO
 
+from numaudit.api import document
 from numaudit.capture import archive, hardware
 from numaudit.capture.archive import MOST_LEVELS, SUFFIX
 from numaudit.capture.new_folder import NewFolder, filled, new_file
@@ -18,6 +19,7 @@ from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources import recording
 from numaudit.kubelet.sources.process import Located, Settings
@@ -138,6 +140,8 @@ def _fill(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
         tree.make(_inside(host, folder))
     _copy_runtime_names(host, tree, summary)
     _record(kubelet, tree, summary)
+    note = document.encode("Capture", document.Capture(), origin_of(host))
+    tree.write(PurePath(NOTE), note)
     lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
     tree.write(PurePath(NOT_READ), "".join(lines).encode())
 

@@ -16,6 +16,7 @@ from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import MachineNow
 from numaudit.kernel.open_file_cache import OpenFileCache
+from numaudit.kernel.origin import origin_of
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.probe import Kind
@@ -99,4 +100,5 @@ class Observer:
         if readings is not None and is_followed:
             run("bpf clean-up", lambda _: readings.forget(self.owners.ended()), 0)
         self.files.end_tick()
-        return replace(snapshot, taken_at=time.time(), outcomes=tuple(run.outcomes))
+        taken_at = origin_of(self.host).taken_at or time.time()
+        return replace(snapshot, taken_at=taken_at, outcomes=tuple(run.outcomes))

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import field
 
 from numaudit.evaluation.counted import Counted
+from numaudit.value import Value
 
 Source = Literal["pmu", "hint_faults", "first_touch", "expected"]
 Of = Literal["accesses", "pages", "first-uses", "expectation"]
@@ -21,20 +22,22 @@ COVERED = 0.8
 """Of less than this share of its memory nobody says `at most`."""
 
 
-class UsedFromAfar(Struct, frozen=True):
+class UsedFromAfar(Value, frozen=True):
     """Memory that was used from another node."""
 
     cpu_numa_node: int
     numa_node: int
     bytes: int
+    """Bytes of the node's memory that were used from the CPU's node."""
 
 
-class SampledPages(Struct, frozen=True):
+class SampledPages(Value, frozen=True):
     """Memory that the kernel's newest scan passes saw used, in bytes. A byte counts once, however often it was used."""
 
     remote: tuple[UsedFromAfar, ...]
     """Used from another node than its own, the most first."""
     remote_bytes: int
+    """All that was used from another node."""
     local_bytes: int
     """Used from its own node."""
     home_bytes: int
@@ -47,24 +50,28 @@ class SampledPages(Struct, frozen=True):
     """False: a pass still goes on, and what it has not reached is not known."""
 
 
-class Access(Struct, frozen=True):
+class Access(Value, frozen=True):
     """What one source says of one container's memory accesses lately."""
 
     source: Source
+    """Which source."""
     of: Of
+    """What its ratio is a share of."""
     remote_ratio: float | None
     """Share that was on another node, of what `of` names; for pages, of those that were seen used. null = this source
     cannot tell."""
     lower: float | None = None
+    """Lower end of the share: its 95 % interval for accesses, a bound for pages; null = not known."""
     upper: float | None = None
     """Bounds of the remote share: of accesses, the counted share itself; of pages, the share of all its memory that is
     used from other nodes; of first uses, the 95 % confidence interval. null = not bounded."""
     samples: int | None = None
     """First uses that were sampled lately; older ones weigh less. null = the source takes no such samples."""
     remote_samples: int | None = None
+    """Of these, the remote ones."""
     reason: str | None = None
     """Why there is no ratio."""
-    age: float | None = None
+    age: float | None = field(default=None, name="ageSeconds")
     """Seconds since this was seen: of pages, since the oldest of the scan passes was through; else the mean age of the
     samples or counts. null = there are none."""
     counted: Counted | None = None
@@ -73,18 +80,21 @@ class Access(Struct, frozen=True):
     """null for a source that does not sample pages, or saw none."""
 
 
-class Measured(Struct, frozen=True):
+class Measured(Value, frozen=True):
     """The measured share that counts: what verdict, gate, metric, table, live screen and page say."""
 
     source: Source
+    """Which source."""
     of: Literal["accesses", "pages"]
+    """What its bounds are shares of."""
     lower: float
     """Of pages: share of its memory that is used from other nodes, at least."""
     upper: float
     """As `lower` where all accesses were counted."""
     pages: SampledPages | None = None
     """null where accesses were counted."""
-    age: float | None = None
+    age: float | None = field(default=None, name="ageSeconds")
+    """Of the samples or counts, as in the source's entry of `accesses`."""
 
     @property
     def is_exact(self) -> bool:

@@ -28,6 +28,7 @@ from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapsho
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import in_units
+from numaudit.value import timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def judge(
             causes = explained.of(container, intended, drifted=name == "drifted")
             fitting = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
             since = _since(name, id_, snapshot.taken_at, earlier)
-            verdicts[id_] = Verdict(name, reason, since, causes, fitting if remedy is None else remedy)
+            verdicts[id_] = Verdict(name, reason, timestamp(since), causes, fitting if remedy is None else remedy)
         if history.is_worth_keeping:
             histories[id_] = history
     return Judgements(verdicts, spills, accesses, histories, explained.arrivals, thresholds)

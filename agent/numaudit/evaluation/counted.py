@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
-
 from numaudit.evaluation.rates import increase
 from numaudit.snapshot import CountBasis, CountedAccesses
+from numaudit.value import Value
 
 LEAST_ACCESSES = 10_000
 """With fewer no share is made of them: they are those of a program that hardly uses memory."""
@@ -16,11 +15,13 @@ _MOSTLY = 0.9
 """Counters that ran for less of the time were shared with others, and the rest of the count is made up for."""
 
 
-class Counted(Struct, frozen=True):
+class Counted(Value, frozen=True):
     """What the processor counted lately, and on what basis. Older counts weigh less."""
 
     accesses: int
+    """All that were counted."""
     remote_accesses: int
+    """Those to another node's memory."""
     unit: Literal["lines", "loads"]
     """lines of the cache, or load instructions."""
     basis: str

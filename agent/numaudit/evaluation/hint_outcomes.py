@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import field
 
 from numaudit.containermanager.memory.candidates import fewest_nodes
 from numaudit.containermanager.memory.state import MachineState
@@ -17,12 +17,13 @@ from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Reject
 from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Timestamp, Value, timestamp
 
 OutcomeSource = Literal["log", "status", "counter", "re-derived"]
 _WRAPPING = ("Allocate failed due to ", ", which is unexpected")
 
 
-class HintOutcome(Struct, frozen=True):
+class HintOutcome(Value, frozen=True):
     """What came of the hints of a container, or of a pod that was refused (`container` None)."""
 
     namespace: str | None
@@ -30,6 +31,7 @@ class HintOutcome(Struct, frozen=True):
     pod_uid: str | None
     container: str | None
     outcome: AdmissionOutcome
+    """How it turned out."""
     source: OutcomeSource
     """`log`: the kubelet said so. `status`: from the refused pod's status. `counter`: the kubelet counted
     more refused pods than are known, and this one ended without a reason. `re-derived`: computed from
@@ -37,12 +39,14 @@ class HintOutcome(Struct, frozen=True):
     numa_nodes: NodeSet | None
     """The merged hint's nodes as the log has them, else the promised ones."""
     reason: str | None
+    """The kubelet's reason for a refusal."""
     message: str | None
-    asked: Mapping[str, int] | None = None
+    """The kubelet's message for a refusal."""
+    asked: Mapping[str, int] | None = field(default=None, name="askedBytes")
     """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that its containers ask for together, as the
     kubelet adds them up; null = not known."""
-    at: float | None = None
-    """When a pod was refused, in seconds since the epoch; null = not known."""
+    at: Timestamp | None = None
+    """When a pod was refused; null = not known."""
     workload: str | None = None
     """Of a refused pod: the Deployment, StatefulSet, Job, ... that made it, else its own name."""
 
@@ -136,7 +140,7 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
         reason=rejection.reason,
         message=rejection.message,
         asked=_asked(rejection, intent),
-        at=rejection.at,
+        at=timestamp(rejection.at),
         workload=(listed.workload or listed.name) if listed is not None else workload_of(rejection.pod),
     )
 

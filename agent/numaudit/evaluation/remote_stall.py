@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from numaudit.evaluation.rates import cpu_seconds, increase
 from numaudit.pmu.stall import Origin, Penalty, stall
 from numaudit.snapshot import ContainerId, Locality, Snapshot
 from numaudit.topology.machine import Machine
+from numaudit.value import Value
 
 
-class StalledOnNode(Struct, frozen=True, gc=False):
+class StalledOnNode(Value, frozen=True, gc=False):
     """The part of CPUs of one node, since the measurement began."""
 
     cpu_numa_node: int
     numa_node: int | None
     """The node whose memory was used, where there is only one other; null = the processor does not say which."""
     seconds_low: float
+    """Lower end."""
     seconds_high: float
+    """Upper end."""
 
 
-class RemoteStall(Struct, frozen=True):
+class RemoteStall(Value, frozen=True):
     """Estimated from above: as if each remote access were waited for alone, while cores overlap and prefetch them.
 
     `low` takes the latency of the nearest other node, `high` that of the farthest.
@@ -31,16 +32,21 @@ class RemoteStall(Struct, frozen=True):
     latency: Origin
     """Whose latencies: calibrated on this machine, published for its CPU family, or assumed (ratio)."""
     latency_source: str
+    """Where the latencies are from."""
     seconds_low: float
     """Since the measurement began."""
     seconds_high: float
+    """Upper end of the same."""
     by_cpu_node: tuple[StalledOnNode, ...]
+    """The same by the CPU's node."""
     rate_low: float | None
     """CPU seconds per second since the previous tick; null = there is none."""
     rate_high: float | None
+    """Upper end of the same."""
     share_low: float | None
     """Of its CPU time in the same time, 0 to 1; null = it did not run, or its CPU time was not measured."""
     share_high: float | None
+    """Upper end of the same."""
 
 
 def remote_stall(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> RemoteStall | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Struct
-
 from numaudit.evaluation.causes.causes import Cause
+from numaudit.value import Timestamp, Value
 
 VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
 MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")
@@ -32,14 +31,15 @@ REMEDIES: Mapping[VerdictName, str | None] = {
 _RANKS = {name: rank for rank, name in enumerate(REMEDIES)}
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Value, frozen=True):
     """Did the container get what it was promised?"""
 
     name: VerdictName
+    """Which verdict; docs/verdicts.md explains each."""
     reason: str
     """The evidence in words; for `unknown` what is missing."""
-    since: float | None
-    """Seconds since the epoch of the first tick that saw it; None when it was so at the very first."""
+    since: Timestamp | None
+    """Time of the first tick that saw it; null when it was so at the very first."""
     causes: tuple[Cause, ...]
     """Why bytes are where they should not be; empty when they are where they should be."""
     remedy: str | None

@@ -35,7 +35,6 @@ MOST_POINTS = 5_000
 """In one request: some 1.5 MB, where receivers that pass it on by gRPC take 4 MiB."""
 SCHEMA = Schemas.V1_44_0.value
 """The semantic conventions that names of attributes and of `process.*` follow."""
-_NODE_VARIABLES = ("K8S_NODE_NAME", "NODE_NAME")
 """What manifests commonly call the node's name when they pass it on."""
 _INSTANCES = uuid.UUID("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 """The namespace that the semantic conventions give for a service.instance.id of version 5."""
@@ -50,23 +49,20 @@ class Part:
     points: int
 
 
-def resource(environment: Mapping[str, str], extra: Mapping[str, str], instance: str) -> Resource:
-    """Who sends: detected, then OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, then `extra`."""
+def resource(node: str | None, extra: Mapping[str, str], instance: str) -> Resource:
+    """Who sends: detected, then OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, then `extra`.
+
+    `node`: what Kubernetes calls this node; None = no manifest says.
+    """
     detected = {
         "service.name": "numaudit",
         "service.version": __version__,
         "service.instance.id": instance,
         "host.name": os.uname().nodename,
     }
-    node = node_name(environment)
     if node is not None:
         detected["k8s.node.name"] = node
     return Resource(detected).merge(OTELResourceDetector().detect()).merge(Resource(dict(extra)))
-
-
-def node_name(environment: Mapping[str, str]) -> str | None:
-    """What Kubernetes calls this node, when a manifest passes it on."""
-    return next((environment[name] for name in _NODE_VARIABLES if environment.get(name)), None)
 
 
 def instance_id(machine: str | None, node: str | None, listen: tuple[str, int]) -> str:

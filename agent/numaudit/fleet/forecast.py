@@ -27,6 +27,7 @@ from numaudit.scenario.explanation import sentence_of
 from numaudit.scenario.reading import unknown_devices
 from numaudit.scenario.ways_in import find_ways_in
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Timestamp
 
 MOST_PODS = 110
 """On one node: the kubelet's own default (maxPods)."""
@@ -74,7 +75,7 @@ def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top
         notices.insert(0, reporting_sentence(counted))
     return FleetForecast(
         prometheus=prometheus.where,
-        taken_at=prometheus.at,
+        taken_at=Timestamp(prometheus.at),
         pod=pod.full_name,
         count=count,
         sentence=_sentence(pod, fits, count),

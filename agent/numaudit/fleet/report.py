@@ -23,6 +23,7 @@ from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import SEVERITY, misaligned, notices_of, problem, summary
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Timestamp
 
 _SOURCES: tuple[str, ...] = get_args(Source)
 """Of remote shares, the best first."""
@@ -77,7 +78,7 @@ def ask_report(prometheus: Answers, scope: Scope, top: int) -> FleetReport:
     misplaced = sum(one.misplaced_bytes for one in nodes)
     return FleetReport(
         prometheus=prometheus.where,
-        taken_at=prometheus.at,
+        taken_at=Timestamp(prometheus.at),
         namespace=scope.namespace,
         summary=summary(of_agents, counts, misplaced, sum(one.pods for one in by_reason), rooms),
         agents=of_agents,

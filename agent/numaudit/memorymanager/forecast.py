@@ -20,14 +20,14 @@ from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Value
 
 Fate = Literal["kept", "elsewhere", "refused", "unknown"]
 """`elsewhere`: admitted, with other nodes or CPUs than it has now. `unknown`: admitted, but the file that says what it
 has now is damaged or gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(Value, frozen=True):
     """One thing for which the kubelet may not start."""
 
     file: str
@@ -35,6 +35,7 @@ class Obstacle:
     name: str
     """Of a finding, as `numaudit state verify` names it."""
     message: str
+    """What is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +47,32 @@ class Start:
     obstacles: tuple[Obstacle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PodForecast:
+class PodForecast(Value, frozen=True):
     """One pod, and what would become of it."""
 
     uid: str
+    """The pod's UID."""
     namespace: str
+    """The pod's namespace."""
     pod: str
+    """The pod's name."""
     fate: Fate
+    """What becomes of it."""
     nodes_now: NodeSet | None
     """Of its memory; None = it holds none of its own."""
     nodes_then: NodeSet | None
+    """Nodes of its memory after the restart."""
     cpus_now: CpuSet | None
     """Exclusive ones; None = it has none."""
     cpus_then: CpuSet | None
+    """Its exclusive CPUs after the restart."""
     reason: str | None = None
     """Of a refusal, in the kubelet's words."""
     message: str | None = None
+    """The kubelet's message for a refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Value, frozen=True):
     """One restart."""
 
     reboot: bool

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from msgspec import field
 
 from numaudit.pmu.stall import LatencyTable
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Timestamp, Value
 
 _BEST = 3
 """Rounds whose agreement shows that the best one is no accident."""
@@ -16,8 +18,7 @@ _SAME = 0.05
 """Latencies that differ by less tell no node from another: a busy machine moves them as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Value, frozen=True):
     """What must be the same for a calibration to hold: machines that were bought together share one."""
 
     cpu: str
@@ -46,20 +47,20 @@ def _listed(nodes: Iterable[int]) -> str:
     return str(NodeSet.from_ids(nodes))
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Value, frozen=True):
     """The best of several rounds."""
 
     value: float
+    """The best round."""
     rounds: int
+    """How many rounds there were."""
     spread: float
     """By how much the best three differ, as a share of the best."""
     is_stable: bool
     """Whether they agree; a busy machine may never let them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Value, frozen=True):
     """Where the pages and the CPUs of a measurement were, by the kernel's own answer afterwards."""
 
     pages: Mapping[int, int]
@@ -72,32 +73,33 @@ class Evidence:
     """With less than `bytes` of the calibration, latencies include the walk of page tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairSpeed:
+class PairSpeed(Value, frozen=True):
     """From one node's CPUs to one node's memory. A figure is None where `reason` says why."""
 
     cpu_numa_node: int
     numa_node: int
-    latency_ns: Figure | None = None
+    latency_ns: Figure | None = field(default=None, name="latencyNanoseconds")
     """Of a load that waits for memory, on an otherwise idle path."""
     bytes_per_second: Figure | None = None
     """Read by all CPUs of the node at once."""
     evidence: Evidence | None = None
+    """Where its pages and CPUs really were; null = it was not measured."""
     reason: str | None = None
+    """Why a figure is missing; null = none is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Value, frozen=True):
     """All pairs of one machine."""
 
     machine: Fingerprint
+    """Which kind of machine it is of."""
     bytes: int
     """How much memory each measurement used; more than the caches hold."""
     pairs: tuple[PairSpeed, ...]
+    """Each pair of a node's CPUs and a node's memory."""
+    measured_at: Timestamp = field(name="takenAt")
     notes: tuple[str, ...] = ()
     """What a reader must know before using the figures."""
-    measured_at: float = field(default=0.0)
-    """Seconds since 1970."""
 
     def table(self) -> LatencyTable:
         """What a stall is estimated with."""

@@ -32,6 +32,7 @@ from numaudit.report.values import (
     Unknown,
 )
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, NodeMemory, Snapshot
+from numaudit.value import Timestamp, timestamp
 
 _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
     "ok": "ok",
@@ -64,7 +65,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
     nodes = tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes)
     return Report(
         summary=summarize(containers, nodes, findings, len(rejections)),
-        taken_at=snapshot.taken_at,
+        taken_at=Timestamp(snapshot.taken_at),
         cgroup_mode=snapshot.cgroup_mode,
         containers=tuple(containers),
         nodes=nodes,
@@ -103,8 +104,8 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
         policy_name=one.policy,
         format=one.form,
         problem=one.problem,
-        written_at=one.written_at,
-        last_good_at=one.last_good_at,
+        written_at=timestamp(one.written_at),
+        last_good_at=timestamp(one.last_good_at),
         valid=one.outlook.valid,
         starts_now=one.outlook.starts_now,
         starts_after_reboot=one.outlook.starts_after_reboot,

@@ -7,33 +7,34 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
 
-from msgspec import Struct
-
 from numaudit.snapshot import ContainerId, CountedAccesses, Locality, Migrated, MigratedPages, Sampled, Snapshot
 from numaudit.topology.machine import Machine
+from numaudit.value import Value
 
 Counts = TypeVar("Counts")
 Pairs = Mapping[tuple[int, int | None], int]
 """(CPU's node, page's node) -> count. None = the page's node is not known."""
 
 
-class NodeSeconds(Struct, frozen=True, gc=False):
+class NodeSeconds(Value, frozen=True, gc=False):
     """CPU time on one node."""
 
     numa_node: int
     seconds: float
+    """CPU time on the node."""
 
 
-class AllocatedBytes(Struct, frozen=True, gc=False):
+class AllocatedBytes(Value, frozen=True, gc=False):
     """Bytes given by the page allocator: where the CPU was, and where the page is."""
 
     cpu_numa_node: int
     numa_node: int | None
     """null = the page's node is not known."""
     bytes: int
+    """Bytes given since the measurement began."""
 
 
-class HintFaultsReport(Struct, frozen=True):
+class HintFaultsReport(Value, frozen=True):
     """Hint faults of one kind."""
 
     cpu_numa_node: int
@@ -47,55 +48,63 @@ class HintFaultsReport(Struct, frozen=True):
     """Base pages; one that is sampled again counts again. A huge page of 2 MiB counts as 512."""
 
 
-class CountedAccessesReport(Struct, frozen=True, gc=False):
+class CountedAccessesReport(Value, frozen=True, gc=False):
     """Memory accesses that the processor counted: where the CPU was, and whether the memory was its node's own."""
 
     cpu_numa_node: int
     locality: Locality
+    """Whether the memory was the node's own."""
     unit: Literal["lines", "loads"]
     """lines of the cache, most with prefetched ones; or load instructions."""
     count: int
+    """How many, since the measurement began."""
 
 
-class FirstTouchReport(Struct, frozen=True):
+class FirstTouchReport(Value, frozen=True):
     """Sampled first uses of a page: where the CPU was, and where the page came into being."""
 
     cpu_numa_node: int
     numa_node: int | None
     """null = the page's node is not known."""
     samples: int
+    """How many first uses were sampled."""
 
 
-class MigratedReport(Struct, frozen=True):
+class MigratedReport(Value, frozen=True):
     """Pages that a container's tasks moved, for one reason. They need not be its own pages."""
 
     reason: str
     """The kernel's: numa_misplaced, syscall_or_cpuset, compaction, ..."""
     bytes: int
+    """Bytes moved."""
     failed_bytes: int
+    """Bytes that could not be moved."""
 
 
-class MigratedBetweenReport(Struct, frozen=True):
+class MigratedBetweenReport(Value, frozen=True):
     """Pages that a container's tasks moved when they used them, by NUMA balancing (`numa_misplaced`)."""
 
     from_numa_node: int | None
     """null = the page's node is not known."""
     to_numa_node: int
     bytes: int
+    """Bytes moved."""
     failed_bytes: int
     """Pages that could not be moved."""
 
 
-class TaskMoveReport(Struct, frozen=True):
+class TaskMoveReport(Value, frozen=True):
     """Tasks of a container that NUMA balancing moved, swapped with another, or could not move (`stuck`)."""
 
     event: str
+    """move, swap or stuck."""
     from_numa_node: int
     to_numa_node: int | None
     count: int
+    """How many."""
 
 
-class Counters(Struct, frozen=True, kw_only=True):
+class Counters(Value, frozen=True, kw_only=True):
     """The counters of a container's report, each since the measurement began if nothing else is said."""
 
     cpu_seconds: tuple[NodeSeconds, ...] | None

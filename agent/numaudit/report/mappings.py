@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from numaudit.report.values import ElsewhereReport, MappedBytes, MappingsReport, SharedMemoryReport
 from numaudit.snapshot import BytesByNode, Mappings
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import timestamp
 
 _LARGEST = 5
 """Pieces of shared memory, and mappings of processes, that are shown."""
@@ -39,7 +40,9 @@ def elsewhere(mappings: Mappings, wanted: NodeSet) -> tuple[ElsewhereReport, ...
         if outside:
             process = one.process
             found.append(
-                ElsewhereReport(process.pid, process.name, process.started_at, one.kind, one.policy, one.file, outside)
+                ElsewhereReport(
+                    process.pid, process.name, timestamp(process.started_at), one.kind, one.policy, one.file, outside
+                )
             )
     found.sort(key=lambda one: (-sum(one.bytes.values()), one.pid))
     return tuple(found[:_LARGEST])

@@ -6,7 +6,8 @@ The map and what it leaves are keyed by node, resource and number of nodes; a do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import field
 
 from numaudit.containermanager.memory.headroom import Headroom, Holder
 from numaudit.containermanager.memory.state import MachineState
@@ -14,24 +15,28 @@ from numaudit.containermanager.pod.names import PodName
 from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent import Intent
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTableReport:
+class MemoryTableReport(Value, frozen=True):
     """One resource on one node, in bytes."""
 
     numa_node: int
     type: str
     """memory, hugepages-2Mi, ..."""
-    total: int
-    system_reserved: int
-    allocatable: int
-    reserved: int
-    free: int
+    total: int = field(name="totalBytes")
+    """What the node has."""
+    system_reserved: int = field(name="systemReservedBytes")
+    """What is kept from pods."""
+    allocatable: int = field(name="allocatableBytes")
+    """What pods may have."""
+    reserved: int = field(name="reservedBytes")
+    """What is promised to containers."""
+    free: int = field(name="freeBytes")
+    """What is not promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryNodeReport:
+class MemoryNodeReport(Value, frozen=True):
     """One node's part in assignments."""
 
     numa_node: int
@@ -49,8 +54,7 @@ class MemoryNodeReport:
     """Of these, what is beyond even that, and so in memory that was promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class HolderReport:
+class HolderReport(Value, frozen=True):
     """A pod whose assignments keep nodes in their group."""
 
     group: NodeSet
@@ -64,20 +68,22 @@ class HolderReport:
     """By resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissibleReport:
-    """The largest request for memory that would be admitted on `width` nodes now; CPUs and devices may allow less."""
+class AdmissibleReport(Value, frozen=True):
+    """The largest request for memory that would be admitted on so many nodes now; CPUs and devices may allow less."""
 
-    nodes: int
+    nodes: int = field(name="nodeCount")
+    """How many nodes it would be admitted on."""
     bytes: int
+    """The largest request."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryManagerReport:
+class MemoryManagerReport(Value, frozen=True):
     """The Memory Manager's memory map, and what it leaves to new containers."""
 
     tables: tuple[MemoryTableReport, ...]
+    """Each resource on each node."""
     nodes: tuple[MemoryNodeReport, ...]
+    """Each node's part in assignments."""
     admissible: tuple[AdmissibleReport, ...] | None
     """null = the Topology Manager's policy is not known."""
     fragmentation_ratio: float | None

@@ -6,10 +6,9 @@ Per-container types are Structs, which are made in a fraction of a dataclass's t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import field
 
 from numaudit.checkpoints.start.findings import Severity as StateSeverity
 from numaudit.checkpoints.start.outlook import Answer
@@ -22,40 +21,51 @@ from numaudit.report.counters import Counters
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Timestamp, Value
 
 
-class Unknown(Struct, frozen=True):
+class Unknown(Value, frozen=True):
     """What could not be known, and why."""
 
     what: str
+    """What is not known."""
     reason: str
+    """Why."""
 
 
-class NodeBytes(Struct, frozen=True, gc=False):
+class NodeBytes(Value, frozen=True, gc=False):
     """Bytes on one node, each byte in one type; null = the kernel does not say. Resident, seen from the node."""
 
     numa_node: int
-    anon: int | None
-    shmem: int | None
-    file: int | None
-    hugetlb: int | None
-    kernel: int | None
-    unevictable: int | None
+    anon: int | None = field(name="anonBytes")
+    """Private memory, transparent huge pages included; cgroup v1 counts shared memory here too."""
+    shmem: int | None = field(name="shmemBytes")
+    """Shared memory and files of tmpfs."""
+    file: int | None = field(name="fileBytes")
+    """Page cache of other files."""
+    hugetlb: int | None = field(name="hugetlbBytes")
+    """Huge pages of the pool."""
+    kernel: int | None = field(name="kernelBytes")
+    """Kernel stacks, page tables and slab."""
+    unevictable: int | None = field(name="unevictableBytes")
+    """cgroup v1 only: locked pages, whose type is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class MappedBytes:
+class MappedBytes(Value, frozen=True):
     """One kind of mapping, memory policy or page size of a container's processes."""
 
     name: str
+    """The kind, policy or page size."""
     numa_node: int
     bytes: int
+    """Bytes of it on the node."""
 
 
-class SharedMemoryReport(Struct, frozen=True):
+class SharedMemoryReport(Value, frozen=True):
     """A piece of shared memory that processes of a container map."""
 
     kind: Literal["shmem", "hugetlb"]
+    """Shared memory of a tmpfs or without a name, or of huge pages."""
     file: str
     """The kernel makes one up for memory without a name (/dev/zero, /SYSV..., /memfd:...)."""
     bytes: Mapping[int, int]
@@ -64,14 +74,15 @@ class SharedMemoryReport(Struct, frozen=True):
     """`id` of the container that all sampled pages are charged to; null = they are of several, or it is not known."""
 
 
-class ElsewhereReport(Struct, frozen=True):
+class ElsewhereReport(Value, frozen=True):
     """Mappings of one process with bytes on nodes where they should not be."""
 
     pid: int
+    """Process id."""
     process: str | None
     """Its name; null = it has ended."""
-    started_at: float | None
-    """Seconds since the epoch."""
+    started_at: Timestamp | None
+    """When the process began; null = not known."""
     kind: str
     """anon, heap, stack, shmem or hugetlb."""
     policy: str
@@ -82,18 +93,22 @@ class ElsewhereReport(Struct, frozen=True):
     """By node, on the wrong ones only."""
 
 
-@dataclass(frozen=True, slots=True)
-class MappingsReport:
+class MappingsReport(Value, frozen=True):
     """From numa_maps. A page that several processes map counts once for each of them.
 
     Mappings as rows: JSON has no numbers as keys.
     """
 
     kinds: tuple[MappedBytes, ...]
+    """By kind: anon, file, hugetlb, stack, heap."""
     policies: tuple[MappedBytes, ...]
+    """By memory policy, as the kernel prints it."""
     page_sizes: tuple[MappedBytes, ...]
+    """By page size."""
     processes_read: int
+    """How many processes were read."""
     processes: int
+    """How many there are; more than were read where time or rights did not allow it."""
     shared: tuple[SharedMemoryReport, ...] | None
     """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
     shared_of_others: Mapping[int, int] | None
@@ -105,57 +120,65 @@ class MappingsReport:
     writing (`file`)."""
 
 
-class Intended(Struct, frozen=True):
+class Intended(Value, frozen=True):
     """What the kubelet's managers promised the container."""
 
     memory_nodes: NodeSet | None
+    """Nodes of its memory; null = no memory was promised, or it is not known."""
     bytes: Mapping[str, int] | None
     """By resource: memory, hugepages-2Mi, ..."""
     cpus: CpuSet | None
     """Exclusive CPUs; empty = it runs on the shared pool."""
     cpu_nodes: NodeSet | None
+    """Nodes of its exclusive CPUs; null = not known."""
     device_nodes: NodeSet | None
+    """Nodes of its devices; null = it has none, or that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFindingReport:
+class CheckpointFindingReport(Value, frozen=True):
     """One thing found in a checkpoint.
 
     A StateFinding without what it stops, which `starts_now` and `starts_after_reboot` sum up.
     """
 
     name: str
+    """Which finding; docs/state.md explains each."""
     severity: StateSeverity
+    """How bad it is."""
     message: str
+    """What was found."""
     remedy: str
+    """What to do about it."""
     where: str
+    """Where in the file; empty = the file as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointReport:
+class CheckpointReport(Value, frozen=True):
     """One of the kubelet's checkpoints, and whether the kubelet would start with it.
 
     CheckpointHealth in one level, without the problem's detail: the findings say it.
     """
 
     file: str
+    """Its name."""
     policy_name: str | None
     format: str | None
     """The format whose checksum fits: V1, V2, ...; null = none does."""
     problem: str | None
     """absent, unreadable, not understood, checksum or newer format; null = it was read well."""
-    written_at: float | None
-    """Seconds since the epoch, as is `last_good_at`: when it was last read well."""
-    last_good_at: float | None
+    written_at: Timestamp | None
+    """When it was written; null = not known."""
+    last_good_at: Timestamp | None
+    """When it was last read well."""
     valid: bool | None
     """Nothing is wrong with it; null = it is absent or was not read."""
     starts_now: Answer
     starts_after_reboot: Answer
     findings: tuple[CheckpointFindingReport, ...]
+    """What is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartReport:
+class RestartReport(Value, frozen=True):
     """What a restart would do to the pods of this node; `numaudit state forecast` has each of them."""
 
     reboot: bool
@@ -169,18 +192,22 @@ class RestartReport:
     """Admitted, with other nodes or CPUs than they have; null = it does not start, or what they have is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletReport:
+class KubeletReport(Value, frozen=True):
     """The kubelet's settings that decide about NUMA; null = not known.
 
     KubeletConfig without the documents that these were read from.
     """
 
     version: str | None
+    """Such as v1.36.0."""
     memory_manager_policy: str | None
+    """memoryManagerPolicy."""
     cpu_manager_policy: str | None
+    """cpuManagerPolicy."""
     topology_manager_policy: str | None
+    """topologyManagerPolicy."""
     topology_manager_scope: str | None
+    """topologyManagerScope."""
     topology_manager_options: Mapping[str, str] | None
     """topologyManagerPolicyOptions; null = none are set, or it is not known."""
     feature_gates: Mapping[str, bool] | None
@@ -193,30 +220,45 @@ class ContainerReport(Counters, frozen=True):
     id: int | None
     """cgroup id; null, as is the path, for a promised container that does not run now, as in CrashLoopBackOff."""
     kind: Kind
+    """What it is."""
     path: str | None
+    """Path of its cgroup."""
     namespace: str | None
+    """The pod's namespace."""
     pod: str | None
+    """The pod's name."""
     container: str | None
+    """The container's name."""
     pod_uid: str | None
+    """The pod's UID."""
     container_id: str | None
+    """The runtime's id; null = no container of a runtime."""
     qos: Qos | None
+    """The pod's QoS class; null = of no pod, or not known."""
     runtime: str | None
+    """containerd, crio, docker, podman, ...; null = not known."""
     whole: bool
     """False: only what the cgroup itself holds; its children are listed on their own."""
     allowed_memory_nodes: NodeSet | None
+    """cpuset.mems.effective; null = not known."""
     allowed_cpus: CpuSet | None
+    """cpuset.cpus.effective; null = not known."""
     allowed_cpu_nodes: NodeSet | None
+    """The nodes of the allowed CPUs."""
     resident: tuple[NodeBytes, ...] | None
+    """Where its bytes are; null = not known."""
     judged_bytes: int | None
     """anon + shmem + hugetlb over all nodes."""
     remote_bytes: int | None
     """Judged bytes on nodes where none of the allowed CPUs are."""
     intended: Intended | None
+    """What was promised; null = not known, or of no kubelet."""
     aligned_bytes: int | None
     """Judged bytes on the promised nodes; null = nothing was promised, or it is not known."""
     verdict: Verdict | None
     """null for pause sandboxes and for what parent groups hold themselves: nothing is promised to those."""
     hint_outcome: HintOutcome | None
+    """How its admission turned out; null = nothing was promised, or it is not known."""
     findings: tuple[str, ...]
     """Names of the findings about this container; `findings` of the report has them whole."""
     expected_remote_ratio: float | None
@@ -231,10 +273,12 @@ class ContainerReport(Counters, frozen=True):
     remote_stall: RemoteStall | None
     """What its remote accesses cost at most; null = they were not counted."""
     mappings: MappingsReport | None
+    """Its mappings; null = they were not read."""
     elsewhere: tuple[ElsewhereReport, ...] | None
     """The processes' mappings with the most bytes on other nodes than the promised ones (without a promise, than those
     of the allowed CPUs); shared memory of others is among them. null = the mappings were not read."""
     unknown: tuple[Unknown, ...]
+    """What is not known of it, and why."""
 
     @property
     def misplaced_bytes(self) -> int | None:
@@ -249,8 +293,7 @@ class ContainerReport(Counters, frozen=True):
         return None if self.aligned_bytes is None or not self.judged_bytes else self.aligned_bytes / self.judged_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Value, frozen=True):
     """What was counted since the measurement began by cgroups that are no more, and that no container here has.
 
     With the containers' own counts it makes all that was counted outside the root cgroup.
@@ -263,21 +306,26 @@ class Ended:
     that are not to be seen from here."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(Value, frozen=True):
     """One node by its own counters."""
 
     numa_node: int
     cpus: CpuSet
+    """Its CPUs."""
     total_bytes: int | None
+    """Its memory."""
     free_bytes: int | None
+    """Of this, what is free."""
     resident: NodeBytes
+    """What its memory is used for."""
     numastat_bytes: Mapping[str, int] | None
+    """The kernel's counters since boot: numa_hit, numa_miss, numa_foreign, interleave_hit, local_node,
+    other_node; null = not known."""
     distances: Mapping[int, int]
+    """Node -> distance, by the firmware's SLIT; the node itself is 10."""
 
 
-@dataclass(frozen=True, slots=True)
-class Residual:
+class Residual(Value, frozen=True):
     """How far the three accounts of one node differ: node - containers - unattributed, signed.
 
     Each side is read on its own, from the node's meminfo, the containers' cgroups and the root cgroup.
@@ -285,17 +333,22 @@ class Residual:
 
     numa_node: int
     node_bytes: int
+    """By the node's own counters."""
     container_bytes: int
+    """By the containers' cgroups, summed."""
     unattributed_bytes: int
+    """By the root cgroup."""
     residual_bytes: int
+    """The node's, less the two others; signed."""
     types: tuple[str, ...]
     """The types that all three sides show, and that are summed here."""
 
 
-class Summary(Struct, frozen=True):
+class Summary(Value, frozen=True):
     """One sentence about the containers of this report, and the numbers that it is made of."""
 
     text: str
+    """The sentence."""
     containers: int
     """All that it is about; options such as --top leave out rows, and nothing of this."""
     promised: int
@@ -303,29 +356,36 @@ class Summary(Struct, frozen=True):
     misaligned: int
     """Verdicts drifted, cpu-remote, spilled and remote-access."""
     split: int
+    """Verdict split."""
     aligned: int
+    """Verdict aligned."""
     unknown: int
     """Containers that may have a promise, and whose verdict is not known."""
     refused_pods: int
+    """Pods that the kubelet refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Value, frozen=True):
     """Everything one tick found on a host."""
 
     summary: Summary
-    taken_at: float
-    """Seconds since the epoch."""
+    """One sentence, and the numbers in it."""
+    taken_at: Timestamp
+    """When it was measured, or captured; of a capture that does not say, when it was read."""
     cgroup_mode: str | None
+    """v2, v1 or hybrid; null = no cgroups were found."""
     containers: tuple[ContainerReport, ...]
     """The worst verdict first, and of each the most remote bytes."""
     nodes: tuple[NodeReport, ...]
+    """Every node, by its own counters."""
     unattributed: tuple[NodeBytes, ...] | None
     """Held by no container: the root cgroup's own memory."""
     ended: Ended | None
     """null = no probe was read."""
     residual: tuple[Residual, ...]
+    """How far the accounts of each node differ."""
     findings: tuple[Finding, ...]
+    """What is wrong or risky, the worst first."""
     rejections: tuple[HintOutcome, ...]
     """Pods that the kubelet refused."""
     kubelet: KubeletReport | None
@@ -345,3 +405,4 @@ class Report:
     unknown: tuple[Unknown, ...]
     """What this host cannot show of any container."""
     sources: tuple[CollectorOutcome, ...]
+    """How each source of the report fared."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from numaudit.api.selection import only
 from numaudit.engine.engine import Engine
 from numaudit.errors import NumauditError
@@ -73,7 +75,7 @@ class Watch:
 
     def report(self) -> Report | None:
         """The command at the last tick in which it held nearly the most; None = it ended before there was one."""
-        return None if self._kept is None else replace(only(self._kept, self._cgroup), kubelet=None)
+        return None if self._kept is None else structs.replace(only(self._kept, self._cgroup), kubelet=None)
 
 
 def _with_promise(snapshot: Snapshot, cgroup: ContainerId, name: str, promise: Promise) -> Snapshot:

@@ -18,8 +18,23 @@ Devices = Mapping[str, Mapping[str, Device]]
 
 _MACHINE = ("nodes", "cores", "sockets", "devices")
 _NODE = ("id", "cpus", "memory", "hugepages", "distances")
-_TOPOLOGY = ("apiVersion", "kind", "nodes", "online", "possible", "cores", "sockets", "devices")
-_TOPOLOGY_NODE = ("numa_node", "cpus", "sockets", "cores", "memory_bytes", "huge_pages", "distances")
+_TOPOLOGY = (
+    "apiVersion",
+    "kind",
+    "host",
+    "generator",
+    "takenAt",
+    "nodes",
+    "online",
+    "possible",
+    "cores",
+    "sockets",
+    "devices",
+)
+_TOPOLOGY_NODE = ("numaNode", "cpus", "sockets", "cores", "memoryBytes", "hugePages", "distances")
+_BEFORE_CAMEL_CASE = {"numaNode": "numa_node", "memoryBytes": "memory_bytes", "hugePages": "huge_pages"}
+"""Keys of a file that an older numaudit wrote."""
+_SAME = {one: one for one in _TOPOLOGY_NODE}
 _LARGEST = 1 << 62
 
 
@@ -89,15 +104,18 @@ def _pages(size: str, place: Document) -> HugePages:
 
 
 def _topology_node(place: Document) -> Node:
-    place.fields(_TOPOLOGY_NODE)
+    is_old = isinstance(place.value, Mapping) and "numa_node" in place.value
+    key = {**_SAME, **_BEFORE_CAMEL_CASE} if is_old else _SAME
+    place.fields(tuple(key[one] for one in _TOPOLOGY_NODE))
     distances = place.part("distances")
+    page_size = "page_size_bytes" if is_old else "pageSizeBytes"
     return Node(
-        _id(place.part("numa_node")),
+        _id(place.part(key["numaNode"])),
         _cpu_list(place.part("cpus")),
-        _count(place.part("memory_bytes")),
+        _count(place.part(key["memoryBytes"])),
         tuple(
-            HugePages(_count(one.part("page_size_bytes")), _count(one.part("total")))
-            for one in place.part("huge_pages").elements()
+            HugePages(_count(one.part(page_size)), _count(one.part("total")))
+            for one in place.part(key["hugePages"]).elements()
         ),
         {int(node): _count(distances.part(node)) for node in _mapping(distances) if node.isdecimal()},
     )

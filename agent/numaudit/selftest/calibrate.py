@@ -25,6 +25,7 @@ from numaudit.pmu.calibration import (
 from numaudit.selftest.memory_speed import Running, built, running
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
+from numaudit.value import Timestamp
 
 _LEAST_BYTES, _MOST_BYTES = 128 << 20, 2 << 30
 _CACHES = 4
@@ -62,9 +63,11 @@ def calibrate(host: Host, progress: Progress, most_rounds: int = MOST_ROUNDS) ->
         pairs = tuple(_pair(plan, cpu, node) for cpu in machine.with_cpus for node in machine.with_memory)
     if all(pair.latency_ns is None for pair in pairs):
         raise Unavailable(f"no pair of nodes could be measured: {pairs[0].reason}")
-    found = Calibration(Fingerprint.of(machine, read_cores(host, machine).cpus), size, pairs, measured_at=time.time())
+    found = Calibration(
+        Fingerprint.of(machine, read_cores(host, machine).cpus), size, pairs, measured_at=Timestamp(time.time())
+    )
     notes = (*_notes_on_size(size, cache), *_notes_on_pairs(found), *notes_on(found.latencies()))
-    return Calibration(found.machine, size, pairs, notes, found.measured_at)
+    return Calibration(found.machine, size, pairs, found.measured_at, notes)
 
 
 def _size(host: Host, machine: Machine, cache: int | None) -> int:

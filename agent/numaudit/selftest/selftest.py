@@ -11,7 +11,8 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.engine.collectors.probes.hint_faults import require_sampling

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from numaudit.api import document
 from numaudit.report.values import Report
+from numaudit.value import Origin
 from numaudit.views.page.live_page import live_page
 
 
@@ -53,8 +54,10 @@ class TickDocuments:
     """The page while the ticks after this one fail or are late."""
 
     @classmethod
-    def of(cls, report: Report, observed_at: float, interval: float, links: Mapping[str, str]) -> TickDocuments:
-        """`links`: path -> what it has, of the agent's other pages."""
+    def of(
+        cls, report: Report, observed_at: float, interval: float, links: Mapping[str, str], host: str | None = None
+    ) -> TickDocuments:
+        """`links`: path -> what it has, of the agent's other pages. `host`: whose report it is."""
         tag = f'W/"{uuid4().hex}"'
 
         def page(stale: bool) -> bytes:
@@ -64,7 +67,7 @@ class TickDocuments:
             tag,
             observed_at,
             interval,
-            Document(partial(document.encode, "Report", report)),
+            Document(partial(document.encode, "Report", report, Origin(host, report.taken_at))),
             Document(partial(page, stale=False)),
             Document(partial(page, stale=True)),
         )

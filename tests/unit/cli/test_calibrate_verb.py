@@ -13,6 +13,7 @@ from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.pmu.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
 from numaudit.topology.machine import Machine, Node
+from numaudit.value import Timestamp
 
 _GOOD = Figure(81.25, 3, 0.01, True)
 _WAVERING = Figure(140.0, 25, 0.2, False)
@@ -28,8 +29,8 @@ FOUND = Calibration(
         PairSpeed(1, 0, reason="this process may run on CPUs 0-3 only"),
         PairSpeed(1, 1, _GOOD, _SPEED, _THERE),
     ),
+    Timestamp(1.0),
     ("1 of 6 figures did not repeat: the machine is busy; calibrate when it is idle",),
-    1.0,
 )
 _MACHINE = Machine(tuple(Node(node, distances=row) for node, row in _DISTANCES.items()))
 

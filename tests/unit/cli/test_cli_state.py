@@ -17,6 +17,7 @@ import pytest
 
 from agent_process import PATIENCE, eventually
 from fixture_trees import FIXTURES
+from numaudit import __version__
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
@@ -73,36 +74,39 @@ def test_all_files_of_a_host_are_verified_against_its_machine(capsys: Capture) -
     found = document(capsys, "verify", "--root", NODE)
     assert (found["apiVersion"], found["kind"], found["valid"]) == ("numaudit/v1", "StateVerificationList", True)
     memory, cpu = found["items"]
-    assert (memory["checkpoint"], memory["format"], memory["replayed_on"]) == ("memory_manager_state", "V1", "machine")
-    assert memory["stored_checksum"] == memory["computed_checksum"] == 935026745
-    assert (memory["starts_now"], memory["starts_after_reboot"]) == ("yes", "at risk")
-    assert (cpu["checkpoint"], cpu["format"], cpu["starts_now"]) == ("cpu_manager_state", "V2", "yes")
+    assert (memory["checkpoint"], memory["format"], memory["replayedOn"]) == ("memory_manager_state", "V1", "machine")
+    assert memory["storedChecksum"] == memory["computedChecksum"] == 935026745
+    assert (memory["startsNow"], memory["startsAfterReboot"]) == ("yes", "at risk")
+    assert (cpu["checkpoint"], cpu["format"], cpu["startsNow"]) == ("cpu_manager_state", "V2", "yes")
 
 
 def test_a_lone_file_is_verified_without_a_machine(capsys: Capture) -> None:
     found = document(capsys, "verify", CROSS)
+    assert found.pop("takenAt") is not None
     assert found == {
         "apiVersion": "numaudit/v1",
         "kind": "StateVerification",
+        "host": None,
+        "generator": {"name": "numaudit", "version": __version__},
         "file": str(CROSS),
         "checkpoint": "memory_manager_state",
         "kubelet": {
             "version": "1.36",
             "policy": None,
-            "pod_level_resource_managers": None,
+            "podLevelResourceManagers": None,
             "sources": {"version": "default"},
         },
         "format": "V1",
-        "policy_name": "Static",
-        "stored_checksum": 3462717663,
-        "computed_checksum": 3462717663,
+        "policyName": "Static",
+        "storedChecksum": 3462717663,
+        "computedChecksum": 3462717663,
         "valid": True,
-        "replayed_on": "file",
-        "machine_problem": None,
+        "replayedOn": "file",
+        "machineProblem": None,
         "refusal": None,
-        "first_difference": None,
-        "starts_now": "unknown",
-        "starts_after_reboot": "unknown",
+        "firstDifference": None,
+        "startsNow": "unknown",
+        "startsAfterReboot": "unknown",
         "findings": [],
         "pods": {},
     }
@@ -123,9 +127,9 @@ def test_a_file_that_is_not_valid_has_findings_with_remedies_and_exit_code_1(cap
 
 def test_the_first_difference_to_the_machine_is_named(capsys: Capture) -> None:
     found = document(capsys, "verify", CROSS, "--root", NODE, code=1)
-    assert found["replayed_on"] == "machine"
+    assert found["replayedOn"] == "machine"
     assert found["refusal"] == "[memorymanager] the expected machine state is different from the real one"
-    assert found["first_difference"] == "node 0: memory total is 1016623104 in the file, 1055182848 by replay"
+    assert found["firstDifference"] == "node 0: memory total is 1016623104 in the file, 1055182848 by replay"
     assert [one["name"] for one in found["findings"]] == ["memory-total-drift"] * 3 + ["reboot-may-change-totals"]
 
 
@@ -153,10 +157,10 @@ def test_the_kubelets_words_for_what_stops_it_are_shown(capsys: Capture, tmp_pat
 def test_a_file_of_another_policy_than_the_given_one_stops_the_kubelet(capsys: Capture) -> None:
     found = document(capsys, "verify", CROSS, "--policy", "None", code=1)
     why = '[memorymanager] configured policy "None" differs from state checkpoint policy "Static"'
-    assert (found["refusal"], found["starts_now"]) == (restore_error(why), "no")
+    assert (found["refusal"], found["startsNow"]) == (restore_error(why), "no")
     assert [one["name"] for one in found["findings"]] == ["policy-changed"]
-    assert found["replayed_on"] == "file"
-    assert found["first_difference"] is None
+    assert found["replayedOn"] == "file"
+    assert found["firstDifference"] is None
     assert document(capsys, "verify", CROSS, "--policy", "Static")["valid"]
     cpu = CROSS.parent / "cpu_manager_state"
     found = document(capsys, "verify", cpu, "--policy", "none", code=1)
@@ -190,8 +194,8 @@ def test_huge_pages_changed_under_the_kubelet_are_seen(capsys: Capture, tmp_path
     (root / "sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages").write_text("12\n")
     found = document(capsys, "verify", "--root", root, code=1)
     memory = found["items"][0]
-    assert (found["valid"], memory["valid"], memory["starts_now"]) == (False, False, "no")
-    assert memory["first_difference"] == "node 2: hugepages-2Mi total is 33554432 in the file, 25165824 by replay"
+    assert (found["valid"], memory["valid"], memory["startsNow"]) == (False, False, "no")
+    assert memory["firstDifference"] == "node 2: hugepages-2Mi total is 33554432 in the file, 25165824 by replay"
     assert memory["findings"][0]["name"] == "huge-pages-changed"
 
 
@@ -212,7 +216,7 @@ def test_a_damaged_file_is_reported_and_left_alone(
     for verb in ("verify", "show"):
         found = document(capsys, verb, path, code=1)
         found = found.get("verification", found)
-        assert (found["valid"], found["starts_now"]) == (False, "no")
+        assert (found["valid"], found["startsNow"]) == (False, "no")
         assert [(one["name"], one["message"]) for one in found["findings"]] == [("unreadable", message)]
         assert "unreadable" in run(capsys, verb, path, code=1)
     assert path.read_bytes() == damage
@@ -299,7 +303,7 @@ def test_a_checkpoint_of_the_kubelet_itself_may_be_empty_and_stops_it(capsys: Ca
     file = root / "var/lib/kubelet/memory_manager_state"
     file.write_bytes(b"")
     found = document(capsys, "verify", file, "--root", root, code=1)
-    assert (found["starts_now"], found["findings"][0]["name"]) == ("no", "unreadable")
+    assert (found["startsNow"], found["findings"][0]["name"]) == ("no", "unreadable")
 
 
 def written_by_1_37(folder: Path) -> Path:
@@ -318,7 +322,7 @@ def test_an_upgrade_and_a_downgrade_are_told_apart(capsys: Capture, tmp_path: Pa
         assert (found["format"], found["valid"], found["findings"]) == ("V3", True, [])
     found = document(capsys, "verify", new, "--kubernetes-version", "1.36", code=1)
     assert [one["name"] for one in found["findings"]] == ["downgrade-loses-pods", "entries-do-not-add-up"]
-    assert (found["format"], found["starts_now"]) == ("V3", "no")
+    assert (found["format"], found["startsNow"]) == ("V3", "no")
     found = document(capsys, "verify", POD_LEVEL, "--kubernetes-version", "1.37")
     assert (found["format"], found["findings"]) == ("V2", [])
     assert document(capsys, "diff", new, POD_LEVEL)["differences"] == []
@@ -327,7 +331,7 @@ def test_an_upgrade_and_a_downgrade_are_told_apart(capsys: Capture, tmp_path: Pa
 def test_what_the_proposed_gate_for_drift_accepts_is_not_known(capsys: Capture) -> None:
     gate = ["--feature-gates", "MemoryManagerDriftTolerance=true"]
     found = document(capsys, "verify", CROSS, "--root", NODE, *gate, code=1)
-    assert (found["starts_now"], found["refusal"]) == ("unknown", None)
+    assert (found["startsNow"], found["refusal"]) == ("unknown", None)
     assert found["findings"][0]["message"].endswith("MemoryManagerDriftTolerance is on, whose effect is not known")
     assert call(["state", "verify", str(CROSS), "--feature-gates", "MemoryManagerDrift=true"]) == 2
     assert "unknown gate 'MemoryManagerDrift'" in (err := capsys.readouterr().err)
@@ -336,7 +340,7 @@ def test_what_the_proposed_gate_for_drift_accepts_is_not_known(capsys: Capture) 
 
 def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
     found = document(capsys, "verify", POD_LEVEL)
-    assert (found["valid"], found["replayed_on"], found["first_difference"]) == (True, "file", None)
+    assert (found["valid"], found["replayedOn"], found["firstDifference"]) == (True, "file", None)
     assert document(capsys, "verify", POD_LEVEL, "--feature-gates", "PodLevelResourceManagers=true")["valid"]
     for arguments in (
         ["--feature-gates", "AllAlpha=true,PodLevelResourceManagers=false"],
@@ -398,10 +402,10 @@ def test_what_a_file_says_is_shown_although_the_machine_cannot_be_read(
     memory, cpu = document(capsys, "show", "--root", root)["items"]
     assert memory["content"] == json.loads((root / "var/lib/kubelet/memory_manager_state").read_bytes())
     found = memory["verification"]
-    assert why in found["machine_problem"]
-    assert (found["valid"], found["replayed_on"], found["starts_now"]) == (True, "file", "unknown")
-    assert why in cpu["verification"]["machine_problem"]
-    assert f"  machine               not compared: {found['machine_problem']}" in run(capsys, "show", "--root", root)
+    assert why in found["machineProblem"]
+    assert (found["valid"], found["replayedOn"], found["startsNow"]) == (True, "file", "unknown")
+    assert why in cpu["verification"]["machineProblem"]
+    assert f"  machine               not compared: {found['machineProblem']}" in run(capsys, "show", "--root", root)
 
 
 def test_show_judges_as_verify_does(capsys: Capture, tmp_path: Path) -> None:
@@ -409,7 +413,7 @@ def test_show_judges_as_verify_does(capsys: Capture, tmp_path: Path) -> None:
     (root / "var/lib/kubelet/config.yaml").write_text("memoryManagerPolicy: None\ncpuManagerPolicy: static\n")
     shown = [one["verification"] for one in document(capsys, "show", "--root", root)["items"]]
     assert shown == document(capsys, "verify", "--root", root, code=1)["items"]
-    assert [one["starts_now"] for one in shown] == ["no", "yes"]
+    assert [one["startsNow"] for one in shown] == ["no", "yes"]
 
 
 def test_the_files_are_found_in_the_folder_that_the_kubelet_was_started_with(capsys: Capture, tmp_path: Path) -> None:
@@ -526,7 +530,7 @@ def test_a_corrupt_device_file_is_an_error_that_does_not_stop_the_kubelet(capsys
     path.write_text("{")
     found = document(capsys, "verify", path, code=1)
     assert [one["name"] for one in found["findings"]] == ["devices-lost"]
-    assert (found["valid"], found["starts_now"]) == (False, "yes")
+    assert (found["valid"], found["startsNow"]) == (False, "yes")
 
 
 def test_two_files_are_compared_value_by_value(capsys: Capture) -> None:
@@ -623,7 +627,7 @@ def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> No
     for name, node in state["machineState"].items():
         held: dict[str, int] = {}
         for one in found["holders"]:
-            for resource, amount in one["bytes"].items() if one["group"] == name else ():
+            for resource, amount in one["bytes"].items() if one["group"] == [int(name)] else ():
                 held[resource] = held.get(resource, 0) + amount
         reserved = {resource: table["reserved"] for resource, table in node["memoryMap"].items() if table["reserved"]}
         assert held == reserved
@@ -631,15 +635,15 @@ def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> No
     assert found["admissible"][0]["bytes"] == max(
         node["memoryMap"]["memory"]["free"] for node in state["machineState"].values()
     )
-    assert all(one["unpromised_bytes"] > 0 for one in found["nodes"])
+    assert all(one["unpromisedBytes"] > 0 for one in found["nodes"])
 
 
 def test_the_state_document_has_the_same_headroom_but_for_what_no_file_says(capsys: Capture) -> None:
     whole = document(capsys, "headroom", "--root", NODE)
     shown = next(one["headroom"] for one in document(capsys, "show", "--root", NODE)["items"] if one["headroom"])
-    same = ("tables", "admissible", "fragmentation_ratio", "holders")
+    same = ("tables", "admissible", "fragmentationRatio", "holders")
     assert {name: shown[name] for name in same} == {name: whole[name] for name in same}
-    assert all(one["unpromised_bytes"] is None for one in shown["nodes"])
+    assert all(one["unpromisedBytes"] is None for one in shown["nodes"])
 
 
 @pytest.mark.parametrize("host", sorted({sys.parent.name for sys in FIXTURES.glob("*/sys")} - WITH_A_KUBELET))

@@ -57,7 +57,7 @@ def test_entries_of_pods_that_are_gone_take_no_room(capsys: Capture, tmp_path: P
     root = node_with_stale_entries(tmp_path, listed=listed, cgroups=True)
     found, text = explained(capsys, manifest(tmp_path, pod_of("after-stale")), root, "--make-room")
     assert found["admitted"]
-    assert found["containers"]["app"]["cpusetMems"] == "3"
+    assert found["containers"]["app"]["cpusetMems"] == [3]
     assert found["doubt"] is None
     assert found["makeRoom"]["pods"] == []
     assert _SENTENCE not in text

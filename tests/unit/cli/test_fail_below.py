@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
@@ -93,8 +93,8 @@ def test_a_container_whose_verdict_is_not_known_does_not_pass(captured: Callable
     assert shortfalls(found, 0.95) == Shortfalls()
     one, *others = found.containers
     assert one.verdict is not None and one.aligned_ratio == 1
-    unknown = msgspec.structs.replace(one.verdict, name="unknown", reason="its allowed CPUs are unknown")
-    changed = replace(found, containers=(msgspec.structs.replace(one, verdict=unknown), *others))
+    unknown = replace(one.verdict, name="unknown", reason="its allowed CPUs are unknown")
+    changed = replace(found, containers=(replace(one, verdict=unknown), *others))
     below = shortfalls(changed, 0.95)
     assert (below.failed, below.unknown) == (False, 1)
     assert below.messages[0].endswith(": its allowed CPUs are unknown")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from numaudit.api.ordering import KEYS, in_order_of
 from numaudit.api.selection import first, narrow
@@ -53,7 +52,7 @@ def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture
     more = len(everything["containers"])
     assert err == f"numaudit: 3 of {more} containers shown\n"
     shown = {one["id"] for one in top["containers"]}
-    assert {one["container_id"] for one in top["findings"]} <= {*shown, None}
+    assert {one["containerId"] for one in top["findings"]} <= {*shown, None}
     out, err = _run(capsys, *node, "--top", 3, "-o", "wide")
     assert out.split("\n\n")[1].splitlines()[-1].startswith(f"3 of {more} containers shown")
     assert len(out.split("\n\n")[1].splitlines()) == 5
@@ -123,8 +122,8 @@ def test_a_verdict_that_there_is_not_is_refused_with_the_nearest(capsys: Capture
 def test_rows_come_by_an_amount_the_largest_first(capsys: Capture, node: tuple[str, str], key: str) -> None:
     def amount(one: dict[str, Any]) -> int:
         if key == "file":
-            return sum(row["file"] for row in one["resident"])
-        return int(one[f"{key}_bytes"])
+            return sum(row["fileBytes"] for row in one["resident"])
+        return int(one[f"{key}Bytes"])
 
     found = _document(capsys, *node, "--sort", key)["containers"]
     amounts = [amount(one) for one in found]
@@ -143,13 +142,13 @@ def test_rows_come_by_name(capsys: Capture, node: tuple[str, str]) -> None:
 
 def test_the_first_rows_are_those_of_the_order(capsys: Capture, node: tuple[str, str]) -> None:
     (largest,) = _document(capsys, *node, "--sort", "judged", "--top", 1)["containers"]
-    assert largest["judged_bytes"] == max(one["judged_bytes"] for one in _document(capsys, *node)["containers"])
+    assert largest["judgedBytes"] == max(one["judgedBytes"] for one in _document(capsys, *node)["containers"])
 
 
 def test_what_is_not_known_comes_last_and_misplaced_bytes_first() -> None:
     def held(id_: int, judged: int | None, aligned: int | None) -> ContainerReport:
         (one,) = report(container(id_, pod=f"pod-{id_}")).containers
-        return replace_struct(one, judged_bytes=judged, aligned_bytes=aligned)
+        return replace(one, judged_bytes=judged, aligned_bytes=aligned)
 
     rows = (held(1, 100, None), held(2, 100, 90), held(3, None, None), held(4, 50, 5))
     whole = replace(report(container()), containers=rows)

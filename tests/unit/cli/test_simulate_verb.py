@@ -50,7 +50,7 @@ def test_each_step_has_what_the_pod_got_and_the_memory_map_in_the_words_of_the_c
         "hint": {"nodes": [0, 1], "preferred": True},
         "outcome": "aligned-multi",
         "blocks": [{"numaAffinity": [0, 1], "type": "memory", "size": 15 << 30}],
-        "cpusetMems": "0,1",
+        "cpusetMems": [0, 1],
         "cpus": None,
         "devices": {},
     }
@@ -217,7 +217,7 @@ def test_huge_pages_of_one_node_are_zero_on_the_others(capsys: Capture, tmp_path
     nodes["nodes"][1]["hugepages"] = {"2Mi": 512}
     wanted = pod("a", "1Gi", **{"hugepages-2Mi": "100Mi"})
     found = document(capsys, write(tmp_path, scenario(nodes, [{"admit": wanted}])))
-    assert found["steps"][0]["containers"]["app"]["cpusetMems"] == "1"
+    assert found["steps"][0]["containers"]["app"]["cpusetMems"] == [1]
     assert found["state"]["memory"]["machineState"]["0"]["memoryMap"]["hugepages-2Mi"]["total"] == 0
 
 

@@ -45,7 +45,7 @@ def test_the_document_keeps_to_its_schema(node: Host, capsys: pytest.CaptureFixt
     assert (document["reboot"], document["starts"], document["refusal"]) == (True, "at risk", None)
     assert [one["name"] for one in document["obstacles"]] == ["reboot-may-change-totals"]
     two = next(one for one in document["pods"] if one["pod"] == "gu-two-numanode")
-    assert (two["fate"], two["nodes_now"], two["nodes_then"], two["cpus_now"]) == ("kept", "1", "1", "2-3")
+    assert (two["fate"], two["nodesNow"], two["nodesThen"], two["cpusNow"]) == ("kept", [1], [1], "2-3")
 
 
 def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_its_files(

@@ -59,7 +59,7 @@ def test_a_container_is_shown_and_found_by_its_name(capsys: pytest.CaptureFixtur
     for which in ("kind-worker", "docker/kind-worker", "kind-*"):
         assert call(["report", which, "--root", str(tree), "-o", "json"]) == 0
         (found,) = json.loads(capsys.readouterr().out)["containers"]
-        assert (found["container"], found["container_id"], found["pod"]) == ("kind-worker", DOCKER, None)
+        assert (found["container"], found["containerId"], found["pod"]) == ("kind-worker", DOCKER, None)
     assert call(["report", "podman/web", "--root", str(tree)]) == 0
     assert "\npodman/web " in capsys.readouterr().out
 

@@ -30,6 +30,10 @@ Generated from the commands themselves. `numaudit VERB --help` (or `-h`) and the
 the exit codes of each verb. Results go to standard output, messages to standard error. `-o json` prints one document,
 described by [a schema](schemas/). [Install](install.md#in-the-shell) enables manual pages and shell completion.
 
+Every document begins with `host`, `generator` and `takenAt`, which a captured host has from its capture. Keys are in
+camelCase, sets of nodes are lists of integers, sets of CPUs are texts such as `0-3,8`, sizes are in bytes and their
+names end in `Bytes`, times are by RFC 3339 in UTC.
+
 | exit code | meaning |
 | --- | --- |
 | 0 | fine |

@@ -17,6 +17,7 @@ from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
+from numaudit.value import Origin, Timestamp
 from ticks import tick_of
 
 TWO = Machine(tuple(Node(node, CpuSet.of(node), distances={0: 10, 1: 21}) for node in range(2)))
@@ -34,9 +35,9 @@ def _calibrate(host: Host) -> None:
     latencies = {(0, 0): 80.0, (0, 1): 130.0, (1, 0): 140.0, (1, 1): 80.0}
     evidence = Evidence({0: 1}, 0, (0,), 0)
     pairs = tuple(PairSpeed(*pair, Figure(ns, 3, 0.0, True), None, evidence) for pair, ns in latencies.items())
-    found = Calibration(Fingerprint.of(TWO, read_cores(host, TWO).cpus), 1 << 27, pairs, measured_at=86400.0)
+    found = Calibration(Fingerprint.of(TWO, read_cores(host, TWO).cpus), 1 << 27, pairs, measured_at=Timestamp(86400))
     host.calibration.parent.mkdir(parents=True, exist_ok=True)
-    host.calibration.write_bytes(document.encode("Calibration", found))
+    host.calibration.write_bytes(document.encode("Calibration", found, Origin("host", found.measured_at)))
 
 
 def test_an_unknown_cpu_has_assumed_latencies_with_wide_bounds(tmp_path: Path) -> None:

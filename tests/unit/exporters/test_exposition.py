@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
+from msgspec.structs import replace
 from prometheus_client import ProcessCollector
 
 from numaudit.exporters.catalogue import METRICS
@@ -36,7 +34,7 @@ def test_a_container_has_no_series_of_0_bytes_and_a_node_has() -> None:
     found = exposition(of)
     assert all(_values(found, "container_resident_bytes").values())
     zeros = dict.fromkeys(("shmem", "file", "hugetlb", "kernel", "unevictable"), 0)
-    empty = msgspec.structs.replace(of.nodes[0].resident, **zeros)
+    empty = replace(of.nodes[0].resident, **zeros)
     node = exposition(replace(of, nodes=(replace(of.nodes[0], resident=empty),)))
     assert _values(node, "node_memory_bytes")["0", "hugetlb"] == 0
 

@@ -120,15 +120,15 @@ def test_a_node_that_is_not_known_has_no_attribute() -> None:
 
 def test_the_resource_is_detected_and_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.cluster.name=a,deployment.environment=test")
-    found = resource({"NODE_NAME": "n1"}, {"k8s.cluster.name": "b"}, "i-1").attributes
+    found = resource("n1", {"k8s.cluster.name": "b"}, "i-1").attributes
     assert found["service.name"] == "numaudit"
     assert found["service.instance.id"] == "i-1"
     assert found["k8s.node.name"] == "n1"
     assert found["k8s.cluster.name"] == "b"
     assert found["deployment.environment"] == "test"
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=chosen")
-    assert resource({}, {}, "i-1").attributes["service.instance.id"] == "chosen"
-    assert resource({}, {"service.instance.id": "own"}, "i-1").attributes["service.instance.id"] == "own"
+    assert resource(None, {}, "i-1").attributes["service.instance.id"] == "chosen"
+    assert resource(None, {"service.instance.id": "own"}, "i-1").attributes["service.instance.id"] == "own"
 
 
 def test_an_instance_is_the_same_after_a_restart_and_differs_by_host_and_address() -> None:

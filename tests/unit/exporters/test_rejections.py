@@ -7,6 +7,7 @@ from msgspec import structs
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.rejections import MOST_WORKLOADS, PAIRS, Rejections
 from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.value import timestamp
 
 STARTED = 1000.0
 
@@ -14,7 +15,9 @@ STARTED = 1000.0
 def _rejected(uid: str, reason: str = "TopologyAffinityError", at: float | None = STARTED + 5) -> HintOutcome:
     affinity = reason == "TopologyAffinityError"
     outcome = AdmissionOutcome.REJECTED_AFFINITY if affinity else AdmissionOutcome.REJECTED_OTHER
-    return HintOutcome("prod", f"pod-{uid}", uid, None, outcome, "status", None, reason, None, at=at, workload="web")
+    return HintOutcome(
+        "prod", f"pod-{uid}", uid, None, outcome, "status", None, reason, None, at=timestamp(at), workload="web"
+    )
 
 
 def test_a_refused_pod_is_counted_once_however_long_it_is_listed() -> None:

@@ -19,6 +19,7 @@ from numaudit.fleet.answers import Sample
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
+from numaudit.value import Origin
 from numaudit.views.terminal import fleet_tables, terminal
 from schemas import validate
 
@@ -64,7 +65,8 @@ def test_two_nodes_are_reported_on(server: Answering) -> None:
     assert [(one.numa_nodes, one.bytes) for one in found.largest_rooms] == [(1, 785899520)]
     assert found.notices == []
     assert len(server.asked) <= 14
-    validate(json.loads(encode("FleetReport", found)), "FleetReport")
+    document = encode("FleetReport", found, Origin(None, found.taken_at))
+    validate(json.loads(document), "FleetReport")
 
 
 def test_the_worst_verdict_comes_first_and_then_the_most_bytes_each_with_its_own_details(server: Answering) -> None:

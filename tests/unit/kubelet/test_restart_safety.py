@@ -205,7 +205,7 @@ def test_state_verify_says_the_same_of_a_changed_reservation(
     capsys.readouterr()
     assert call(["state", "verify", "--root", str(host.root), "-o", "json"]) == 1
     memory = json.loads(capsys.readouterr().out)["items"][0]
-    assert (memory["starts_now"], memory["valid"]) == ("no", False)
+    assert (memory["startsNow"], memory["valid"]) == ("no", False)
     assert "reservation-changed" in {one["name"] for one in memory["findings"]}
 
 

@@ -51,7 +51,7 @@ def answers(host: Host, capsys: Capture, file: str = MEMORY) -> tuple[str, str, 
     (checked,) = [one for one in checks_of(host) if one.name == file]
     found = re.search(r"now: ([a-z ]+);", checked.detail)
     assert found is not None
-    return verified(host, capsys, file)["starts_now"], reported.outlook.starts_now, found[1]
+    return verified(host, capsys, file)["startsNow"], reported.outlook.starts_now, found[1]
 
 
 def verified(host: Host, capsys: Capture, file: str = MEMORY, *arguments: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_a_promise_that_runs_is_stronger_than_a_file_of_another_policy(node: Pat
     found = report(node, capsys)
     verdicts = {one["verdict"]["name"] for one in found["containers"] if one["intended"] and one["intended"]["bytes"]}
     assert verdicts == {"drifted"}
-    assert found["kubelet"]["memory_manager_policy"] == "Static"
+    assert found["kubelet"]["memoryManagerPolicy"] == "Static"
     (conflict,) = [one["message"] for one in found["findings"] if one["name"] == "sources-disagree"]
     assert conflict.startswith("the Memory Manager's policy is Static by its checkpoint and PodResources, None by ")
     assert (
@@ -125,9 +125,9 @@ def test_a_gate_that_is_off_in_the_configuration_is_off_for_every_verb(
     assert answers(host, capsys) == ("no", "no", "no")
     found = verified(host, capsys)
     assert "format-not-accepted" in names(found["findings"])
-    assert found["kubelet"]["pod_level_resource_managers"] is False
+    assert found["kubelet"]["podLevelResourceManagers"] is False
     on = verified(host, capsys, MEMORY, "--feature-gates", "PodLevelResourceManagers=true")
-    assert (on["starts_now"], on["kubelet"]["sources"]["pod_level_resource_managers"]) == ("once", "option")
+    assert (on["startsNow"], on["kubelet"]["sources"]["podLevelResourceManagers"]) == ("once", "option")
 
 
 def test_the_version_that_the_host_tells_counts_for_every_verb(tmp_path: Path, capsys: Capture) -> None:
@@ -138,7 +138,7 @@ def test_the_version_that_the_host_tells_counts_for_every_verb(tmp_path: Path, c
     assert (found["kubelet"]["version"], found["refusal"]) == ("1.35", found["findings"][0]["message"])
     assert "unrecognized feature gate: PodLevelResourceManagers" in found["refusal"]
     newer = verified(host, capsys, MEMORY, "--kubernetes-version", "1.36")
-    assert (newer["starts_now"], newer["kubelet"]["sources"]["version"]) == ("once", "option")
+    assert (newer["startsNow"], newer["kubelet"]["sources"]["version"]) == ("once", "option")
 
 
 def test_what_the_kubelet_says_is_in_force_comes_before_its_files(tmp_path: Path, capsys: Capture) -> None:
@@ -149,8 +149,8 @@ def test_what_the_kubelet_says_is_in_force_comes_before_its_files(tmp_path: Path
     assert verified(host, capsys)["kubelet"] == {
         "version": "1.36",
         "policy": "None",
-        "pod_level_resource_managers": False,
-        "sources": {"version": "log", "policy": "configz", "pod_level_resource_managers": "default"},
+        "podLevelResourceManagers": False,
+        "sources": {"version": "log", "policy": "configz", "podLevelResourceManagers": "default"},
     }
 
 
@@ -168,7 +168,7 @@ def test_a_file_that_stops_the_kubelet_that_is_asked_about_ends_with_1(fixtures:
     capsys.readouterr()
     assert call(["state", "verify", str(file), "-o", "json", "--kubernetes-version", "1.28"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert (found["valid"], found["starts_now"]) == (False, "no")
+    assert (found["valid"], found["startsNow"]) == (False, "no")
     (drifted,) = found["findings"]
     assert (drifted["name"], drifted["severity"]) == ("cross-node-release-drift", "error")
 
@@ -216,7 +216,7 @@ def test_a_static_policy_without_its_checkpoint_is_a_finding_everywhere(node: Pa
     assert one["message"].startswith("no file /var/lib/kubelet/memory_manager_state, though ")
     assert "drain the node" in one["remedy"]
     found = verified(Host.under(node), capsys)
-    assert (found["valid"], found["starts_now"], names(found["findings"])) == (True, "yes", {"checkpoint-absent"})
+    assert (found["valid"], found["startsNow"], names(found["findings"])) == (True, "yes", {"checkpoint-absent"})
     (check,) = [one for one in checks_of(Host.under(node)) if one.name == MEMORY]
     assert (check.state, "checkpoint-absent" in check.detail) == ("reduced", True)
     configure(node, "memoryManagerPolicy: Static", "memoryManagerPolicy: None")
@@ -227,7 +227,7 @@ def test_huge_pages_that_differ_may_be_right_again_after_a_reboot(tmp_path: Path
     host = node_of(SINGLE, tmp_path)
     (host.nodes / "node0/hugepages/hugepages-2048kB/nr_hugepages").write_text("12\n")
     found = verified(host, capsys)
-    assert (found["starts_now"], found["starts_after_reboot"], found["valid"]) == ("no", "at risk", False)
+    assert (found["startsNow"], found["startsAfterReboot"], found["valid"]) == ("no", "at risk", False)
     assert answers(host, capsys) == ("no", "no", "no")
 
 

@@ -52,8 +52,8 @@ def test_a_promised_container_in_a_crash_loop_keeps_its_row(crashing: Path, caps
     assert call(["report", "--root", str(crashing), "-o", "json"]) == 0
     (row,) = rows(json.loads(capsys.readouterr().out))
     assert (row["id"], row["path"], row["kind"], row["qos"]) == (None, None, "container", "Guaranteed")
-    assert row["intended"]["memory_nodes"] == "0"
-    assert (row["verdict"]["name"], row["judged_bytes"], row["resident"]) == ("unknown", None, None)
+    assert row["intended"]["memoryNodes"] == [0]
+    assert (row["verdict"]["name"], row["judgedBytes"], row["resident"]) == ("unknown", None, None)
     assert row["verdict"]["reason"] == "it does not run now: its status is waiting"
     assert call(["report", f"default/{POD}", "--root", str(crashing)]) == 0
     assert f"default/{POD}/app" in capsys.readouterr().out

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from documents import without_times
 from fixture_trees import FIXTURES
@@ -22,6 +21,7 @@ from numaudit.errors import printable
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.values import ContainerReport, ElsewhereReport, MappingsReport, Report, SharedMemoryReport
+from numaudit.value import Origin
 from reports import container, report
 from schemas import schema
 
@@ -33,39 +33,39 @@ _OF_EVERY_HOST = re.compile(
 )
 _NEVER_NAMES = {
     "CheckpointFindingReport": {"name"},
-    "CheckpointReport": {"file", "format", "policy_name", "problem"},
+    "CheckpointReport": {"file", "format", "policyName", "problem"},
     "CollectorOutcome": {"source"},
-    "ContainerReport": {"allowed_cpu_nodes", "allowed_cpus", "allowed_memory_nodes", "findings", "runtime"},
+    "ContainerReport": {"allowedCpus", "findings", "runtime"},
     "Counted": {"basis"},
     "ElsewhereReport": {"kind", "policy"},
-    "Finding": {"name", "numa_nodes"},
+    "Finding": {"name"},
+    "Generator": {"name", "version"},
     "HintFaultsReport": {"flags"},
-    "HintOutcome": {"numa_nodes"},
-    "HolderReport": {"group"},
-    "Intended": {"cpu_nodes", "cpus", "device_nodes", "memory_nodes"},
+    "Intended": {"cpus"},
     "KubeletReport": {
-        "cpu_manager_policy", "memory_manager_policy", "topology_manager_options", "topology_manager_policy",
-        "topology_manager_scope", "version",
+        "cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerOptions", "topologyManagerPolicy",
+        "topologyManagerScope", "version",
     },
     "MappedBytes": {"name"},
-    "MemoryNodeReport": {"group"},
     "MemoryTableReport": {"type"},
     "MigratedReport": {"reason"},
     "NodeReport": {"cpus"},
     "Overhead": {"steps"},
     "OverheadOfProbe": {"probe"},
     "ProbeAccount": {"probe"},
-    "RemoteStall": {"latency_source"},
-    "Report": {"cgroup_mode"},
+    "RemoteStall": {"latencySource"},
+    "Report": {"cgroupMode"},
     "Residual": {"types"},
     "TaskMoveReport": {"event"},
 }  # fmt: skip
-"""Texts that are of the kernel's, the kubelet's or our own vocabulary, or are sets of numbers."""
+"""Texts that are of the kernel's, the kubelet's or our own vocabulary, or are sets of CPUs."""
 
 
 def _is_text(of: dict[str, Any]) -> bool:
     inner = [*of.get("anyOf", ()), *filter(None, (of.get("items"), of.get("additionalProperties")))]
-    return (of.get("type") == "string" and "enum" not in of) or any(_is_text(one) for one in inner if one is not True)
+    return (of.get("type") == "string" and not {"enum", "format"} & of.keys()) or any(
+        _is_text(one) for one in inner if one is not True
+    )
 
 
 def test_every_text_of_a_report_is_hidden_searched_or_known_to_name_nobody() -> None:
@@ -74,11 +74,12 @@ def test_every_text_of_a_report_is_hidden_searched_or_known_to_name_nobody() -> 
     texts = {
         name: {key for key, of in part.get("properties", {}).items() if _is_text(of)} for name, part in parts.items()
     }
-    texts["Report"] -= {"apiVersion", "kind"}
+    texts["Report"] -= {"apiVersion", "kind", "host"}  # the host's name is hidden by whoever knows it
     handled = {name: set(keys) for name, keys in _NEVER_NAMES.items()}
     for table in (NAMES, PATHS, TEXTS):
         for of, keys in table.items():
-            handled.setdefault(of.__name__, set()).update(keys)
+            shown = dict(zip(of.__struct_fields__, of.__struct_encode_fields__, strict=True))  # type: ignore[attr-defined]
+            handled.setdefault(of.__name__, set()).update(shown[key] for key in keys)
     assert handled == {name: keys for name, keys in texts.items() if keys}
 
 
@@ -97,7 +98,7 @@ def _secrets(value: object, key: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _secrets(inner, key)
-    elif isinstance(value, str) and key in ("pod", "pod_uid", "container_id", "workload"):
+    elif isinstance(value, str) and key in ("host", "pod", "podUid", "containerId", "workload"):
         yield value
     elif isinstance(value, str) and key == "path":
         yield from (f"/{part}" for part in value.split("/") if not _OF_EVERY_HOST.fullmatch(part))
@@ -134,7 +135,7 @@ def test_all_figures_of_a_captured_host_stay(capsys: pytest.CaptureFixture[str],
     root = ("--root", str(fixtures / name), "-o", "json")
     plain, hidden = (without_times(_output(capsys, *root, *more)) for more in ((), ("--redact",)))
     assert figures(hidden) == figures(plain)
-    kept = ("kind", "qos", "allowed_memory_nodes", "allowed_cpus")
+    kept = ("kind", "qos", "allowedMemoryNodes", "allowedCpus")
     both = zip(hidden["containers"], plain["containers"], strict=True)
     assert all(one[key] == other[key] for one, other in both for key in kept)
 
@@ -151,7 +152,7 @@ def test_a_report_of_one_pod_does_not_name_the_others(capsys: pytest.CaptureFixt
 def _saying(text: str, *containers: ContainerReport) -> str:
     """What becomes of a verdict's reason."""
     of = report(container(7, "db-0", "db", "prod"))
-    one = msgspec.structs.replace(of.containers[0], verdict=Verdict("spilled", text, None, (), None))
+    one = replace(of.containers[0], verdict=Verdict("spilled", text, None, (), None))
     hidden = _redact(replace(of, containers=(one, *containers)), KEY, ["worker-3.example.com", "worker-3"])
     verdict = hidden.containers[0].verdict
     assert verdict is not None
@@ -202,8 +203,8 @@ def test_processes_and_files_are_hidden_too() -> None:
     shared = SharedMemoryReport("shmem", "/dev/shm/payroll-cache", {1: 4096}, None)
     mappings = MappingsReport((), (), (), 1, 1, (shared,), None, {})
     verdict = Verdict("spilled", "", None, (Cause("shared-memory", "4K of /dev/shm/payroll-cache"),), None)
-    one = msgspec.structs.replace(of.containers[0], elsewhere=(elsewhere,), mappings=mappings, verdict=verdict)
-    text = encode("Report", _redact(replace(of, containers=(one,)), KEY)).decode()
+    one = replace(of.containers[0], elsewhere=(elsewhere,), mappings=mappings, verdict=verdict)
+    text = encode("Report", _redact(replace(of, containers=(one,)), KEY), Origin(None, of.taken_at)).decode()
     assert "payroll" not in text
     assert len(set(re.findall(r"/dev/shm/(x-[0-9a-f]{10})", text))) == 1
 

@@ -140,7 +140,7 @@ def test_rows_that_are_left_out_are_still_in_the_summary(capsys: pytest.CaptureF
     assert call(["report", "--root", str(fixtures / "misaligned-node"), "--top", "1", "-o", "json"]) == 0
     summary = json.loads(capsys.readouterr().out)["summary"]
     assert summary["text"].endswith("; 2 pods were refused")
-    assert (summary["misaligned"], summary["refused_pods"]) == (2, 2)
+    assert (summary["misaligned"], summary["refusedPods"]) == (2, 2)
 
 
 def test_the_table_begins_with_the_summary(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:

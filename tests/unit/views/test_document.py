@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from fixture_trees import FIXTURES
 from numaudit.api.document import API_VERSION, KINDS, Doctor, encode
 from numaudit.cli.main import call
-from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Check
-from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Origin, Timestamp
 from schemas import schema, validator
 
 CapturedHost = Callable[[str], Host]
+ORIGIN = Origin("node-1", Timestamp(1_700_000_200.25))
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 
 
@@ -29,8 +30,8 @@ HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
 def test_every_schema_is_a_schema_that_demands_its_marks(kind: str) -> None:
     assert not validator(kind).is_valid({})
     properties = schema(kind)["properties"]
-    assert properties["apiVersion"] == {"const": API_VERSION}
-    assert properties["kind"] == {"const": kind}
+    assert properties["apiVersion"]["const"] == API_VERSION
+    assert properties["kind"]["const"] == kind
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -48,19 +49,21 @@ def test_a_document_is_valid_by_its_schema(
 
 
 def test_a_document_ends_its_last_line(captured: CapturedHost) -> None:
-    text = encode("Doctor", Doctor(examine(captured("eight-nodes"))))
-    assert text.startswith(b'{\n  "apiVersion": "numaudit/v1",\n  "kind": "Doctor",\n')
+    text = encode("Doctor", Doctor(examine(captured("eight-nodes"))), ORIGIN)
+    head = b'{\n  "apiVersion": "numaudit/v1",\n  "kind": "Doctor",\n  "host": "node-1",\n  "generator": {\n'
+    assert text.startswith(head)
     assert text.endswith(b"}\n")
 
 
-def test_a_set_of_nodes_is_shown_in_the_kernels_list_format() -> None:
-    asked = TopologyHint(NodeSet.of(0, 1, 3), preferred=True)
-    assert json.loads(encode("Doctor", asked))["affinity"] == "0-1,3"
+def test_nodes_are_a_list_cpus_are_in_the_kernels_list_format_and_times_are_in_utc() -> None:
+    found = json.loads(encode("Doctor", {"nodes": NodeSet.of(0, 1, 3), "cpus": CpuSet.of(0, 1, 3)}, ORIGIN))
+    assert (found["nodes"], found["cpus"]) == ([0, 1, 3], "0-1,3")
+    assert (found["host"], found["takenAt"]) == ("node-1", "2023-11-14T22:16:40.250Z")
 
 
 def test_a_value_that_no_document_shows_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="no document shows a _Host"):
-        encode("Doctor", {"host": _Host()})
+        encode("Doctor", {"host": _Host()}, ORIGIN)
 
 
 class _Host:
@@ -69,6 +72,6 @@ class _Host:
 
 @given(st.text(max_size=40) | st.text("ab é\n\x00\udcff\ud800", max_size=40))
 def test_any_name_makes_a_well_formed_document(name: str) -> None:
-    text = encode("Doctor", Doctor((Check(name, "ok", name),))).decode("utf-8")
+    text = encode("Doctor", Doctor((Check(name, "ok", name),)), ORIGIN).decode("utf-8")
     (check,) = json.loads(text)["checks"]
     assert check["name"] == check["detail"] == name.encode("utf-8", "backslashreplace").decode()

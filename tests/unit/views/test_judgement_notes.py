@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -105,7 +106,7 @@ def test_pods_that_were_refused_for_the_same_are_one_line() -> None:
 
     rejections = (*(refused(f"web-{number}", 9 * MIB) for number in range(200)), refused("db-0", 30 * MIB))
     out = io.StringIO()
-    print_report(replace(build(node({"aa": "0"})), rejections=rejections), Console(file=out, width=500))
+    print_report(msgspec.structs.replace(build(node({"aa": "0"})), rejections=rejections), Console(file=out, width=500))
     lines = out.getvalue().splitlines()
     at = lines.index("refused: prod/web-0, prod/web-1, prod/web-2 and 197 more: rejected-capacity: no room")
     assert lines[at + 1 : at + 4] == [

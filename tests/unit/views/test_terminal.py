@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -13,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from numaudit.api.state_document import verification
@@ -167,7 +167,7 @@ def test_bytes_by_node_are_shown_for_any_number_of_nodes(nodes: int) -> None:
 def test_bytes_that_are_not_known_are_a_question_mark_for_any_number_of_nodes(nodes: int) -> None:
     report = _report(nodes=nodes)
     (container,) = report.containers
-    unread = msgspec.structs.replace(container, resident=None, judged_bytes=None, remote_bytes=None)
+    unread = replace(container, resident=None, judged_bytes=None, remote_bytes=None)
     row = _containers(_printed(replace(report, containers=(unread,))).splitlines())[1].split()
     assert "-" not in row
     assert "0" not in row[3:]
@@ -264,7 +264,7 @@ def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> 
 def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
     report = _report(resident=Resident(anon={0: 1}, file={0: 2}))
     (container,) = report.containers
-    parent = replace(report, containers=(msgspec.structs.replace(container, whole=False),))
+    parent = replace(report, containers=(replace(container, whole=False),))
     assert "left out: 1 cgroup that holds less than 1 MiB of its own; -o wide shows all" in _printed(parent)
     assert "/a " not in _printed(parent)
     assert "/a " in _printed(parent, wide=True)
@@ -291,10 +291,10 @@ def test_a_row_costs_little_however_many_there_are() -> None:
 
 
 def test_what_ended_cgroups_counted_is_a_note_for_they_have_no_row() -> None:
-    nothing = msgspec.convert(dict.fromkeys(Counters.__struct_fields__), Counters)
-    seen = msgspec.structs.replace(nothing, cpu_seconds=(NodeSeconds(0, 1.25),))
+    nothing = msgspec.convert(dict.fromkeys(Counters.__struct_encode_fields__), Counters)
+    seen = replace(nothing, cpu_seconds=(NodeSeconds(0, 1.25),))
     given = (AllocatedBytes(0, 1, MIB),)
-    unseen = msgspec.structs.replace(nothing, cpu_seconds=(NodeSeconds(1, 2.0),), allocated=given)
+    unseen = replace(nothing, cpu_seconds=(NodeSeconds(1, 2.0),), allocated=given)
     text = _printed(replace(_report(), ended=Ended(seen=seen, unseen=unseen)))
     assert "cgroups that ended meanwhile, and have no row: 3.25 s of CPU time, 1M allocated" in text
     assert "ended meanwhile" not in _printed(_report())
@@ -314,9 +314,7 @@ def test_a_wide_table_shows_the_mean_distance_and_a_narrow_one_only_the_expected
 
 def test_a_distance_that_the_firmware_does_not_give_is_a_question_mark() -> None:
     known = report(container())
-    unknown = replace(
-        known, containers=tuple(msgspec.structs.replace(one, distance_ratio=None) for one in known.containers)
-    )
+    unknown = replace(known, containers=tuple(replace(one, distance_ratio=None) for one in known.containers))
     header, row = _containers(_printed(unknown, wide=True).splitlines())[:2]
     end = header.index("DISTANCE") + len("DISTANCE")
     assert row[:end].endswith("       ?")

@@ -42,14 +42,14 @@ def test_all_pairs_are_measured_stored_and_used_again(tmp_path: Path, capsys: py
         checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     finally:
         Host().calibration.unlink(missing_ok=True)
-    pairs = {(one["cpu_numa_node"], one["numa_node"]): one for one in document["pairs"]}
+    pairs = {(one["cpuNumaNode"], one["numaNode"]): one for one in document["pairs"]}
     assert set(pairs) == {(cpu, node) for cpu in machine.with_cpus for node in machine.with_memory}
     for (cpu_node, node), pair in pairs.items():
         assert pair["reason"] is None
         assert pair["evidence"]["pages"] == {str(node): document["bytes"] // PAGE}
-        assert pair["evidence"]["cpu_nodes"] == [cpu_node]
-        assert pair["latency_ns"]["value"] > 0 and pair["bytes_per_second"]["value"] > 0
-    values = [pair["latency_ns"]["value"] for pair in pairs.values()]
+        assert pair["evidence"]["cpuNodes"] == [cpu_node]
+        assert pair["latencyNanoseconds"]["value"] > 0 and pair["bytesPerSecond"]["value"] > 0
+    values = [pair["latencyNanoseconds"]["value"] for pair in pairs.values()]
     says_so = any("equal within 5 %" in note for note in document["notes"])
     assert says_so == (max(values) <= 1.05 * min(values))
     assert checks["calibration"]["detail"] == f"{len(pairs)} pairs of nodes were measured"

@@ -75,9 +75,9 @@ def test_the_page_of_a_pod_has_what_was_measured_of_it(capsys: Capture) -> None:
         assert call(["explain", f"{uid}/app", "--duration", "1s", "-o", "json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
     one = item["container"]
-    assert (one["pod_uid"], one["container"]) == (uid, "app")
-    assert (one["allowed_memory_nodes"], one["allowed_cpus"]) == ("1", "3")
-    seconds = {row["numa_node"]: row["seconds"] for row in one["cpu_seconds"]}
+    assert (one["podUid"], one["container"]) == (uid, "app")
+    assert (one["allowedMemoryNodes"], one["allowedCpus"]) == ([1], "3")
+    seconds = {row["numaNode"]: row["seconds"] for row in one["cpuSeconds"]}
     assert seconds.pop(3) > 0
     assert not any(seconds.values())
     assert "hint_faults" in [access["source"] for access in one["accesses"]]
@@ -136,11 +136,11 @@ def test_the_headroom_is_what_commands_can_really_have(lab: Lab, node: Path, cap
         (node / "memory_manager_state").write_bytes((lab.state / "memory_manager_state").read_bytes())
         assert call(["state", "headroom", "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        free = {one["numa_node"]: one["free"] for one in found["tables"] if one["type"] == "memory"}
+        free = {one["numaNode"]: one["freeBytes"] for one in found["tables"] if one["type"] == "memory"}
         assert free == lab.free() == {0: 0, 1: 200 * MIB, 2: 200 * MIB, 3: NODE}
-        assert {one["numa_node"]: one["group"] for one in found["nodes"]} == {0: "0-1", 1: "0-1", 2: "2", 3: None}
-        assert {one["numa_node"]: one["stranded_bytes"] for one in found["nodes"]} == {0: 0, 1: 200 * MIB, 2: 0, 3: 0}
-        assert [one["pod_uid"] for one in found["holders"]] == list(commands)
+        assert {one["numaNode"]: one["group"] for one in found["nodes"]} == {0: [0, 1], 1: [0, 1], 2: [2], 3: None}
+        assert {one["numaNode"]: one["strandedBytes"] for one in found["nodes"]} == {0: 0, 1: 200 * MIB, 2: 0, 3: 0}
+        assert [one["podUid"] for one in found["holders"]] == list(commands)
         largest = max(one["bytes"] for one in found["admissible"]) // MIB
         assert is_admitted(lab, largest)
         assert not is_admitted(lab, largest + 1)

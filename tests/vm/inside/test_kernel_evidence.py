@@ -235,7 +235,7 @@ def test_a_report_over_time_loses_nothing_when_a_cpu_is_off_for_a_moment() -> No
             _wait_for_words(shown, b"\33[K")
             truth = [now - then for now, then in zip(_clocks(workers), begin, strict=True)]
             report = json.loads(reporting.communicate()[0])
-    seconds = {row["path"]: sum(node["seconds"] for node in row["cpu_seconds"] or ()) for row in report["containers"]}
+    seconds = {row["path"]: sum(node["seconds"] for node in row["cpuSeconds"] or ()) for row in report["containers"]}
     counted = [seconds[f"/numaudit-lab/{group}"] for group in ("one", "other")]
     # A busy host lets the measurement begin before, and end after, the words on its terminal.
     for ours, its in zip(counted, truth, strict=True):

@@ -147,9 +147,9 @@ def verdicts(capsys: pytest.CaptureFixture[str], everyone: Mapping[str, Patient]
     by_uid = {one.uid: one.name for one in everyone.values()}
     found = {}
     for one in report["containers"]:
-        if one["pod_uid"] in by_uid and one["kind"] == "container":
+        if one["podUid"] in by_uid and one["kind"] == "container":
             assert one["container"] == "app"
-            found[by_uid[one["pod_uid"]]] = one["verdict"]["name"]
+            found[by_uid[one["podUid"]]] = one["verdict"]["name"]
     return found
 
 
@@ -178,13 +178,13 @@ def test_the_kubelet_would_start_with_these_promises_until_its_huge_pages_change
     pool = Path("/sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")
     before = pool.read_text()
     (memory,) = [one for one in json_report(capsys)["checkpoints"] if one["file"] == MEMORY]
-    assert (memory["valid"], memory["starts_now"], memory["starts_after_reboot"]) == (True, "yes", "at risk")
+    assert (memory["valid"], memory["startsNow"], memory["startsAfterReboot"]) == (True, "yes", "at risk")
     pool.write_text(str(int(before) + 2))
     try:
         report = json_report(capsys)
     finally:
         pool.write_text(before)
     (memory,) = [one for one in report["checkpoints"] if one["file"] == MEMORY]
-    assert (memory["valid"], memory["starts_now"]) == (False, "no")
+    assert (memory["valid"], memory["startsNow"]) == (False, "no")
     (unsafe,) = [one for one in report["findings"] if one["name"] == "restart-unsafe"]
     assert "huge-pages-changed" in unsafe["message"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Self
 import click
 from click.core import ParameterSource
 
-from numaudit.api import document, explanation_document
+from numaudit.api import explanation_document
 from numaudit.api.placement_document import PlacementList
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager.placement import placements
 from numaudit.cli.manager.scenario_files import ScenarioFiles
@@ -134,10 +133,12 @@ def command(
     _check_form(click.get_current_context(), which, pod, duration, root)
     if pod is None:
         assert which is not None
-        _explain_placement(placements(options.host(root), which, duration), output)
+        here = options.host(root)
+        _explain_placement(placements(here, which, duration), output, here)
         return
     given = {"memory": memory_state, "cpu": cpu_state, "devices": device_state}
     gates = read_feature_gates(feature_gates) if feature_gates else {}
+    host: Host | None = None
     if scenario is not None:
         others = [machine, configuration, *given.values(), kubernetes_version, feature_gates, root]
         if any(one is not None for one in others):
@@ -149,7 +150,8 @@ def command(
         asked = _Asked(
             head, {name: path for name, path in given.items() if path is not None}, kubernetes_version, gates
         )
-        node = _described(asked) if len(head) == len(changes) else _here(options.host(root), asked)
+        host = None if len(head) == len(changes) else options.host(root)
+        node = _described(asked) if host is None else _here(host, asked)
     manifest = read_manifest(yaml_document.read(pod, "the pod"))
     found = explain(node.setup, node.state, manifest)
     doubt = _doubt(node, found.admission)
@@ -165,7 +167,10 @@ def command(
         found, node.setup.kubelet.topology.policy, notices, room, doubt, _not_added_up(node, manifest)
     )
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Explanation", shown))
+        if host is None:
+            json_output.of_no_host("Explanation", shown)
+        else:
+            json_output.of_host("Explanation", shown, host)
     else:
         from numaudit.views.terminal import explanation_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
@@ -196,9 +201,9 @@ def _check_form(
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
 
 
-def _explain_placement(found: PlacementList, output: str) -> None:
+def _explain_placement(found: PlacementList, output: str, host: Host) -> None:
     if output == "json":
-        sys.stdout.buffer.write(document.encode("PlacementList", found))
+        json_output.of_host("PlacementList", found, host)
     else:
         from numaudit.views.terminal import placement_page, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

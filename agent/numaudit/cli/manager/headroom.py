@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from numaudit.api import document
 from numaudit.checkpoints.formats.file import MEMORY
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
@@ -32,12 +30,13 @@ def command(output: str, root: Path | None) -> None:
     For each node and group it shows the largest container that would be admitted now, free memory that no container of
     one node can get, the pods that keep the group together, and memory without a promise.
     """
-    report = Engine(Observer.of(options.host(root))).tick().report
+    host = options.host(root)
+    report = Engine(Observer.of(host)).tick().report
     found = report.memory_manager
     if found is None:
         raise Unavailable(f"no memory map is known here: {_why_not(report)}")
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Headroom", found))
+        json_output.of_host("Headroom", found, host, report.taken_at)
     else:
         from numaudit.views.terminal import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

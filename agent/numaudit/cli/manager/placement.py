@@ -21,6 +21,7 @@ from numaudit.memorymanager.admission import NodeState
 from numaudit.report.values import ContainerReport, Report
 from numaudit.scenario.values import Setup
 from numaudit.snapshot import Snapshot
+from numaudit.value import timestamp
 
 MAPPINGS_BUDGET = 2.0
 """Seconds, as of a report."""
@@ -81,7 +82,7 @@ class Admissions:
         record = next(own, None)
         admission = account(record, self._derived(one.pod_uid), one.container)
         promised_at = None if one.pod_uid is None else admitted_at(self.intent, one.pod_uid)
-        return Placement(one, None, admission, promised_at, self._started_at(one))
+        return Placement(one, None, admission, timestamp(promised_at), timestamp(self._started_at(one)))
 
     def of_refused(self, one: HintOutcome) -> Placement:
         record = next(iter(self._records(one.pod_uid)), None)

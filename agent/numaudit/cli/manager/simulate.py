@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from numaudit.api import document, simulation_document
-from numaudit.cli import options
+from numaudit.api import simulation_document
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.manager.scenario_files import ScenarioFiles
 from numaudit.config import yaml_document
@@ -41,7 +40,7 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
     found = simulation_document.admission_orders(find_orders(read)) if orders else None
     shown = simulation_document.simulation(played, found)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Simulation", shown))
+        json_output.of_no_host("Simulation", shown)
     else:
         from numaudit.views.terminal import simulation_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import click
 
-from numaudit.api import document, state_document
+from numaudit.api import state_document
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import Checkpoint
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager import headroom
 from numaudit.containermanager.versions import (
@@ -93,10 +93,10 @@ def show(
     host = options.host(root)
     found = examine_files(file, host, _asked(kubernetes_version, feature_gates), needs_machine=False)
     if output == "json" and file is not None:
-        _write_json("State", state_document.decoded(found[0]))
+        _write_json("State", state_document.decoded(found[0]), host, file)
     elif output == "json":
         states = tuple([state_document.decoded(one) for one in found])
-        _write_json("StateList", state_document.DecodedStateList(states))
+        _write_json("StateList", state_document.DecodedStateList(states), host)
     else:
         _print(found, with_content=True)
     if any(one.is_damaged for one in found):
@@ -143,9 +143,9 @@ def verify(
     found = examine_files(file, host, asked, needs_machine=True)
     verified = state_document.verifications(found)
     if output == "json" and file is not None:
-        _write_json("StateVerification", verified.items[0])
+        _write_json("StateVerification", verified.items[0], host, file)
     elif output == "json":
-        _write_json("StateVerificationList", verified)
+        _write_json("StateVerificationList", verified, host)
     else:
         _print(found, with_content=False)
     if any(not one.valid or one.starts_now == "no" for one in verified.items):
@@ -181,7 +181,7 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
     pods = {} if readings is None else pod_names((left, right), readings)
     found = state_document.difference(str(a), "this machine" if b is None else str(b), left, right, pods)
     if output == "json":
-        _write_json("StateDifference", found)
+        _write_json("StateDifference", found, host, *((a,) if b is None else (a, b)))
     else:
         from numaudit.views.terminal import state_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
@@ -215,7 +215,7 @@ def forecast(
     host = options.host(root)
     found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot)
     if output == "json":
-        _write_json("RestartForecast", found)
+        _write_json("RestartForecast", found, host)
     else:
         from numaudit.views.terminal import forecast_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 
@@ -267,8 +267,12 @@ def _refuse(path: Path, message: str) -> NoReturn:
     click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _write_json(kind: str, value: object) -> None:
-    sys.stdout.buffer.write(document.encode(kind, value))
+def _write_json(kind: str, value: object, host: Host, *files: Path) -> None:
+    """A document about the host; about none, if no file is of its kubelet."""
+    if not files or any(belongs_to(host, one) for one in files):
+        json_output.of_host(kind, value, host)
+    else:
+        json_output.of_no_host(kind, value)
 
 
 def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:

@@ -11,6 +11,7 @@ from numaudit.api import document
 from numaudit.cli import options
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host, explain
+from numaudit.kernel.origin import origin_of
 from numaudit.kernel.replace_file import replace_file
 from numaudit.selftest.calibrate import MOST_ROUNDS, calibrate
 
@@ -49,7 +50,7 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
     if dry_run and target is not None:
         raise click.UsageError("--dry-run stores nothing, so there is no use for --file")
     found = calibrate(Host(), _progress, rounds)
-    text = document.encode("Calibration", found)
+    text = document.encode("Calibration", found, origin_of(Host(), found.measured_at))
     if output == "json":
         sys.stdout.buffer.write(text)
     else:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from numaudit.api import document
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS
 from numaudit.doctor import outcome
 from numaudit.doctor.checks import examine, names
@@ -38,9 +37,10 @@ def command(output: str, require: str | None, root: Path | None) -> int:
     Hardware that this machine does not have does not count as a failure.
     """
     needed = None if require is None else outcome.required(require, names())
-    checks = examine(options.host(root))
+    host = options.host(root)
+    checks = examine(host)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Doctor", document.Doctor(checks)))
+        json_output.of_host("Doctor", document.Doctor(checks), host)
     else:
         from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

@@ -13,11 +13,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from numaudit.api import document
 from numaudit.api.ordering import KEYS
+from numaudit.api.redact import hidden_name
 from numaudit.api.redact import redact as without_names
 from numaudit.api.selection import shown_of
-from numaudit.cli import options, progress
+from numaudit.cli import json_output, options, progress
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.names import ContainerName, NamespaceName
 from numaudit.cli.observe import report_watch
@@ -28,12 +28,15 @@ from numaudit.cli.verdict_list import VerdictList
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import node_name, origin_of
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.probe import Kind
 from numaudit.report.gates.fail_below import Shortfalls, shortfalls
 from numaudit.report.gates.fail_on import not_accepted
 from numaudit.report.values import Report
+from numaudit.value import Origin
 
 _SECOND_TICK = 1.0
 """Seconds."""
@@ -172,10 +175,12 @@ def command(
         watch,
         root,
     )
-    hide = _hiding(root) if redact else None
+    key = token_bytes() if redact else None
+    hide = None if key is None else _hiding(root, key)
     has_all = output in ("wide", "json")
     view = View(which, namespace, verdict, sort, top, output == "wide", has_all, matrix, hide)
-    observer = Observer.of(options.host(root))
+    host = options.host(root)
+    observer = Observer.of(host)
     kinds = (*kinds_by_default(), FIRST_TOUCH) if first_touch else kinds_by_default()
     if watch is not None:
         if output in ("json", "html") or fail_on is not None or fail_below is not None:
@@ -189,7 +194,7 @@ def command(
     report = view.subject(whole)
     shown = view.rows(report)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Report", shown))
+        json_output.write("Report", shown, _origin(host, shown, key))
     elif output == "html":
         from numaudit.views.page.report_page import report_page  # noqa: PLC0415 (for this output only)
 
@@ -263,9 +268,17 @@ def observe_whole(
     return ticked
 
 
-def _hiding(root: Path | None) -> Callable[[Report, Report], Report]:
+def _origin(host: Host, report: Report, key: bytes | None) -> Origin:
+    """Of the report; with a key to hide names by, the host's is hidden too."""
+    origin = origin_of(host, report.taken_at)
+    if key is None or origin.host is None:
+        return origin
+    return Origin(hidden_name(origin.host, key), origin.taken_at)
+
+
+def _hiding(root: Path | None, key: bytes) -> Callable[[Report, Report], Report]:
     """Hides the names of a report, by one key until the process ends."""
-    key, names = token_bytes(), _names_of_host(root)
+    names = _names_of_host(root)
     return lambda report, whole: without_names(report, key, whole, names)
 
 
@@ -273,8 +286,6 @@ def _names_of_host(root: Path | None) -> tuple[str, ...]:
     """What texts may call this host, or where they may say that a captured tree lies."""
     if root is not None:
         return str(root), str(root.absolute())
-    from numaudit.exporters.otel import node_name  # noqa: PLC0415 (OpenTelemetry's packages take long to load)
-
     host = os.uname().nodename
     return host, host.partition(".")[0], node_name(os.environ) or host
 

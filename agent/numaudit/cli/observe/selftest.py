@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from numaudit.api import document
 from numaudit.api.selftest_document import SelfTest
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
@@ -32,7 +29,7 @@ def command(output: str) -> int:
     """
     checks = selftest(Host())
     if output == "json":
-        sys.stdout.buffer.write(document.encode("SelfTest", SelfTest(checks)))
+        json_output.of_host("SelfTest", SelfTest(checks), Host())
     else:
         from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

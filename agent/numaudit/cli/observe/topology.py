@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from numaudit.api import document
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.kernel.node import read_machine
 
 
@@ -25,9 +25,10 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot answer.
 @options.root
 def command(output: str, root: Path | None) -> None:
     """Show NUMA nodes, CPUs, distances, memory and huge pages."""
-    topology = document.topology(read_machine(options.host(root)))
+    host = options.host(root)
+    topology = document.topology(read_machine(host))
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Topology", topology))
+        json_output.of_host("Topology", topology, host)
         return
     if output == "svg":
         from numaudit.views.page.machine import topology_file  # noqa: PLC0415 (for this output only)

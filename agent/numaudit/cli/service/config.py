@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from numaudit.api import document
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_USAGE
 from numaudit.cli.service.settings_options import check_settings, load_settings, settings_options
 from numaudit.config.loading import Loaded
 from numaudit.config.settings import KEYS
 from numaudit.errors import hide, is_like_a_url, printable
+from numaudit.kernel.host import Host
 
 _HIDDEN = "(hidden)"
 _NOT_OF_A_FILE = {"environment": "the environment", "flag": "flags"}
@@ -43,7 +43,7 @@ def show(
         click.echo(f"numaudit: {warning}", err=True)
     rows = shown(loaded)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Config", document.Config(rows)))
+        json_output.of_host("Config", document.Config(rows), Host())
         return
     from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

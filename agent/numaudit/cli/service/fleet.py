@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from numaudit.api import document
 from numaudit.api.fleet_document import FleetForecast, FleetReport
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.config import yaml_document
@@ -22,6 +20,7 @@ from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import DEFAULT_NODE_LABEL, Scope
 from numaudit.fleet.sentences import what_is_missing
 from numaudit.scenario.reading import read_manifest
+from numaudit.value import Origin
 
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
 
@@ -128,7 +127,7 @@ def _refuse_namespace(namespace: str, missing: str | None) -> NoReturn:
 
 def _print(found: FleetReport | FleetForecast, output: str, top: int) -> None:
     if output == "json":
-        sys.stdout.buffer.write(document.encode(type(found).__name__, found))
+        json_output.write(type(found).__name__, found, Origin(None, found.taken_at))
         return
     from numaudit.views.terminal import fleet_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

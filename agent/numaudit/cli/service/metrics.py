@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from numaudit.api import document
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
 from numaudit.exporters.metric import Metric
 
@@ -29,7 +28,7 @@ def command(output: str) -> None:
         return
     rows = tuple(_row(metric) for metric in METRICS)
     if output == "json":
-        sys.stdout.buffer.write(document.encode("Metrics", document.Metrics(rows)))
+        json_output.of_no_host("Metrics", document.Metrics(rows))
         return
     from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from numaudit.value import Value
 
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _LONGEST = 253
@@ -18,8 +19,7 @@ def can_be_typed(name: str) -> bool:
     return len(name) <= _LONGEST and _DNS_SUBDOMAIN.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class PodName:
+class PodName(Value, frozen=True):
     """One pod that a checkpoint has an entry of. None = not known."""
 
     namespace: str | None

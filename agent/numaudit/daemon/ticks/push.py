@@ -13,6 +13,7 @@ from numaudit.config.settings import Settings
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.push_counts import PushCounts
 from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.origin import node_name
 
 if TYPE_CHECKING:
     from numaudit.exporters import otlp_push
@@ -73,8 +74,9 @@ def _build(
     ignored = without_effect(os.environ)
     if ignored:
         _log.info("the OTLP push goes by the settings otlp.* alone: %s do nothing for it", ", ".join(ignored))
-    instance = otel.instance_id(machine_id(host), otel.node_name(os.environ), settings.listen)
-    resource = otel.resource(os.environ, dict(of.resource), instance)
+    node = node_name(os.environ)
+    instance = otel.instance_id(machine_id(host), node, settings.listen)
+    resource = otel.resource(node, dict(of.resource), instance)
     return otlp_push.Push(receiver, resource, current, of.interval, counts, first_tick)
 
 

@@ -12,6 +12,7 @@ from numaudit.daemon.ticks.publisher import Published, Publisher
 from numaudit.daemon.ticks.push import Push
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.exporters.prometheus import Pages
+from numaudit.kernel.origin import origin_of
 from numaudit.web.pages import LINKS
 from numaudit.web.tick_document import TickDocuments
 
@@ -51,7 +52,8 @@ class Ticker:
             self.pages.publish(published.exposition)
             self.newest.published = published
             report, observed_at = published.ticked.report, published.ticked.observed_at
-            self.newest.documents = TickDocuments.of(report, observed_at, self.schedule.interval, LINKS)
+            host = origin_of(self.publisher.engine.observer.host, report.taken_at).host
+            self.newest.documents = TickDocuments.of(report, observed_at, self.schedule.interval, LINKS, host)
             self.health.success(observed_at)
             self.push.there_is_a_tick()
         except Exception:

@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from msgspec import Struct
-
 from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, arrival
 from numaudit.evaluation.causes.placement import bytes_outside, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, name_of, pieces_outside
@@ -24,15 +22,18 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
+from numaudit.value import Value
 
 CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "shared-memory", "unknown"]
 
 
-class Cause(Struct, frozen=True):
+class Cause(Value, frozen=True):
     """Why bytes are where they should not be: its own, or shared memory of others that it maps."""
 
     cause: CauseName
+    """Which cause."""
     evidence: str
+    """What shows it."""
 
 
 _PIECES = 3

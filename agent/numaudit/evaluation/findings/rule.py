@@ -6,29 +6,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import field
 
 from numaudit.evaluation.history import History
 from numaudit.intent import Intent
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 Severity = Literal["critical", "warning", "info"]
 
 
-class Finding(Struct, frozen=True):
+class Finding(Value, frozen=True):
     """Something wrong or risky, and what to do about it."""
 
     name: str
     """That of its rule."""
     severity: Severity
+    """How bad it is."""
     message: str
+    """What is wrong."""
     remedy: str
+    """What to do about it."""
     container_id: int | None = field(name="id")
     """cgroup id of the container; None = not of a container that runs now."""
     pod_uid: str | None
     container: str | None
     numa_nodes: NodeSet | None
+    """The nodes that it is about; null = of none in particular."""
     namespace: str | None
     pod: str | None
 

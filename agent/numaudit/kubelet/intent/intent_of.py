@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -161,7 +163,7 @@ def _forecasts(
     if (now.answer == "no") == (later.answer == "no"):  # then the pods' fates are alike, see Forecast.reboot
         answer = later.answer if found.starts == now.answer else found.starts
         refusal = found.refusal if later.refusal is None else later.refusal
-        return found, replace(found, reboot=True, starts=answer, refusal=refusal, obstacles=later.obstacles)
+        return found, structs.replace(found, reboot=True, starts=answer, refusal=refusal, obstacles=later.obstacles)
     try:
         return found, forecast_of(document, machine, files, pods, kubelet, later, reboot=True)
     except Unavailable:

@@ -77,7 +77,7 @@ def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
 
 def place_line(place: ContainerPlace) -> str:
     sizes = ", ".join(f"{size(one['size'])} of {one['type']}" for one in place.blocks)
-    on = f"on {nodes(NodeSet.parse(place.cpuset_mems))}"
+    on = f"on {nodes(place.cpuset_mems)}"
     if not place.cpuset_mems:
         parts = ["no memory of its own"]
     elif not any(one["size"] for one in place.blocks):

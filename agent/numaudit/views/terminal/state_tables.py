@@ -99,7 +99,7 @@ def _kubelet(verification: StateVerification) -> str:
     values = {
         "version": kubelet.version,
         "policy": None if kubelet.policy is None else f"policy {kubelet.policy}",
-        "pod_level_resource_managers": None if gate is None else f"PodLevelResourceManagers {'on' if gate else 'off'}",
+        "podLevelResourceManagers": None if gate is None else f"PodLevelResourceManagers {'on' if gate else 'off'}",
     }
     return ", ".join(f"{text} ({kubelet.sources.get(name, '?')})" for name, text in values.items() if text is not None)
 

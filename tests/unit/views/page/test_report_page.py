@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from xml.etree.ElementTree import Element
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from accesses import counted, expected, first_uses, sampled, with_accesses
 from hostile_names import HOSTILE
@@ -49,7 +48,7 @@ def _with(of: Report, *verdicts: Verdict) -> Report:
     """Each container gets one of the verdicts and a promise of node 0."""
     promise = Intended(NodeSet.parse("0"), {"memory": 1 << 30}, CpuSet.parse("0"), NodeSet.parse("0"), None)
     pairs = zip(of.containers, verdicts, strict=True)
-    judged = [msgspec.structs.replace(one, verdict=verdict, intended=promise) for one, verdict in pairs]
+    judged = [replace(one, verdict=verdict, intended=promise) for one, verdict in pairs]
     return replace(of, containers=tuple(judged))
 
 
@@ -112,7 +111,7 @@ def test_accesses_are_said_of_counts_pages_of_samples_and_nothing_of_expectation
 
 def test_what_is_not_known_is_a_question_mark_and_never_zero() -> None:
     of = report(container())
-    one = msgspec.structs.replace(
+    one = replace(
         of.containers[0], resident=None, judged_bytes=None, remote_bytes=None, allowed_memory_nodes=None,
         allowed_cpu_nodes=None, accesses=(),
     )  # fmt: skip
@@ -192,7 +191,7 @@ def test_headroom_names_what_is_left_what_is_in_the_way_and_who_holds_it() -> No
 
 def test_groups_that_hold_next_to_nothing_themselves_are_counted_and_have_no_row() -> None:
     of = report(container(7), container(8, "web-0"))
-    pod = msgspec.structs.replace(of.containers[1], kind="pod", container=None, verdict=None)
+    pod = replace(of.containers[1], kind="pod", container=None, verdict=None)
     page = report_page(replace(of, containers=(of.containers[0], pod)))
     assert "p: Left out: 1 cgroup that holds less than 1 MiB of its own; -o json has all." in lines(page)
     assert [text_of(one) for one in _all(page, "th") if text_of(one).startswith("prod/")] == ["prod/db-0/db"]
@@ -206,7 +205,7 @@ def test_rows_that_were_not_asked_for_are_counted() -> None:
 
 def test_a_page_of_some_containers_says_nothing_of_the_others() -> None:
     whole = _with(report(container(7), container(8, "web-0")), _verdict("aligned"), _verdict("drifted"))
-    some = replace(whole, containers=whole.containers[:1], summary=msgspec.structs.replace(whole.summary, misaligned=1))
+    some = replace(whole, containers=whole.containers[:1], summary=replace(whole.summary, misaligned=1))
     said = list(lines(report_page(some)))
     assert "p: Nothing was found about the 1 of 2 containers that were asked for." in said
     assert not [line for line in said if "No container is misaligned" in line]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from accesses import counted, expected, first_uses, sampled, with_accesses
 from numaudit.api.ordering import ordered
@@ -27,7 +25,7 @@ COLUMNS = (
 
 
 def _promised(one: ContainerReport, nodes: str, aligned: int) -> ContainerReport:
-    return replace_struct(
+    return replace(
         one,
         intended=Intended(NodeSet.parse(nodes), {"memory": GIB}, CpuSet.parse("0"), NodeSet.parse("0"), None),
         judged_bytes=12288,
@@ -50,7 +48,7 @@ def _with(of: Report, one: ContainerReport) -> Report:
 
 def test_a_row_says_what_was_promised_and_what_is() -> None:
     of = report(container())
-    one = replace_struct(
+    one = replace(
         with_accesses(_promised(of.containers[0], "0", aligned=4096), counted(0.25), sampled(12, 12, 48)),
         cpu_seconds=(NodeSeconds(0, 3.0), NodeSeconds(1, 1.0)),
         expected_remote_ratio=0.5,
@@ -79,7 +77,7 @@ def test_what_is_only_expected_stands_in_no_column_of_accesses() -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(None, "?"), ((), "-"), ((NodeSeconds(1, 2.0),), "100.0%")])
 def test_cpu_time_that_is_not_known_is_no_share(seconds: tuple[NodeSeconds, ...] | None, said: str) -> None:
     of = report(container(), container(8, "web-0", "web"))
-    one = replace_struct(_promised(of.containers[0], "0", aligned=4096), cpu_seconds=seconds)
+    one = replace(_promised(of.containers[0], "0", aligned=4096), cpu_seconds=seconds)
     assert _cells(replace(of, containers=(one, of.containers[1])), one)["CPU REMOTE"] == said
 
 
@@ -127,8 +125,8 @@ def _map(*reserved: int) -> MemoryManagerReport:
 def test_a_node_says_what_is_promised_and_misplaced_on_it() -> None:
     of = replace(report(container(), container(8, "web-0", "web")), memory_manager=_map(5 * GIB, 0))
     first, second = of.containers
-    on_1 = replace_struct(_promised(first, "0", 0), resident=(_held(0, GIB), _held(1, 9 * GIB)))
-    split = replace_struct(_promised(second, "0-1", 0), resident=(_held(0, GIB), _held(1, GIB)))
+    on_1 = replace(_promised(first, "0", 0), resident=(_held(0, GIB), _held(1, 9 * GIB)))
+    split = replace(_promised(second, "0-1", 0), resident=(_held(0, GIB), _held(1, GIB)))
     grid = node_grid(replace(of, containers=(on_1, split)), 8, 80)
     assert grid.head.plain.split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED"]
     assert grid.rows[0].plain.split() == ["0", "[##########..........]", "64G", "32G", "32G", "5G", "0"]
@@ -147,7 +145,7 @@ def test_of_many_nodes_those_with_misplaced_bytes_are_shown() -> None:
     of = report(container(3, pod=None))
     nodes = tuple(replace(of.nodes[0], numa_node=number, free_bytes=number * GIB) for number in range(16))
     held = (_held(9, GIB), _held(14, 2 * GIB))
-    grid = node_grid(replace(_with(of, replace_struct(of.containers[0], resident=held)), nodes=nodes), 4, 80)
+    grid = node_grid(replace(_with(of, replace(of.containers[0], resident=held)), nodes=nodes), 4, 80)
     assert [row.plain.split()[0] for row in grid.rows] == ["0", "1", "9", "14", "and"]
     assert grid.rows[-1].plain == "and 12 more nodes"
 
@@ -161,7 +159,7 @@ def test_a_node_whose_memory_is_not_known_has_no_bar() -> None:
 
 def test_reversed_rows_keep_what_is_not_known_last() -> None:
     of = report(container(1, "a"), container(2, "b"), container(3, "c"))
-    known = [replace_struct(one, judged_bytes=amount) for one, amount in zip(of.containers, (5, None, 9), strict=True)]
+    known = [replace(one, judged_bytes=amount) for one, amount in zip(of.containers, (5, None, 9), strict=True)]
     assert [one.judged_bytes for one in ordered(known, "judged")] == [9, 5, None]
     assert [one.judged_bytes for one in ordered(known, "judged", reverse=True)] == [5, 9, None]
     assert [one.pod for one in ordered(known, "name", reverse=True)] == ["c", "b", "a"]

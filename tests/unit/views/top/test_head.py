@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from numaudit.report.values import Unknown
@@ -38,10 +39,10 @@ def test_a_failure_says_why_and_from_when_the_figures_are() -> None:
 
 
 def test_what_is_not_measured_is_named_and_explained() -> None:
-    of = replace(report(container()), unknown=(Unknown("shmem", "cgroup v1 counts it as anon"),))
+    of = msgspec.structs.replace(report(container()), unknown=(Unknown("shmem", "cgroup v1 counts it as anon"),))
     assert head.not_measured(of) == "not measured: shmem, allowed; ? says why"
     assert list(head.why_not_measured(of)) == ["shmem: cgroup v1 counts it as anon", "allowed: unavailable: no cpuset"]
-    assert head.not_measured(replace(of, unknown=(), sources=())) == ""
+    assert head.not_measured(msgspec.structs.replace(of, unknown=(), sources=())) == ""
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])

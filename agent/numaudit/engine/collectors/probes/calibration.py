@@ -9,6 +9,7 @@ from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.pmu.calibration import Calibration, Fingerprint
 from numaudit.topology.machine import Machine
+from numaudit.value import Timestamp
 
 _AGAIN = "run `numaudit calibrate` again"
 
@@ -21,10 +22,14 @@ def read_calibration(host: Host, machine: Machine) -> Calibration:
     except FileNotFoundError:
         raise Absent("memory was not measured here; `numaudit calibrate` does it") from None
     try:
-        found = msgspec.json.decode(text, type=Calibration, strict=False)
+        found = msgspec.json.decode(text, type=Calibration, strict=False, dec_hook=_time)
     except msgspec.DecodeError as error:
         raise Unavailable(f"{host.name_of(path)} is no calibration: {error}; {_AGAIN}") from None
     here = Fingerprint.of(machine, read_cores(host, machine).cpus)
     if (difference := found.machine.differs_from(here)) is not None:
         raise Unavailable(f"{host.name_of(path)} is of another kind of machine: {difference}; {_AGAIN}")
     return found
+
+
+def _time(_type: type, value: object) -> Timestamp:
+    return Timestamp.parse(str(value))

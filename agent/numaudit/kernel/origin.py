@@ -1,0 +1,52 @@
+"""Whose values these are, and of when: this host now, or a captured one as its capture says."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from numaudit.errors import InputError
+from numaudit.kernel.host import Host, read_bytes
+from numaudit.value import Origin, Timestamp
+
+NOTE = "capture.json"
+"""In a captured tree: whose it is, and of when. Captures by an older numaudit have none."""
+_NODE_VARIABLES = ("K8S_NODE_NAME", "NODE_NAME")
+
+
+class _Note(Struct, rename="camel"):
+    host: str | None = None
+    taken_at: Timestamp | None = None
+
+
+def origin_of(host: Host, measured_at: float | None = None) -> Origin:
+    """The live host now, or when it was measured; a captured one when it was captured.
+
+    Raises InputError when a capture has a note that is not understood.
+    """
+    if host.is_live:
+        at = time.time() if measured_at is None else measured_at
+        return Origin(node_name(os.environ) or os.uname().nodename, Timestamp(at))
+    note = host.root / NOTE
+    try:
+        found = msgspec.json.decode(read_bytes(note), type=_Note, dec_hook=_time)
+    except FileNotFoundError:
+        return Origin(None, None)
+    except OSError as error:
+        raise InputError(f"--root: cannot read {note}: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"--root: {note} is damaged: {error}; capture again, or remove it") from None
+    return Origin(found.host, found.taken_at)
+
+
+def node_name(environment: Mapping[str, str]) -> str | None:
+    """What Kubernetes calls this node, when a manifest passes it on."""
+    return next((environment[name] for name in _NODE_VARIABLES if environment.get(name)), None)
+
+
+def _time(_type: type, value: object) -> Timestamp:
+    return Timestamp.parse(str(value))

@@ -1,0 +1,91 @@
+"""Whose values a document has, and of when."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaudit import __version__
+from numaudit.capture import tree
+from numaudit.cli.main import call
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import NOTE, origin_of
+from numaudit.value import Origin, Timestamp
+
+NOTED = {"host": "worker-3", "takenAt": "2025-01-02T03:04:05.678Z"}
+
+
+@pytest.fixture
+def captured(tmp_path: Path, fixtures: Path) -> Path:
+    """A captured host that says whose it is."""
+    shutil.copytree(fixtures / "misaligned-node", tmp_path / "host", symlinks=True)
+    (tmp_path / "host" / NOTE).write_text(json.dumps(NOTED))
+    return tmp_path / "host"
+
+
+def _document(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    call([str(one) for one in arguments])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+VERBS = (("report",), ("doctor",), ("topology",), ("explain", "default/*"), ("state", "headroom"), ("state", "verify"))
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_a_document_about_a_capture_has_the_captures_host_and_time(
+    capsys: pytest.CaptureFixture[str], captured: Path, verb: tuple[str, ...]
+) -> None:
+    found = _document(capsys, *verb, "--root", captured, "-o", "json")
+    assert {key: found[key] for key in NOTED} == NOTED
+    assert found["generator"] == {"name": "numaudit", "version": __version__}
+
+
+def test_a_capture_says_whose_it_is_and_a_copy_of_it_says_the_same(tmp_path: Path, captured: Path) -> None:
+    tree.capture(Host.under(captured), tmp_path / "copy")
+    note = json.loads((tmp_path / "copy" / NOTE).read_text())
+    assert (note["apiVersion"], note["kind"]) == ("numaudit/v1", "Capture")
+    assert note["generator"] == {"name": "numaudit", "version": __version__}
+    assert {key: note[key] for key in NOTED} == NOTED
+
+
+def test_a_capture_by_an_older_version_says_neither(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
+    found = _document(capsys, "report", "--root", fixtures / "misaligned-node", "-o", "json")
+    assert (found["host"], found["takenAt"]) == (None, None)
+
+
+def test_the_live_host_is_called_as_kubernetes_calls_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_NAME", "worker-7")
+    assert origin_of(Host(), 12.5) == Origin("worker-7", Timestamp(12.5))
+
+
+def test_a_redacted_document_hides_the_host(capsys: pytest.CaptureFixture[str], captured: Path) -> None:
+    assert call(["report", "--root", str(captured), "--redact", "-o", "json"]) == 0
+    text = capsys.readouterr().out
+    assert "worker-3" not in text
+    assert json.loads(text)["host"].startswith("x-")
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "[]", '{"takenAt": "yesterday"}', '{"takenAt": "2025-01-02T03:04:05"}', '{"host": 1}']
+)
+def test_a_damaged_note_is_named_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], captured: Path, damaged: str
+) -> None:
+    (captured / NOTE).write_text(damaged)
+    assert call(["topology", "--root", str(captured), "-o", "json"]) == 2
+    error = capsys.readouterr().err
+    assert f"{NOTE} is damaged: " in error and "capture again, or remove it" in error
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "1970-01-01T00:00:00.000Z"), (1.9996, "1970-01-01T00:00:02.000Z"), (1e9 + 0.25, "2001-09-09T01:46:40.250Z")],
+)
+def test_a_time_is_shown_to_the_millisecond_and_read_again(seconds: float, text: str) -> None:
+    assert str(Timestamp(seconds)) == text
+    assert Timestamp.parse(text) == round(seconds, 3)
