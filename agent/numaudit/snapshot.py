@@ -1,4 +1,4 @@
-"""What one tick measured: immutable values. None = not known."""
+"""The measurements of one tick: immutable values. None = not known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDED, UNSEEN = ContainerId(-1), ContainerId(-2)
 went between two ticks."""
 
 Kind = Literal["container", "sandbox", "pod", "service", "scope", "slice", "group"]
-"""What a cgroup is. `sandbox` is a pod's pause container; `group` is a cgroup of no known shape."""
+"""The kind of a cgroup. `sandbox` is a pod's pause container; `group` is a cgroup of no known shape."""
 
 Qos = QosClass
 
@@ -56,7 +56,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the kernel lets the container use: cpuset.mems and cpuset.cpus, effective."""
+    """The container's allowed nodes and CPUs: cpuset.mems and cpuset.cpus, effective."""
 
     nodes: NodeSet | None
     cpus: CpuSet | None
@@ -140,7 +140,7 @@ class ProcessMapping(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mappings:
-    """What /proc/PID/numa_maps adds: kinds of mapping and memory policies, in bytes by node.
+    """Kinds of mapping and memory policies from /proc/PID/numa_maps, in bytes by node.
 
     A page that several processes map counts once for each of them.
     """
@@ -261,7 +261,7 @@ Locality = Literal["local", "remote"]
 
 @dataclass(frozen=True, slots=True)
 class CountBasis:
-    """What a counted access is."""
+    """The unit of a counted access."""
 
     set: str
     """The events, by the name of their set in the table of CPU families."""
@@ -318,7 +318,7 @@ class Migrated:
 
 @dataclass(frozen=True, slots=True)
 class Balancing:
-    """What the kernel itself counts of NUMA balancing and migrations, without any BPF program."""
+    """The kernel's own counters of NUMA balancing and migrations, without any BPF program."""
 
     host: Mapping[str, int]
     """The lines numa_* and pgmigrate_* of /proc/vmstat, since boot."""
@@ -328,14 +328,14 @@ class Balancing:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one event of a probe costs."""
+    """The cost of one event of a probe."""
 
     ns: float
     basis: Literal["measured", "assumed"]
 
 
 class OverheadOfProbe(Value, frozen=True):
-    """What one probe has done since the agent's first tick."""
+    """The work of one probe since the agent's first tick."""
 
     probe: str
     """Which probe."""
@@ -350,7 +350,7 @@ class OverheadOfProbe(Value, frozen=True):
 
 
 class ProbeAccount(Value, frozen=True):
-    """What one probe reports of itself, since it was loaded."""
+    """One probe's report about itself, since it was loaded."""
 
     probe: str
     """Which probe."""
@@ -363,14 +363,14 @@ class ProbeAccount(Value, frozen=True):
 
 
 class Overhead(Value, frozen=True):
-    """What the probes cost, and what is paused to keep them within their budget."""
+    """The cost of the probes, and the steps that keep them within their budget."""
 
     cpu_share: float | None
     """Of the CPU time of all CPUs since the previous tick; None at the first tick."""
     limit: float
     """The largest share that the probes may take."""
     steps: tuple[str, ...]
-    """What was given up, in this order; empty = nothing."""
+    """Steps in force, in this order; empty = none."""
     coverage: float | None
     """Share of the containers that are on the watch list; None = all are watched."""
     probes: tuple[OverheadOfProbe, ...]
@@ -410,9 +410,9 @@ class Snapshot:
     numa_maps: Mapping[ContainerId, Mappings] = field(default_factory=dict)
     nodes: tuple[NodeMemory, ...] = ()
     unattributed: Resident | None = None
-    """What no container holds, read from the root cgroup and the processes in it."""
+    """Memory of no container, read from the root cgroup and the processes in it."""
     intent: Intent | None = None
-    """What the kubelet promised; None = there is no kubelet to ask."""
+    """The kubelet's promises; None = there is no kubelet to ask."""
     cpu_time: Mapping[ContainerId, Mapping[int, float]] | None = None
     """CPU time by node since the probe was loaded; None = not measured."""
     page_alloc: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
@@ -420,7 +420,7 @@ class Snapshot:
     pmu: Mapping[ContainerId, CountedAccesses] | None = None
     """Counted memory accesses; None = not measured. A container that is not in it did not run."""
     penalty: Penalty | None = None
-    """What a remote access costs on this machine; None = accesses are not counted."""
+    """The cost of a remote access on this machine; None = accesses are not counted."""
     hint_faults: Mapping[ContainerId, Sampled] | None = None
     """Samples of memory accesses; None = not measured. A container that is not in it had none."""
     migrations: Mapping[ContainerId, Migrated] | None = None

@@ -68,7 +68,7 @@ class Topology(Value, frozen=True):
 
 
 class Doctor(Value, frozen=True):
-    """What this host can measure."""
+    """Sources of figures on this host."""
 
     checks: tuple[Check, ...]
     """Each thing that can be measured, or not."""

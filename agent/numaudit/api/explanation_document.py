@@ -44,7 +44,7 @@ class ProviderAnswer(Value, frozen=True):
 
 
 class MergeOffer(Value, frozen=True):
-    """What one resource brings into the merge."""
+    """One resource's part in the merge."""
 
     provider: str
     """Which hint provider."""
@@ -66,7 +66,7 @@ class Merge(Value, frozen=True):
     agreed: list[list[int]]
     """Sets on which a preferred hint of each offer agrees."""
     reachable: list[list[int]]
-    """What some combination of hints leaves, where none is agreed on."""
+    """Sets of nodes that some combination of hints leaves, where none is agreed on."""
     goal: int
     """How many nodes a hint that is not preferred should have."""
     finalists: list[list[int]]
@@ -149,7 +149,7 @@ class NodeShortage(Value, frozen=True):
     used: int
     """By the pods that are there."""
     capacity: int
-    """What the node has for pods: its allocatable."""
+    """The node's allocatable amount for pods."""
 
 
 class Explanation(Value, frozen=True):
@@ -174,7 +174,7 @@ class Explanation(Value, frozen=True):
     decisions: list[ExplainedMerge]
     """None under topologyManagerPolicy none."""
     ways_in: list[WayIn]
-    """What would let it in, or align it, the smallest change first."""
+    """Changes that would let it in, or align it, the smallest first."""
     shortage: NodeShortage | None
     """Why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not known."""
     not_added_up: str | None

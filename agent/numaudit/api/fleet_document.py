@@ -156,7 +156,7 @@ FitState = Literal["fits", "near", "refused", "unmanaged", "unknown"]
 
 
 class FleetFit(Value, frozen=True):
-    """What one node would do with the pod."""
+    """One node's answer about the pod."""
 
     node: str
     """The Kubernetes node."""
@@ -174,7 +174,7 @@ class FleetFit(Value, frozen=True):
     message: str | None
     """Why it is refused, or what is not known."""
     ways_in: list[str]
-    """What would let it in, of the nodes that have most room."""
+    """Changes that would let it in, on the nodes with the most room."""
 
 
 class FleetForecast(Value, frozen=True):
@@ -195,7 +195,7 @@ class FleetForecast(Value, frozen=True):
     nodes: list[FleetFit]
     """By state, those on which most fit first, and then those with most room."""
     not_considered: list[str]
-    """What may keep the pod out nevertheless."""
+    """Other reasons that may keep the pod out."""
     notices: list[str]
 
     @property

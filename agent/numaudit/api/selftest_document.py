@@ -1,4 +1,4 @@
-"""What `numaudit selftest` found, as a document."""
+"""The results of `numaudit selftest`, as a document."""
 
 from __future__ import annotations
 

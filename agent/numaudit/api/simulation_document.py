@@ -36,10 +36,10 @@ class Hint(Value, frozen=True):
 
 
 class ContainerPlace(Value, frozen=True):
-    """What one container got."""
+    """Memory, CPUs and devices of one container."""
 
     hint: Hint | None
-    """What the Topology Manager stored; null where the container only started."""
+    """The hint that the Topology Manager stored; null where the container only started."""
     outcome: str | None
     """How its hints turned out; null where the container only started."""
     blocks: list[dict[str, Any]]
@@ -64,7 +64,7 @@ class WayIn(Value, frozen=True):
 
 
 class RestartedPod(Value, frozen=True):
-    """What a restart of the kubelet made of one pod."""
+    """One pod's fate after a restart of the kubelet."""
 
     pod: str
     """namespace/pod."""
@@ -106,13 +106,13 @@ class SimulatedStep(Value, frozen=True):
     outcome: str | None
     """Of the pod: the first in the order of outcomes that one of its containers has."""
     detail: str | None
-    """What the kubelet does not say."""
+    """An explanation that the kubelet does not give."""
     note: str | None
     """What happened beside it; null = nothing."""
     sentence: str | None
     """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
     ways_in: list[WayIn]
-    """What would let it in, or align it, the smallest change first."""
+    """Changes that would let it in, or align it, the smallest first."""
     containers: dict[str, ContainerPlace]
     """Container -> what it got."""
     pods: list[RestartedPod]
@@ -174,7 +174,7 @@ def admission_orders(found: Orders) -> AdmissionOrders:
 
 
 def containers(admission: Admission) -> dict[str, ContainerPlace]:
-    """What each container of an admission got, by name."""
+    """The places of each container of an admission, by name."""
     devices = admission.state.devices.entries.get(admission.pod.uid, {})
     return {
         one.container: ContainerPlace(

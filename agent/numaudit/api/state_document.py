@@ -1,4 +1,4 @@
-"""What `numaudit state` prints, as values: the JSON documents and the base of its tables."""
+"""The output of `numaudit state` as values: the JSON documents and the base of its tables."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Change(Value, frozen=True):
 
 
 class StateDifference(Value, frozen=True):
-    """What differs between two checkpoints, their checksums left out."""
+    """The differences between two checkpoints, without their checksums."""
 
     left: str
     """The one side's name."""
@@ -177,7 +177,7 @@ def decoded(file: ExaminedFile) -> DecodedState:
 
 
 def headroom(file: ExaminedFile) -> MemoryManagerReport | None:
-    """What the memory map of a file leaves to new containers; None = it has none."""
+    """The room that the memory map of a file leaves to new containers; None = it has none."""
     checkpoint = file.checkpoint
     if not isinstance(checkpoint, MemoryCheckpoint) or not checkpoint.machine:
         return None

@@ -1,1 +1,1 @@
-"""What the readers read, copied into a tree or an archive for --root."""
+"""Captures: /proc, /sys, cgroup and kubelet state, saved as a tree or an archive for --root."""

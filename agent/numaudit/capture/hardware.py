@@ -1,4 +1,4 @@
-"""What a capture takes of the hardware: enough to support a CPU that numaudit does not know."""
+"""The hardware's part of a capture: enough to support a CPU that numaudit does not know."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet
 
 @dataclass(slots=True)
 class Summary:
-    """What was copied, and what exists but could not be read."""
+    """The result of a capture: files copied, and files that could not be read."""
 
     files: int = 0
     bytes: int = 0

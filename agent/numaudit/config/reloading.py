@@ -1,4 +1,4 @@
-"""What of new settings takes effect in a running agent."""
+"""New settings that take effect in a running agent."""
 
 from __future__ import annotations
 

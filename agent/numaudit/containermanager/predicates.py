@@ -27,7 +27,7 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a node has for all its pods together."""
+    """A node's capacity for all its pods together."""
 
     allocatable: Amounts
     """A resource that is not in it is not counted; of huge pages the node has none then."""
@@ -54,7 +54,7 @@ class Shortage:
     used: int
     """Requested by the pods that are there."""
     capacity: int
-    """What the node has for pods: allocatable."""
+    """The node's allocatable amounts for pods."""
 
     @property
     def reason(self) -> str:

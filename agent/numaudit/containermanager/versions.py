@@ -70,7 +70,7 @@ def charges_pods_again(version: KubernetesVersion) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KubeletFeatures:
-    """What of a kubelet's version and feature gates changes its memory management.
+    """Differences in memory management between kubelet versions and feature gates.
 
     `of` knows which gates a version has and how they stand there; the defaults here are those of 1.36.
     """

@@ -1,4 +1,4 @@
-"""What a cgroup path says about its owner. Pure: text in, values out.
+"""The owner of a cgroup, by its path. Pure: text in, values out.
 
 Sources: the kubelet's pkg/kubelet/cm/{pod_container_manager,cgroup_manager}_linux.go (QoS and pod
 groups, systemd escaping), the runtimes' naming of leaf groups, systemd's unit names.
@@ -36,7 +36,7 @@ _BARE_PARENTS = {"docker": "docker", "libpod_parent": "podman", "default": "cont
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one cgroup is, by its path alone. None = the path does not say."""
+    """The kind and owner of one cgroup, by its path alone. None = the path does not say."""
 
     kind: Kind
     pod_uid: str | None = None

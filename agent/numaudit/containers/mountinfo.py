@@ -1,4 +1,4 @@
-"""What a container process's mounts say of its name. Pure: text in, values out.
+"""A container's name, by the mounts of its processes. Pure: text in, values out.
 
 The kubelet mounts each container's termination log from <root>/pods/UID/containers/NAME/, and the
 runtimes mount /etc/hostname or /etc/resolv.conf from the folder of the pod's sandbox.

@@ -1,4 +1,4 @@
-"""What Docker and Podman call a container, from their own state on disk. No daemon is asked.
+"""Names of containers of Docker and Podman, from their own state on disk. No daemon is asked.
 
 Source: moby: daemon/container (config.v2.json, `Name` begins with a slash); containers/storage (containers.json).
 

@@ -1,4 +1,4 @@
-"""What other threads and signals want the agent's main thread to do between two ticks."""
+"""Requests of other threads and signals to the agent's main thread, between two ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent writes to stderr: one line for each change, never the same line without end."""
+"""The agent's messages on stderr: one line for each change, never the same line without end."""
 
 from __future__ import annotations
 

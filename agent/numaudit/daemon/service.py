@@ -1,4 +1,4 @@
-"""What the agent consists of: services, started one after the other and stopped in the reverse order."""
+"""The agent's services, started one after the other and stopped in the reverse order."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What this host can measure, source by source, and why not."""
+"""Checks of what this host can measure, source by source, and why not."""

@@ -83,7 +83,7 @@ Between = tuple[Mapping[int, Mapping[Nodes, int]], Mapping[int, Mapping[Nodes, i
 
 @dataclass(frozen=True, slots=True)
 class MigrationCounts(Reading):
-    """What the tasks in each cgroup moved since load. Pages are base pages."""
+    """Pages that the tasks in each cgroup moved since load. Pages are base pages."""
 
     succeeded: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """Pages that the cgroup's tasks moved, by reason."""

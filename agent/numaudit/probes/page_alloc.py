@@ -40,7 +40,7 @@ _TRIAL_ROUNDS = 7
 
 @dataclass(frozen=True, slots=True)
 class Allocations(Reading):
-    """What the tasks in each cgroup were given since load."""
+    """Memory allocated to the tasks in each cgroup since load."""
 
     by_node: Mapping[int, Mapping[NodePair, int]] = field(default_factory=dict)
     """Bytes."""

@@ -1,4 +1,4 @@
-"""What every probe offers, and what is known of one before it runs."""
+"""The protocol of a probe, and the facts about one before it runs."""
 
 from __future__ import annotations
 

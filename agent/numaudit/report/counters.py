@@ -1,4 +1,4 @@
-"""What a container has counted: the fields, and one list for containers that run and those that have ended."""
+"""A container's counters: the fields, and one list for containers that run and those that have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container is called wherever people read of it."""
+"""The name of a container wherever people read of it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from numaudit.value import Timestamp, Value
 
 
 class Unknown(Value, frozen=True):
-    """What could not be known, and why."""
+    """A fact that is unknown, and the reason."""
 
     what: str
     """What is not known."""
@@ -121,7 +121,7 @@ class MappingsReport(Value, frozen=True):
 
 
 class Intended(Value, frozen=True):
-    """What the kubelet's managers promised the container."""
+    """The promise of the kubelet's managers to the container."""
 
     memory_nodes: NodeSet | None
     """Nodes of its memory; null = no memory was promised, or it is not known."""
@@ -179,7 +179,7 @@ class CheckpointReport(Value, frozen=True):
 
 
 class RestartReport(Value, frozen=True):
-    """What a restart would do to the pods of this node; `numaudit state forecast` has each of them."""
+    """The effect of a restart on the pods of this node; `numaudit state forecast` has each of them."""
 
     reboot: bool
     """Of the node, and not of the kubelet alone."""
@@ -267,11 +267,11 @@ class ContainerReport(Counters, frozen=True):
     """The same weighed by distance: mean distance from its CPUs to its bytes / 10, so 1.0 = all is local. null = no CPU
     time was measured, or a distance is not known."""
     accesses: tuple[Access, ...]
-    """What each source says of where its memory was used from; the best source comes first."""
+    """From where its memory was used, by source; the best source comes first."""
     measured: Measured | None
-    """What the best source measured; null = none has measured anything. Verdict and gate judge by it."""
+    """The measurement of the best source; null = none has measured anything. Verdict and gate judge by it."""
     remote_stall: RemoteStall | None
-    """What its remote accesses cost at most; null = they were not counted."""
+    """The cost of its remote accesses, at most; null = they were not counted."""
     mappings: MappingsReport | None
     """Its mappings; null = they were not read."""
     elsewhere: tuple[ElsewhereReport, ...] | None
@@ -399,10 +399,10 @@ class Report(Value, frozen=True):
     numa_balancing: Mapping[str, int] | None
     """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
     overhead: Overhead | None
-    """What measuring cost; null in a one-off report."""
+    """The cost of measuring; null in a one-off report."""
     probes: tuple[ProbeAccount, ...]
-    """What the running probes report of themselves."""
+    """The running probes' reports about themselves."""
     unknown: tuple[Unknown, ...]
-    """What this host cannot show of any container."""
+    """Facts that this host cannot show of any container."""
     sources: tuple[CollectorOutcome, ...]
     """How each source of the report fared."""

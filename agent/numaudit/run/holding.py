@@ -58,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a command was given."""
+    """Memory and CPUs that a command was given."""
 
     placement: Placement
     group: OwnCgroup

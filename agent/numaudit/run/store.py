@@ -1,4 +1,4 @@
-"""What commands hold, on disk: `memory_manager_state` and `cpu_manager_state` in a folder of our own, under a lock.
+"""State of commands on disk: `memory_manager_state` and `cpu_manager_state` in a folder of our own, under a lock.
 
 Each file is replaced as a whole, the memory file first. A process that dies between the two leaves an entry of a dead
 holder in one of them, which the next reader releases (`commands.held_by`).

@@ -46,9 +46,9 @@ class Explanation:
     decisions: tuple[ExplainedDecision, ...]
     """None under policy none: then there is no merge."""
     sentence: str
-    """What a person needs to know."""
+    """The explanation, for people."""
     ways_in: tuple[WayIn, ...]
-    """What would let it in if it was refused, or align it if it is not, the smallest change first."""
+    """Changes that would let it in if it was refused, or align it if it is not, the smallest first."""
 
 
 def explain(setup: Setup, state: NodeState, pod: Pod) -> Explanation:

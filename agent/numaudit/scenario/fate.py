@@ -1,4 +1,4 @@
-"""What a restart of the kubelet means to each pod of the node."""
+"""The fate of each pod of the node when the kubelet restarts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numaudit.memorymanager.admission import Admission, NodeState
 
 
 class Fate(StrEnum):
-    """What becomes of a pod."""
+    """The fate of a pod."""
 
     KEPT = "kept"
     """It is admitted, with what it had."""

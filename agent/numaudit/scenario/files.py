@@ -41,7 +41,7 @@ class Files:
 
 
 def written(kubelet: Kubelet, state: NodeState) -> Files:
-    """What a kubelet leaves on disk."""
+    """The files that a kubelet leaves on disk."""
     return Files(
         memory_checkpoint.write(_memory(kubelet, state)),
         cpu_checkpoint.write(_cpu(kubelet, state)),

@@ -1,4 +1,4 @@
-"""What the pods on a node hold of it: memory, CPUs and devices."""
+"""Memory, CPUs and devices that the pods on a node hold."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def who_may_leave(kubelet: Kubelet, state: NodeState, pod: Pod) -> list[str]:
 
 
 def asks(state: NodeState, uid: str) -> Amounts:
-    """What a pod asks of the node as a whole; nothing where that is not added up."""
+    """A pod's request to the node as a whole; nothing where that is not added up."""
     return {} if state.capacity is None else state.capacity.of_pod(state.pods[uid], LATEST_FEATURES)
 
 

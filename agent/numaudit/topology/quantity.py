@@ -139,7 +139,7 @@ def node_allocatable_reservation(
     kube_reserved: Quantities,
     hard_eviction_memory: str | None,
 ) -> dict[str, Quantity]:
-    """What the kubelet keeps from pods, by resource; resources that the node lacks and zeros are left out.
+    """Amounts that the kubelet keeps from pods, by resource; resources that the node lacks and zeros are left out.
 
     `hard_eviction_memory` is the value of `evictionHard: memory.available`, a quantity or a percentage
     of the memory capacity (kubelet default `100Mi`); None = the signal is not configured.

@@ -1,1 +1,1 @@
-"""What people read: tables, and the documents that programs read."""
+"""Output for people: tables, the live screen and pages."""

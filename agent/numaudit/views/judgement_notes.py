@@ -1,4 +1,4 @@
-"""What is said below the tables of a report: why each container has its verdict, findings, refused pods, what to do."""
+"""Notes below the tables of a report: reasons of verdicts, findings, refused pods, remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each path answers. No sockets here: a request and its answer are values."""
+"""The answer of each path. No sockets here: a request and its answer are values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs and people read of a tick: each made when it is first asked for, and once."""
+"""Documents of a tick for programs and people: each is made once, when it is first asked for."""
 
 from __future__ import annotations
 

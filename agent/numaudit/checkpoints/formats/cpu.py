@@ -68,7 +68,7 @@ class CpuCheckpoint:
         pod_level: bool = False,
         version: KubernetesVersion = LATEST,
     ) -> CpuCheckpoint:
-        """What a kubelet would write for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
+        """The kubelet's file for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
         lists = {uid: {name: str(cpus) for name, cpus in held.items()} for uid, held in state.entries.items()}
         pods = {uid: str(cpus) for uid, cpus in state.pod_entries.items()} if pod_level else {}
         sealed = version >= seal.SINCE
@@ -92,7 +92,7 @@ class CpuCheckpoint:
         return CPUState(_cpus(self.default_cpu_set, "defaultCpuSet"), entries, _pods(self.pod_entries or {}))
 
     def as_read_by(self, version: KubernetesVersion) -> CpuCheckpoint:
-        """What a kubelet of this version takes for the file's content."""
+        """The file's content as a kubelet of this version reads it."""
         return self if self.outside is None or version >= seal.SINCE else self.outside
 
 

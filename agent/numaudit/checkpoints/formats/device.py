@@ -67,7 +67,7 @@ class DeviceCheckpoint:
     def of(
         cls, entries: tuple[PodDevices, ...] | None, registered: Mapping[str, tuple[str, ...] | None]
     ) -> DeviceCheckpoint:
-        """What a kubelet would write, checksum included."""
+        """The file that a kubelet would write, checksum included."""
         unsealed = cls(entries, registered, 0)
         return replace(unsealed, checksum=checksum(_render(unsealed)))
 

@@ -77,7 +77,7 @@ class MemoryCheckpoint:
         pod_level: bool = False,
         version: KubernetesVersion = LATEST,
     ) -> MemoryCheckpoint:
-        """What a kubelet would write for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
+        """The kubelet's file for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
         pods = dict(state.pod_entries) if pod_level else {}
         sealed = version >= seal.SINCE
         plain = cls(policy_name, state.machine, state.entries, {} if sealed else pods, 0)
@@ -94,7 +94,7 @@ class MemoryCheckpoint:
         return MemoryState(self.machine or {}, self.entries or {}, pods)
 
     def as_read_by(self, version: KubernetesVersion) -> MemoryCheckpoint:
-        """What a kubelet of this version takes for the file's content."""
+        """The file's content as a kubelet of this version reads it."""
         return self if self.outside is None or version >= seal.SINCE else self.outside
 
 

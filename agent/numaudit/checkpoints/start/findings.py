@@ -1,4 +1,4 @@
-"""What can be wrong with a checkpoint, by name: how bad it is and what to do about it.
+"""Findings about a checkpoint, by name: how bad each is and what to do about it.
 
 The names are a closed set; docs/state.md explains each. Numbers such as kubernetes/kubernetes#131253
 there are upstream reports of the same trouble.
@@ -44,7 +44,7 @@ class StateFinding:
     name: str
     """A key of MEANINGS."""
     message: str
-    """What was found, with the numbers."""
+    """The finding in words, with its numbers."""
     where: str = ""
     """The place in the file, such as `machineState.1.memoryMap.memory`; empty = the whole file."""
     stops: Stops | None = None

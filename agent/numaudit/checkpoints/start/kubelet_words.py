@@ -1,4 +1,4 @@
-"""What the kubelet says when it does not start with a file that was examined.
+"""The kubelet's message when it does not start with a file that was examined.
 
 Source: pkg/kubelet/cm/memorymanager/policy_static.go, state/state_checkpoint.go of both managers.
 """

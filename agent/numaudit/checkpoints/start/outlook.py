@@ -73,7 +73,7 @@ class StartingKubelet:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What was found in one checkpoint, and whether the kubelet starts with it."""
+    """The findings in one checkpoint, and whether the kubelet starts with it."""
 
     verification: Verification
     findings: tuple[StateFinding, ...]

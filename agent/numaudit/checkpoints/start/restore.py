@@ -1,4 +1,4 @@
-"""What the kubelet says when it starts with a checkpoint that it does not take.
+"""The kubelet's message when it refuses a checkpoint at its start.
 
 It reads the file, compares the checksum, then the policy, then the content with the machine; the first
 objection stops it. The checks of the content are in `memory.replay` and `cpu.start`.

@@ -1,4 +1,4 @@
-"""What the static CPU Manager gives to a container or a pod, and takes back.
+"""Allocation and release of CPUs by the static CPU Manager.
 
 Source: pkg/kubelet/cm/cpumanager/policy_static.go (Allocate, AllocatePod, RemoveContainer).
 """

@@ -97,7 +97,7 @@ class CPUPod:
 
 
 def cpu_pod(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> CPUPod:
-    """What a pod wants of the CPU Manager: whole CPUs, for Guaranteed pods only.
+    """A pod's request to the CPU Manager: whole CPUs, for Guaranteed pods only.
 
     A container of a pod that is managed at pod level has CPUs of its own only when it would be
     Guaranteed by itself.

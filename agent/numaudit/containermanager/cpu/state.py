@@ -1,4 +1,4 @@
-"""What the static CPU Manager remembers.
+"""The state of the static CPU Manager.
 
 Source: pkg/kubelet/cm/cpumanager/state/state.go.
 """

@@ -26,12 +26,12 @@ from numaudit.gojson.json import UINT64
 from numaudit.topology.nodeset import NodeSet
 
 Reusable = Mapping[NodeSet, Mapping[str, int]]
-"""What a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
+"""Memory that a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What is missing of one resource on a set of nodes, in bytes."""
+    """The shortage of one resource on a set of nodes, in bytes."""
 
     resource: str
     requested: int

@@ -13,7 +13,7 @@ from numaudit.topology.nodeset import NodeSet
 
 
 class Verdict(StrEnum):
-    """What became of a candidate: the first rule that it breaks."""
+    """The verdict on a candidate: the first rule that it breaks."""
 
     KEPT = "kept"
     TOO_SMALL = "too-small"

@@ -1,4 +1,4 @@
-"""What the Memory Manager could still promise, by its memory map alone.
+"""Memory that the Memory Manager could still promise, by its memory map alone.
 
 Source: pkg/kubelet/cm/memorymanager/policy_static.go (calculateHints), pkg/kubelet/cm/topologymanager/policy_*.go.
 """
@@ -43,7 +43,7 @@ class Headroom:
 
 
 def headroom_of(machine: MachineState, policy: str | None) -> Headroom:
-    """What is left under the Topology Manager's policy. A container's CPUs and devices may leave it less.
+    """Memory that is left under the Topology Manager's policy. A container's CPUs and devices may leave it less.
 
     Raises InputError for a map in which a node has no memory.
     """

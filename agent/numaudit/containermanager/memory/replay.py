@@ -1,4 +1,4 @@
-"""What the Memory Manager checks when the kubelet starts: do the entries explain the machine state?
+"""The Memory Manager's check when the kubelet starts: do the entries explain the machine state?
 
 The kubelet takes the memory map of a machine without pods, charges every assignment of the file to
 it again, and compares the outcome with the machine state in the file. It walks Go maps, so its order

@@ -21,7 +21,7 @@ from numaudit.topology.quantity import ZERO, Quantities, Quantity
 
 @dataclass(frozen=True, slots=True)
 class MemoryReservation:
-    """What is reserved on one NUMA node, by resource."""
+    """Reserved memory of one NUMA node, by resource."""
 
     numa_node: int
     limits: Quantities
@@ -93,7 +93,7 @@ def validate_reserved_memory(
 def system_reserved(
     machine: Machine, reservations: Sequence[MemoryReservation], node_allocatable_reservation: Quantities
 ) -> SystemReserved:
-    """What pods may not have, by node and resource, in bytes; every node of the machine has an entry.
+    """Memory that pods may not have, by node and resource, in bytes; every node of the machine has an entry.
 
     `node_allocatable_reservation` is what `topology.quantity.node_allocatable_reservation` gives. Of
     several reservations for one node and resource the last one counts, although their sum is checked.

@@ -1,4 +1,4 @@
-"""What the static Memory Manager remembers: machine state and assignments.
+"""The state of the static Memory Manager: machine state and assignments.
 
 Source: pkg/kubelet/cm/memorymanager/state/state.go. All sizes are bytes, unsigned 64 bit.
 """
@@ -39,7 +39,7 @@ class NUMANodeState:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one container was promised of one resource: the whole size over all nodes of its affinity."""
+    """One container's promise of one resource: the whole size over all nodes of its affinity."""
 
     numa_affinity: tuple[int, ...] | None
     type: str

@@ -37,10 +37,10 @@ NO_HINT = TopologyHint(None, preferred=False)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPolicy:
-    """What the static policy remembers."""
+    """The state of the static policy."""
 
     state: MemoryState
-    """What is in the state file."""
+    """The content of the state file."""
     reusable: Mapping[str, Reusable] = field(default_factory=dict)
     """Pod UID -> what its init containers leave. In RAM only, so a kubelet restart loses it."""
 
@@ -60,7 +60,7 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryAllocation:
-    """What an allocation leaves behind, and on which nodes it is (None = nowhere)."""
+    """The state after an allocation, and the nodes of the allocation (None = nowhere)."""
 
     policy: MemoryPolicy
     choice: Choice

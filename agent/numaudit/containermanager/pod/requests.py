@@ -27,7 +27,7 @@ NOT_INT64 = "[memorymanager] failed to represent quantity as int64"
 
 
 def container_requests(pod: Pod, container: Container, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
-    """What one container asks for; nothing where it may have no exclusive memory of its own.
+    """One container's request; nothing where it may have no exclusive memory of its own.
 
     Raises AdmissionError for an amount that the kubelet cannot read as an int64.
     """
@@ -37,7 +37,7 @@ def container_requests(pod: Pod, container: Container, features: KubeletFeatures
 
 
 def pod_requests(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
-    """What the whole pod asks for at once, of the resources that an app container asks for.
+    """The whole pod's request at once, for the resources that an app container requests.
 
     Raises AdmissionError as `container_requests` does.
     """

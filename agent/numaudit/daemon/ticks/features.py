@@ -1,4 +1,4 @@
-"""What this host lets the agent measure, as the doctor says it."""
+"""Features that the agent can measure on this host, as the doctor finds them."""
 
 from __future__ import annotations
 

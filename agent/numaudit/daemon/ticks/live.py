@@ -1,4 +1,4 @@
-"""What the agent knows of itself at any moment, as metrics."""
+"""The agent's metrics about itself at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent publishes of a tick: its metrics, beside the report itself."""
+"""Publication of a tick: its metrics, beside the report itself."""
 
 from __future__ import annotations
 

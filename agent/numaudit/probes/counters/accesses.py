@@ -1,4 +1,4 @@
-"""What counted events amount to: near and far memory accesses of each cgroup, which only grow.
+"""Near and far memory accesses of each cgroup, from counted events; they only grow.
 
 The kernel shares the counters of a CPU among all events that are asked for. So each event says for how long it was
 asked for (enabled), and for how long it counted (running).

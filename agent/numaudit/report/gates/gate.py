@@ -20,7 +20,7 @@ GateState = Literal["passed", "failed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is demanded. None = nothing."""
+    """Limits of a gate. None = no limit."""
 
     remote: float | None = None
     """Share of accesses on another node."""
@@ -40,7 +40,7 @@ class GateCheck:
     demand: str
     state: GateState
     evidence: str
-    """What was measured, and by which source; for an inconclusive one also what is missing."""
+    """The measurement and its source; for an inconclusive one also the missing evidence."""
 
 
 def judge_gate(

@@ -1,4 +1,4 @@
-"""What every page has around its content: a head with its style, a script at the end, the policy that names both."""
+"""The frame of every page: a head with its style, a script at the end, the policy that names both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the page is about promises to come: what is left on each node, what is in the way, and who holds it."""
+"""The page's part about headroom: room on each node, limits to it, and the pods that hold memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HELP = (
 
 
 def headroom_part(manager: MemoryManagerReport | None) -> Part:
-    """What the Memory Manager has left for new containers."""
+    """The Memory Manager's room for new containers."""
     if manager is None:
         content: tuple[Markup | str, ...] = (element("p", "There is no memory map of the kubelet's Memory Manager."),)
     else:

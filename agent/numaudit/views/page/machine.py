@@ -1,4 +1,4 @@
-"""What of the page is about the machine: the drawing of its nodes, their memory, distances and headroom."""
+"""The page's part about the machine: the drawing of its nodes, their memory, distances and headroom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page is made of: parts with a title, that a list of links leads to."""
+"""Parts of a page: each has a title, and a list of links leads to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Memory Manager can still promise, for people: the map by node, what is admitted, who holds the groups."""
+"""Headroom for people: the map by node, the largest admitted containers, and the holders of groups."""
 
 from __future__ import annotations
 

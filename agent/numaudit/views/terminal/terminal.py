@@ -1,4 +1,4 @@
-"""What all tables for people share: the console, plain tables, and names from outside made printable."""
+"""Helpers of all tables: the console, plain tables, and names from outside made printable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the screen of `numaudit top` is told, and whom it asks. Pure."""
+"""Values and messages of the screen of `numaudit top`. Pure."""
 
 from __future__ import annotations
 
