@@ -143,5 +143,5 @@ def test_a_forecast_is_a_document_and_a_table_that_no_name_can_harm(capsys: Capt
     assert found["notices"] == ["the server warns: store s3\x1b is not available"]
     lines = text.splitlines()
     assert lines[0].startswith("default/db would be admitted 4 times, on 1 node, by NUMA rules only; refused on")
-    assert "full\\x1b[2J would admit it: container app asks for 1Gi of memory instead of 3Gi" in lines
+    assert "full\\x1b[2J: Requesting 1Gi of memory instead of 3Gi in container app would let it in." in lines
     assert all(line.isprintable() for line in lines)

@@ -143,7 +143,7 @@ def test_nodes_come_by_how_many_fit_and_near_ones_say_what_would_let_the_pod_in(
     assert found.sentence == (
         "default/new would be admitted 7 times, on 2 nodes, by NUMA rules only; refused on 1 node (1 near)"
     )
-    assert found.nodes[2].ways_in[0] == "container app asks for 1Gi of memory instead of 3Gi"
+    assert found.nodes[2].ways_in[0] == "Requesting 1Gi of memory instead of 3Gi in container app"
 
 
 def test_as_many_are_tried_as_are_wanted() -> None:

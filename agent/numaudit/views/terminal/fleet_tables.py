@@ -66,7 +66,7 @@ def print_fits(found: FleetForecast, out: Console) -> None:
     print_table(table, out)
     for one in found.nodes:
         for way in one.ways_in:
-            _note(f"{one.node} would admit it: {way}", out)
+            _note(f"{one.node}: {way} would let it in.", out)
     for text in found.not_considered:
         _note(f"not considered: {text}", out)
     _notes(found.notices, out)
