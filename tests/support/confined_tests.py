@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 import pytest
@@ -35,10 +36,15 @@ IS_V2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A cgroup with one process that holds SIZE bytes, and spins."""
+    """A cgroup with one process that holds SIZE bytes, and sleeps."""
 
     cgroup: str
     pid: int
+    orders: TextIO
+
+    def spin(self) -> None:
+        """From now on: before, it would only make the agent's start slow."""
+        print("spin", file=self.orders, flush=True)
 
     def cpu_seconds(self) -> float:
         """By its own clock (MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers.h)."""
@@ -58,9 +64,7 @@ def neighbour() -> Iterator[Neighbour]:
     assert process.stdin and process.stdout
     try:
         assert process.stdout.readline().startswith("ready")
-        process.stdin.write("spin\n")
-        process.stdin.flush()
-        yield Neighbour(f"/{name}", process.pid)
+        yield Neighbour(f"/{name}", process.pid, process.stdin)
     finally:
         process.kill()
         process.communicate()
@@ -77,6 +81,7 @@ def test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing(
         if profile in WITH_PROBES and IS_V2:
             assert eventually(lambda: _counts_cpu_time(agent), LOADED_WITHIN), agent.log()
             used = neighbour.cpu_seconds()
+            neighbour.spin()
             assert eventually(lambda: _cpu_seconds_of(agent, neighbour.cgroup) > used)
             assert _cpu_seconds_of(agent, neighbour.cgroup) <= neighbour.cpu_seconds()
         (listed,) = (one for one in agent.report()["containers"] if one["path"] == neighbour.cgroup)
