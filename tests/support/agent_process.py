@@ -119,12 +119,12 @@ def running_agent(
 
 
 def eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    """Whether a check comes true in time. Whoever is asked gets twice the time of the question for work of its own."""
+    """Whether a check comes true in time. Whoever is asked gets time for work of its own."""
     end = time.monotonic() + seconds
     while (began := time.monotonic()) < end:
         if check():
             return True
-        time.sleep(max(0.05, 2 * (time.monotonic() - began)))
+        time.sleep(min(max(0.05, 2 * (time.monotonic() - began)), 2.0))
     return check()
 
 

@@ -77,12 +77,12 @@ def test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing(
 ) -> None:
     before = _mounts()
     with running(node.pod(*PROFILES[profile], **QUICK)) as agent:
-        assert eventually(lambda: SIZE <= _bytes_of(agent, neighbour.cgroup) <= SIZE + PYTHON_ITSELF)
+        assert eventually(lambda: SIZE <= _bytes_of(agent, neighbour.cgroup) <= SIZE + PYTHON_ITSELF, LOADED_WITHIN)
         if profile in WITH_PROBES and IS_V2:
             assert eventually(lambda: _counts_cpu_time(agent), LOADED_WITHIN), agent.log()
             used = neighbour.cpu_seconds()
             neighbour.spin()
-            assert eventually(lambda: _cpu_seconds_of(agent, neighbour.cgroup) > used)
+            assert eventually(lambda: _cpu_seconds_of(agent, neighbour.cgroup) > used, LOADED_WITHIN)
             assert _cpu_seconds_of(agent, neighbour.cgroup) <= neighbour.cpu_seconds()
         (listed,) = (one for one in agent.report()["containers"] if one["path"] == neighbour.cgroup)
         assert listed["judgedBytes"] >= SIZE

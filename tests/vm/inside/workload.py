@@ -28,7 +28,7 @@ def eventually(check: Callable[[], T], timeout: float = PATIENCE) -> T:
     """Call `check` until it raises no AssertionError, and return what it returns.
 
     The kernel adds up some per-cgroup numbers only every few seconds. Raises the last AssertionError
-    after `timeout` seconds. Whoever is asked gets twice the time of the question for work of its own.
+    after `timeout` seconds. Whoever is asked gets time for work of its own.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -38,7 +38,7 @@ def eventually(check: Callable[[], T], timeout: float = PATIENCE) -> T:
         except AssertionError:
             if time.monotonic() > deadline:
                 raise
-        time.sleep(max(0.1, 2 * (time.monotonic() - began)))
+        time.sleep(min(max(0.1, 2 * (time.monotonic() - began)), 2.0))
 
 
 @dataclass(frozen=True, slots=True)
