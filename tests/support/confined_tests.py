@@ -72,6 +72,7 @@ def neighbour() -> Iterator[Neighbour]:
         group.rmdir()
 
 
+@pytest.mark.one_kernel
 def test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing(
     node: NodeHere, profile: str, neighbour: Neighbour
 ) -> None:

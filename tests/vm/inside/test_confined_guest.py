@@ -46,6 +46,7 @@ _OF_ANOTHER_NODE = {"memory_manager_state", "podresources"}
 """The kubelet's folder here is made up: its checkpoint is of another machine, and nobody listens."""
 
 
+@pytest.mark.one_kernel
 def test_doctor_finds_nothing_to_mend_in_the_restricted_pod(node: NodeHere) -> None:
     code, checks = json.loads(run_inside(node.pod(), ["python3", "-c", _DOCTOR], LOADED_WITHIN))
     failing = {

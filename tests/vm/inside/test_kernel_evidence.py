@@ -223,17 +223,19 @@ def test_a_report_over_time_loses_nothing_when_a_cpu_is_off_for_a_moment() -> No
         worker(other, MIB) as second,
     ):
         workers = first, second
-        for spinner in workers:
-            spinner.order("spin")
         terminal, theirs = pty.openpty()
         with os.fdopen(terminal, "rb", buffering=0) as shown, _reporting("8s", theirs) as reporting:
             os.close(theirs)
             _wait_for_words(shown, b"measuring")
             begin = _clocks(workers)
+            for spinner in workers:
+                spinner.order("spin")
             switch.write_text("0")
             switch.write_text("1")
             _wait_for_words(shown, b"\33[K")
             truth = [now - then for now, then in zip(_clocks(workers), begin, strict=True)]
+            for spinner in workers:
+                spinner.order("sleep")
             report = json.loads(reporting.communicate()[0])
     seconds = {row["path"]: sum(node["seconds"] for node in row["cpuSeconds"] or ()) for row in report["containers"]}
     counted = [seconds[f"/numaudit-lab/{group}"] for group in ("one", "other")]
