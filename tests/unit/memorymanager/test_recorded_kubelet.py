@@ -196,5 +196,5 @@ def test_the_recorded_runs_have_these_outcomes() -> None:
     ]
     assert admission.rejection is not None
     assert admission.rejection.detail == (
-        "nodes 2-3 have the memory, but node 2 serves containers alone or in another group"
+        "nodes 2-3 have the memory, but containers use node 2 alone or in another group"
     )
