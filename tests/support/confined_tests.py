@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 import psutil
 import pytest
@@ -40,7 +40,7 @@ class Neighbour:
 
     cgroup: str
     pid: int
-    orders: TextIO
+    orders: IO[str]
 
     def spin(self) -> None:
         """From now on: before, it would only make the agent's start slow."""
