@@ -263,13 +263,13 @@ def test_a_process_that_executes_another_program_is_judged_by_what_that_one_uses
         before = observer.observe(readings=Readings(session))
         running.order("touch")
         watched(group, observer, session, before, lambda pages: pages.remote_bytes > 0.9 * SIZE)
-        while scans(running) < 8:
+        while (passes := scans(running)) < 30:  # a slow guest makes some before anybody looks again
             observer.observe(readings=Readings(session))
         running.execute(str(SIZE), "--policy", "bind-sampled", "--nodes", "2")
         running.order("touch")
 
-        said = []
-        while scans(running) < 8:  # so many as the program before had
+        said: list[set[int]] = []
+        while not said or scans(running) < passes:
             snapshot = observer.observe(readings=Readings(session))
             found = snapshot.hint_faults and snapshot.hint_faults[ContainerId(group.id)].used
             said.append({node for (_, node), size in found.remote.items() if size > SIZE // 2} if found else set())
