@@ -34,9 +34,13 @@ class Stopped(BaseException):
     """A signal asked the agent to end. It may interrupt anything, so only the loop may catch it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Loop:
-    """Ticks until a signal stops it."""
+    """Ticks until a signal stops it.
+
+    It has no repr of its fields: signal.signal() makes one of the handler before, which is a method of this. That of a
+    tick of 1,000 containers takes seconds and 100 MiB.
+    """
 
     ticker: Ticker
     inbox: Inbox

@@ -154,3 +154,12 @@ def test_a_server_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
 def _end_this_thread(_: object) -> bool:
     """What no `except Exception` catches."""
     raise SystemExit
+
+
+def test_python_names_a_signals_handler_without_what_the_agent_has_measured(tmp_path: Path) -> None:
+    """signal.signal() makes a repr of the handler before, at the agent's end."""
+    tree = NodeTree(tmp_path)
+    agent = Agent.of(Settings(listen=("127.0.0.1", 0)), Engine(Observer.of(Host.under(tree.root))), RateLimit())
+    agent.ticker.tick()
+    assert len(repr(agent.loop.wait_until)) < 200
+    agent.server.stop(1)
