@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 
 from numaudit.api import simulation_document
-from numaudit.api.simulation_document import ContainerPlace, Hint, WayIn
-from numaudit.containermanager.predicates import Shortage
-from numaudit.containermanager.topologymanager.hints import MergeSteps, ProviderHints, TopologyHint
+from numaudit.api.simulation_document import ContainerPlace
+from numaudit.containermanager.predicates import NodeShortage
+from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
+from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.scenario import words
 from numaudit.scenario.explanation import ExplainedDecision
 from numaudit.scenario.explanation import Explanation as FoundExplanation
-from numaudit.scenario.make_room import Leaver, Room
+from numaudit.scenario.make_room import MakeRoom
 from numaudit.scenario.sentences import PROVIDERS
+from numaudit.scenario.ways_in import WayIn
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
-
-_STATIC_UID = re.compile("[0-9a-f]{32}")
-"""The hash of a manifest, and no UUID. Source: pkg/kubelet/config/common.go (applyDefaults)."""
 
 
 class Candidate(Value, frozen=True):
@@ -32,15 +30,6 @@ class Candidate(Value, frozen=True):
     """Would the hint for it be preferred?"""
     explanation: str
     """The verdict in words."""
-
-
-class ProviderAnswer(Value, frozen=True):
-    """One provider's answer; `hints` null = it has no preference at all, a resource's null = none for it."""
-
-    provider: str
-    """Which hint provider."""
-    hints: dict[str, list[Hint] | None] | None
-    """Resource -> its hints."""
 
 
 class MergeOffer(Value, frozen=True):
@@ -71,7 +60,7 @@ class Merge(Value, frozen=True):
     """How many nodes a hint that is not preferred should have."""
     finalists: list[list[int]]
     """Sets that were left to choose from."""
-    hint: Hint
+    hint: TopologyHint
     """The result."""
     admitted: bool
     """Does the policy admit it?"""
@@ -88,44 +77,10 @@ class ExplainedMerge(Value, frozen=True):
     """null = the whole pod."""
     candidates: list[Candidate]
     """The sets of nodes that the Memory Manager tried."""
-    providers: list[ProviderAnswer]
+    providers: tuple[ProviderAnswer, ...]
     """What each provider answered."""
     merge: Merge
     """How the answers were merged."""
-
-
-class LeavingPod(Value, frozen=True):
-    """A pod that has to leave."""
-
-    namespace: str
-    """Its namespace."""
-    name: str
-    """Its name."""
-    uid: str
-    """Its UID."""
-    holds: str
-    """What it holds, in words."""
-    returns: bool
-    """Would it be admitted here again, with what it holds, after the pod that it made room for?"""
-    command: str | None
-    """null = kubectl cannot end it: it is a static pod, of a manifest on the node."""
-
-
-class MakeRoom(Value, frozen=True):
-    """The pods whose removal lets the pod in."""
-
-    pods: list[LeavingPod] | None
-    """The one that holds most memory first; empty = it is admitted as it is; null = no set of pods was found."""
-    exact: bool
-    """No set of fewer pods lets it in; without pods, none at all. False = the search gave up."""
-    tried: int
-    """Sets of pods."""
-    ruled_out: int
-    """No set of so many pods, or of fewer, lets it in."""
-    unnamed: int
-    """Pods that hold something here and whose names are not known, so that none of them was to leave."""
-    doubtful: int
-    """Pods in the checkpoints that may be gone: the kubelet forgets those that are, and then more is free."""
 
 
 class Doubt(Value, frozen=True):
@@ -137,19 +92,6 @@ class Doubt(Value, frozen=True):
     """Why it is not known."""
     decides: bool
     """Is the answer another one if they are gone?"""
-
-
-class NodeShortage(Value, frozen=True):
-    """A resource of which the node as a whole has too little left."""
-
-    resource: str
-    """Which resource."""
-    requested: int
-    """Thousandths of a CPU, bytes, or a number."""
-    used: int
-    """By the pods that are there."""
-    capacity: int
-    """The node's allocatable amount for pods."""
 
 
 class Explanation(Value, frozen=True):
@@ -173,7 +115,7 @@ class Explanation(Value, frozen=True):
     """Container -> what it gets."""
     decisions: list[ExplainedMerge]
     """None under topologyManagerPolicy none."""
-    ways_in: list[WayIn]
+    ways_in: tuple[WayIn, ...]
     """Changes that would let it in, or align it, the smallest first."""
     shortage: NodeShortage | None
     """Why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not known."""
@@ -208,30 +150,13 @@ def explanation(
         sentence=found.sentence,
         containers=simulation_document.containers(admission),
         decisions=[explained_merge(one, policy) for one in found.decisions],
-        ways_in=simulation_document.ways_in(found.ways_in),
-        shortage=None if rejection is None else _shortage(rejection.shortage),
+        ways_in=found.ways_in,
+        shortage=None if rejection is None else rejection.shortage,
         not_added_up=not_added_up,
         doubt=doubt,
         notices=list(notices),
         make_room=room,
     )
-
-
-def _shortage(short: Shortage | None) -> NodeShortage | None:
-    return None if short is None else NodeShortage(short.resource, short.requested, short.used, short.capacity)
-
-
-def make_room(found: Room, unnamed: int, doubtful: int) -> MakeRoom:
-    """`unnamed`: pods that were not to leave, for a command could not name them. All others have names of the API."""
-    pods = None if found.leavers is None else [_leaving(one) for one in found.leavers]
-    return MakeRoom(pods, found.is_exact, found.tried, found.ruled_out, unnamed, doubtful)
-
-
-def _leaving(one: Leaver) -> LeavingPod:
-    pod = one.pod
-    command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
-    is_static = _STATIC_UID.fullmatch(pod.uid) is not None
-    return LeavingPod(pod.namespace, pod.name, pod.uid, one.holds, one.returns, None if is_static else command)
 
 
 def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
@@ -242,7 +167,7 @@ def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
             Candidate(list(each.mask), str(each.verdict), each.preferred, words.verdict(each))
             for each in one.candidates
         ],
-        providers=[provider_answer(answer.provider, answer.hints) for answer in one.decision.answers],
+        providers=one.decision.answers,
         merge=_steps(one.merge, policy, one.seconds),
     )
 
@@ -255,20 +180,11 @@ def _steps(merge: MergeSteps, policy: str, seconds: float | None) -> Merge:
         _masks(merge.reachable),
         merge.goal,
         _masks(merge.finalists),
-        simulation_document.hint(merge.result.hint),
+        merge.result.hint,
         merge.result.admit,
         merge.combinations,
         None if seconds is None else round(seconds, 1),
     )
-
-
-def provider_answer(provider: str, hints: ProviderHints) -> ProviderAnswer:
-    """As the Topology Manager gets it."""
-    return ProviderAnswer(provider, None if hints is None else {name: _hints(some) for name, some in hints.items()})
-
-
-def _hints(hints: Sequence[TopologyHint] | None) -> list[Hint] | None:
-    return None if hints is None else [simulation_document.hint(one) for one in hints]
 
 
 def _masks(masks: Set[int]) -> list[list[int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numaudit.api import simulation_document
-from numaudit.api.explanation_document import ExplainedMerge, ProviderAnswer, explained_merge, provider_answer
-from numaudit.api.simulation_document import Hint
+from numaudit.api.explanation_document import ExplainedMerge, explained_merge
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent import HintRecord
 from numaudit.kubelet.questions.rederived import Rederived, differences
+from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.scenario.sentences import PROVIDERS
 from numaudit.value import Timestamp, Value, timestamp
@@ -20,7 +20,7 @@ class LoggedAdmission(Value, frozen=True):
     """When; null = the log does not say."""
     providers: list[ProviderAnswer]
     """What each hint provider answered."""
-    hint: Hint | None
+    hint: TopologyHint | None
     """Merged; null = the log does not have it."""
     regenerated: bool
     """A restarted kubelet found the allocation in its checkpoint, so the hints only repeat it."""
@@ -110,7 +110,7 @@ def _logged(record: HintRecord) -> LoggedAdmission:
     named = zip(PROVIDERS, record.providers, strict=False)
     return LoggedAdmission(
         timestamp(record.at),
-        [provider_answer(provider, hints) for provider, hints in named],
-        None if record.best is None else simulation_document.hint(record.best),
+        [ProviderAnswer(provider, hints) for provider, hints in named],
+        record.best,
         record.regenerated,
     )

@@ -13,11 +13,11 @@ from numaudit.memorymanager.manager import Pins
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario import files
 from numaudit.scenario.explanation import Account, accounts_of
-from numaudit.scenario.orders import Orders
+from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played
 from numaudit.scenario.simulation import Simulation as PlayedSimulation
 from numaudit.scenario.values import Admit, Remove, Start
-from numaudit.scenario.ways_in import WayIn as FoundWay
+from numaudit.scenario.ways_in import WayIn
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
 
@@ -26,19 +26,10 @@ MOST_EXPLAINED = 20
 _OUTCOMES = list(AdmissionOutcome)
 
 
-class Hint(Value, frozen=True):
-    """A topology hint; `nodes` null = any."""
-
-    nodes: list[int] | None
-    """The set of nodes; null = any."""
-    preferred: bool
-    """Is it preferred, that is as narrow as possible?"""
-
-
 class ContainerPlace(Value, frozen=True):
     """Memory, CPUs and devices of one container."""
 
-    hint: Hint | None
+    hint: TopologyHint | None
     """The hint that the Topology Manager stored; null where the container only started."""
     outcome: str | None
     """How its hints turned out; null where the container only started."""
@@ -50,17 +41,6 @@ class ContainerPlace(Value, frozen=True):
     """Its exclusive CPUs; null = it runs on the shared pool. Of a container that started: all it may run on."""
     devices: dict[str, list[str]]
     """Resource -> device ids."""
-
-
-class WayIn(Value, frozen=True):
-    """A change after which a refused pod is admitted, or another one aligned; each was tried."""
-
-    kind: str
-    """remove-pod, request, policy, option or version."""
-    change: str
-    """What to change, in words."""
-    nodes: list[int] | None
-    """Where its memory would be; null = nowhere of its own."""
 
 
 class RestartedPod(Value, frozen=True):
@@ -82,7 +62,7 @@ class RestartedPod(Value, frozen=True):
     """Container -> what it gets."""
     sentence: str | None
     """Why it was refused, or is on nodes that are not preferred."""
-    ways_in: list[WayIn]
+    ways_in: tuple[WayIn, ...]
     """What would let it in, or align it."""
 
 
@@ -111,7 +91,7 @@ class SimulatedStep(Value, frozen=True):
     """What happened beside it; null = nothing."""
     sentence: str | None
     """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
-    ways_in: list[WayIn]
+    ways_in: tuple[WayIn, ...]
     """Changes that would let it in, or align it, the smallest first."""
     containers: dict[str, ContainerPlace]
     """Container -> what it got."""
@@ -130,17 +110,6 @@ class ScenarioState(Value, frozen=True):
     """cpu_manager_state."""
     devices: dict[str, Any]
     """kubelet_internal_checkpoint."""
-
-
-class AdmissionOrders(Value, frozen=True):
-    """Which orders of the scenario's pods admit all of them."""
-
-    orders: list[list[str]]
-    """Those orders, by the names of the pods."""
-    tried: int
-    """Admissions that were tried."""
-    complete: bool
-    """False = it was given up before all orders were tried."""
 
 
 class Simulation(Value, frozen=True):
@@ -168,17 +137,12 @@ def simulation(played: PlayedSimulation, orders: AdmissionOrders | None = None) 
     return Simulation(steps, state, list(played.notices), orders)
 
 
-def admission_orders(found: Orders) -> AdmissionOrders:
-    """The orders by the names of their pods."""
-    return AdmissionOrders([[pod.full_name for pod in order] for order in found.orders], found.tried, found.complete)
-
-
 def containers(admission: Admission) -> dict[str, ContainerPlace]:
     """The places of each container of an admission, by name."""
     devices = admission.state.devices.entries.get(admission.pod.uid, {})
     return {
         one.container: ContainerPlace(
-            Hint(None if one.hint.affinity is None else list(one.hint.affinity), one.hint.preferred),
+            one.hint,
             str(one.outcome),
             _blocks(one.memory),
             one.memory_nodes or NodeSet(),
@@ -195,14 +159,6 @@ def outcome(admission: Admission) -> str:
         return str(admission.rejection.outcome)
     found = [one.outcome for one in admission.placements]
     return str(min(found, key=_OUTCOMES.index, default=AdmissionOutcome.NOT_MANAGED))
-
-
-def hint(value: TopologyHint) -> Hint:
-    return Hint(None if value.affinity is None else list(value.affinity), value.preferred)
-
-
-def ways_in(found: Iterable[FoundWay]) -> list[WayIn]:
-    return [WayIn(one.kind, one.change, None if one.nodes is None else list(one.nodes)) for one in found]
 
 
 def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> SimulatedStep:
@@ -224,7 +180,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
         detail=None if rejection is None else rejection.detail,
         note=one.note,
         sentence=None if account is None else account.sentence,
-        ways_in=ways_in(() if account is None else account.ways_in),
+        ways_in=() if account is None else account.ways_in,
         containers=held,
         pods=list(_restarted(one, accounts)),
         machine_state=plain_machine(one.after.memory.state.machine),  # type: ignore[arg-type]
@@ -237,7 +193,7 @@ def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
     blocks = one.after.memory.state.entries.get(uid, {}).get(step.container, ())
     devices = one.after.devices.entries.get(uid, {}).get(step.container, {})
     return ContainerPlace(
-        None if stored is None else hint(stored),
+        stored,
         None,
         _blocks(blocks),
         NodeSet.parse(pins.cpuset_mems),
@@ -260,7 +216,7 @@ def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[Restart
             outcome(admission),
             containers(admission),
             None if account is None else account.sentence,
-            ways_in(() if account is None else account.ways_in),
+            () if account is None else account.ways_in,
         )
 
 

@@ -16,6 +16,7 @@ from typing import Self
 from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, is_memory, is_sidecar
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
 from numaudit.topology.quantity import NANO, ZERO, Quantities, Quantity
+from numaudit.value import Value
 
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -44,17 +45,17 @@ class Capacity:
         return amounts(node_requests(pod, features)) if known is None else known
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """A resource of which the node has too little left, in the units of `Amounts`."""
+class NodeShortage(Value, frozen=True):
+    """A resource of which the node as a whole has too little left: thousandths of a CPU, bytes, or a number."""
 
     resource: str
+    """Which resource."""
     requested: int
     """By the pod that is to come."""
     used: int
     """Requested by the pods that are there."""
     capacity: int
-    """The node's allocatable amounts for pods."""
+    """The node's allocatable amount for pods."""
 
     @property
     def reason(self) -> str:
@@ -104,11 +105,11 @@ def in_unit(resource: str, amount: int) -> Quantity:
 
 def shortage(
     pod: Pod, others: Collection[Pod], capacity: Capacity, features: KubeletFeatures = LATEST_FEATURES
-) -> Shortage | None:
+) -> NodeShortage | None:
     """The first resource of which the node has too little, or None."""
     allocatable = capacity.allocatable
     if PODS in allocatable and len(others) + 1 > allocatable[PODS]:
-        return Shortage(PODS, 1, len(others), allocatable[PODS])
+        return NodeShortage(PODS, 1, len(others), allocatable[PODS])
     asked = amounts(node_requests(pod, features))
     used: dict[str, int] = {}
     for other in others:
@@ -118,7 +119,7 @@ def shortage(
         is_counted = name in allocatable or name.startswith(HUGEPAGES_PREFIX)
         has, held = allocatable.get(name, 0), used.get(name, 0)
         if is_counted and asked[name] > 0 and asked[name] > has - held:
-            return Shortage(name, asked[name], held, has)
+            return NodeShortage(name, asked[name], held, has)
     return None
 
 

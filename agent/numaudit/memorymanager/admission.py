@@ -24,7 +24,7 @@ from numaudit.containermanager.memory.candidates import kept_apart
 from numaudit.containermanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
-from numaudit.containermanager.predicates import Capacity, Shortage, shortage
+from numaudit.containermanager.predicates import Capacity, NodeShortage, shortage
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, merge
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
@@ -32,9 +32,9 @@ from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import (
     AdmissionOutcome,
-    Answer,
     Decision,
     Placement,
+    ProviderAnswer,
     Rejection,
     outcome_of_placement,
     outcome_of_refusal,
@@ -175,9 +175,9 @@ class _Run:
     def _decide(self, container: str | None) -> TopologyHint | None:
         """Ask the providers about a container (None = the pod) and merge; None = not admitted."""
         answers = (
-            Answer("devices", self._device_hints(container)),
-            Answer("cpu", self._cpu_hints(container)),
-            Answer("memory", self._memory_hints(container)),
+            ProviderAnswer("devices", self._device_hints(container)),
+            ProviderAnswer("cpu", self._cpu_hints(container)),
+            ProviderAnswer("memory", self._memory_hints(container)),
         )
         topology = self.kubelet.topology
         result = merge(
@@ -307,7 +307,7 @@ class _Run:
         return Placement(container, outcome_of_placement(allocation, hint, blocks), hint, blocks, cpus)
 
 
-def lacking_on_node(kubelet: Kubelet, state: NodeState, pod: Pod) -> Shortage | None:
+def lacking_on_node(kubelet: Kubelet, state: NodeState, pod: Pod) -> NodeShortage | None:
     """Of what the node as a whole has too little for this pod. For a critical one a kubelet evicts others."""
     if state.capacity is None or pod.is_critical:
         return None

@@ -19,10 +19,11 @@ from numaudit.containermanager.memory.static_policy import (
     MemoryPolicy,
 )
 from numaudit.containermanager.pod.requests import Requests
-from numaudit.containermanager.predicates import Shortage
+from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Value
 
 
 class AdmissionOutcome(StrEnum):
@@ -64,13 +65,13 @@ _MEMORY_REFUSALS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class ProviderAnswer(Value, frozen=True):
     """What one provider answered."""
 
     provider: str
-    """devices, cpu or memory: the order in which the kubelet asks."""
+    """Which hint provider: devices, cpu or memory, the order in which the kubelet asks."""
     hints: ProviderHints
+    """Resource -> its hints. null = it has no preference at all; a resource's null = none for it; [] = impossible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Decision:
 
     container: str | None
     """None = the whole pod."""
-    answers: tuple[Answer, ...]
+    answers: tuple[ProviderAnswer, ...]
     merged: TopologyHint
     admitted: bool
     memory_before: MemoryPolicy
@@ -127,7 +128,7 @@ class Rejection:
     """The container that was asked about; None = the whole pod."""
     detail: str | None = None
     """What the kubelet's message does not say: which nodes have the memory, and which rule forbids them."""
-    shortage: Shortage | None = None
+    shortage: NodeShortage | None = None
     """Of what the node as a whole has too little; None = the pod was refused for something else."""
 
 

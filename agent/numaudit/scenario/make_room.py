@@ -6,9 +6,13 @@ where it cannot hold enough memory. A set that fails rules out none with more po
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
+from typing import Self
+
+import msgspec
 
 from numaudit.containermanager.memory import static_policy
 from numaudit.containermanager.pod.requests import pod_requests
@@ -19,6 +23,7 @@ from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.scenario import holdings
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 MOST_TRIES = 10_000
 """Admissions. One takes 0.2 ms on two nodes, and 0.8 ms on eight."""
@@ -26,44 +31,67 @@ MOST_SETS = 100_000
 """Sets of one size, those of too little memory included."""
 _MOST_CLEARED = 2
 """Nodes that are cleared for a set when there are too many sets to try."""
+_STATIC_UID = re.compile("[0-9a-f]{32}")
+"""The hash of a manifest, and no UUID. Source: pkg/kubelet/config/common.go (applyDefaults)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaver:
+class LeavingPod(Value, frozen=True):
     """A pod that has to leave."""
 
-    pod: Pod
+    namespace: str
+    """Its namespace."""
+    name: str
+    """Its name."""
+    uid: str
+    """Its UID."""
     holds: str
-    """1Gi of memory on node 0"""
+    """What it holds, in words: 1Gi of memory on node 0."""
     returns: bool
-    """Would it be admitted again, with what it has, after the pod that it made room for?"""
+    """Would it be admitted here again, with what it holds, after the pod that it made room for?"""
+    command: str | None
+    """null = kubectl cannot end it: it is a static pod, of a manifest on the node."""
+
+    @classmethod
+    def of(cls, pod: Pod, holds: str, *, returns: bool) -> Self:
+        is_static = _STATIC_UID.fullmatch(pod.uid) is not None
+        command = None if is_static else f"kubectl delete pod -n {pod.namespace} {pod.name}"
+        return cls(pod.namespace, pod.name, pod.uid, holds, returns, command)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The answer."""
+class MakeRoom(Value, frozen=True):
+    """The pods whose removal lets the pod in."""
 
-    leavers: tuple[Leaver, ...] | None
-    """The one that holds most memory first; none = the pod is admitted as it is; None = no set of pods was found."""
-    is_exact: bool
-    """True: no set of fewer pods lets it in, and of sets of as many none that holds less memory; without leavers, no
-    set at all does. False: the search gave up."""
+    leavers: tuple[LeavingPod, ...] | None = msgspec.field(name="pods")
+    """The one that holds most memory first; empty = it is admitted as it is; null = no set of pods was found."""
+    is_exact: bool = msgspec.field(name="exact")
+    """No set of fewer pods lets it in, and of sets of as many none that holds less memory; without pods, none at all.
+    False = the search gave up."""
     tried: int
     """Sets of pods that were tried."""
     ruled_out: int
     """No set of so many pods, or of fewer, lets it in."""
+    unnamed: int
+    """Pods that hold something here and whose names are not known, so that none of them was to leave."""
+    doubtful: int
+    """Pods in the checkpoints that may be gone: the kubelet forgets those that are, and then more is free."""
 
 
 def make_room(
-    kubelet: Kubelet, state: NodeState, pod: Pod, *, stay: Collection[str] = (), most_tries: int = MOST_TRIES
-) -> Room:
-    """Find the pods. `stay`: UIDs of those that may not leave. Raises as `admit` does."""
-    if admit(kubelet, state, pod).admitted:
-        return Room((), True, 0, 0)
-    search = _Search(
-        kubelet, state, pod, [uid for uid in holdings.who_may_leave(kubelet, state, pod) if uid not in stay], most_tries
-    )
-    return search.room()
+    kubelet: Kubelet,
+    state: NodeState,
+    pod: Pod,
+    *,
+    unnamed: Collection[str] = (),
+    doubtful: int = 0,
+    most_tries: int = MOST_TRIES,
+) -> MakeRoom:
+    """Find the pods. `unnamed`: UIDs of those that may not leave, since no command could name them.
+
+    Raises as `admit` does.
+    """
+    may_leave = [uid for uid in holdings.who_may_leave(kubelet, state, pod) if uid not in unnamed]
+    search = _Search(kubelet, state, pod, may_leave, most_tries, len(unnamed), doubtful)
+    return search.answer((), exact=True, ruled_out=0) if admit(kubelet, state, pod).admitted else search.room()
 
 
 @dataclass(slots=True)
@@ -74,10 +102,12 @@ class _Search:
     may_leave: list[str]
     """The one that holds least first."""
     most_tries: int
+    unnamed: int
+    doubtful: int
     tried: int = 0
     held: dict[str, int] = field(default_factory=dict)
 
-    def room(self) -> Room:
+    def room(self) -> MakeRoom:
         self.held = {uid: holdings.memory_of(self.state, uid) for uid in self.may_leave}
         lacking = self._lacking()
         kinds = self._kinds()
@@ -93,9 +123,12 @@ class _Search:
                 admission = self._without(uids)
                 if admission is not None:
                     return self._found(uids, admission, exact=True, ruled_out=size - 1)
-        return Room(None, True, self.tried, len(self.may_leave))
+        return self.answer(None, exact=True, ruled_out=len(self.may_leave))
 
-    def _some(self, ruled_out: int) -> Room:
+    def answer(self, leavers: tuple[LeavingPod, ...] | None, *, exact: bool, ruled_out: int) -> MakeRoom:
+        return MakeRoom(leavers, exact, self.tried, ruled_out, self.unnamed, self.doubtful)
+
+    def _some(self, ruled_out: int) -> MakeRoom:
         """There are too many sets: the best of those that clear some nodes, and of which no pod can stay."""
         best: tuple[tuple[str, ...], Admission] | None = None
         for uids in self._clearing():
@@ -104,7 +137,7 @@ class _Search:
                 if best is None or self._rank(found[0]) < self._rank(best[0]):
                     best = found
         if best is None:
-            return Room(None, False, self.tried, ruled_out)
+            return self.answer(None, exact=False, ruled_out=ruled_out)
         return self._found(*best, exact=False, ruled_out=ruled_out)
 
     def _clearing(self) -> Iterator[tuple[str, ...]]:
@@ -131,13 +164,14 @@ class _Search:
     def _rank(self, uids: Sequence[str]) -> tuple[int, int]:
         return len(uids), self._memory(uids)
 
-    def _found(self, uids: Sequence[str], admission: Admission, *, exact: bool, ruled_out: int) -> Room:
+    def _found(self, uids: Sequence[str], admission: Admission, *, exact: bool, ruled_out: int) -> MakeRoom:
         state, leavers = admission.state, []
         for uid in sorted(uids, key=lambda one: self.held[one], reverse=True):
             again = _admitted(self.kubelet, state, self.state.pods[uid])
             state = state if again is None else again.state
-            leavers.append(Leaver(self.state.pods[uid], holdings.in_words(self.state, uid), again is not None))
-        return Room(tuple(leavers), exact, self.tried, ruled_out)
+            holds = holdings.in_words(self.state, uid)
+            leavers.append(LeavingPod.of(self.state.pods[uid], holds, returns=again is not None))
+        return self.answer(tuple(leavers), exact=exact, ruled_out=ruled_out)
 
     def _without(self, uids: Sequence[str]) -> Admission | None:
         self.tried += 1

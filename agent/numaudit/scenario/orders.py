@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.memorymanager.admission import NodeState, admit, reconcile
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.scenario.values import Admit, Scenario
+from numaudit.value import Value
 
 MOST_ADMISSIONS = 5_000
 MOST_ORDERS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """The orders that were found."""
+class AdmissionOrders(Value, frozen=True):
+    """Which orders of the scenario's pods admit all of them."""
 
-    orders: tuple[tuple[Pod, ...], ...]
+    orders: tuple[tuple[str, ...], ...]
+    """Those orders, by the names of the pods."""
     tried: int
     """Admissions that were tried."""
     complete: bool
-    """False = it was given up, so there may be more."""
+    """False = it was given up before all orders were tried."""
 
 
-def find_orders(scenario: Scenario) -> Orders:
+def find_orders(scenario: Scenario) -> AdmissionOrders:
     """Admit the scenario's pods in every order, from its first state on; nothing is started or removed.
 
     An order ends with its first refusal. It is given up after MOST_ADMISSIONS or MOST_ORDERS.
@@ -32,7 +31,8 @@ def find_orders(scenario: Scenario) -> Orders:
     pods = {step.pod.uid: step.pod for step in scenario.steps if isinstance(step, Admit)}
     search = _Search(scenario.setup.kubelet)
     search.go_on(scenario.state, (), tuple(pods.values()))
-    return Orders(tuple(search.found), search.tried, search.complete)
+    named = tuple(tuple(pod.full_name for pod in order) for order in search.found)
+    return AdmissionOrders(named, search.tried, search.complete)
 
 
 class _Search:

@@ -11,7 +11,7 @@ from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.pod.requests import Requests, container_requests, pod_requests
 from numaudit.containermanager.pod.spec import CPU, MEMORY, Pod, qos
-from numaudit.containermanager.predicates import PODS, Shortage
+from numaudit.containermanager.predicates import PODS, NodeShortage
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import IMPOSSIBLE, MergeSteps, Offer
 from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_NUMA_NODE
@@ -83,7 +83,7 @@ def _sentence(clause: str) -> str:
     return f"{clause[:1].upper()}{clause[1:]}{'' if clause.endswith('.') else '.'}"
 
 
-def _too_little_on_the_node(short: Shortage) -> str:
+def _too_little_on_the_node(short: NodeShortage) -> str:
     """the node has 7500m of cpu for pods; its pods request 7400m of it, and this one 250m"""
     has, used, asked = (words.of_resource(short.resource, one) for one in (short.capacity, short.used, short.requested))
     if short.resource == PODS:

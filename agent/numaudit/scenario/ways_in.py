@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+import msgspec
+
 from numaudit.containermanager.memory.static_policy import remove_stale_state
 from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
-from numaudit.containermanager.predicates import Shortage, amounts, in_unit
+from numaudit.containermanager.predicates import NodeShortage, amounts, in_unit
 from numaudit.containermanager.topologymanager.hints import candidate_masks
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
 from numaudit.containermanager.versions import DESCRIBED
@@ -23,6 +25,7 @@ from numaudit.scenario import holdings, words
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
+from numaudit.value import Value
 
 MOST_TRIES = 80
 _MOST_REMOVALS = 40
@@ -36,16 +39,15 @@ _NOT_PREFERRED = (AdmissionOutcome.DEGRADED, AdmissionOutcome.EXTENDED)
 _NOT_ALIGNED = (*_NOT_PREFERRED, AdmissionOutcome.DEFAULT_HINT)
 
 
-@dataclass(frozen=True, slots=True)
-class WayIn:
-    """One change after which a refused pod is admitted, or one that was admitted is on preferred nodes."""
+class WayIn(Value, frozen=True):
+    """A change after which a refused pod is admitted, or another one is on preferred nodes; each was tried."""
 
     kind: str
     """remove-pod, request, policy, option or version."""
     change: str
-    """The change, as the subject of `... would let it in`."""
+    """What to change, as the subject of `... would let it in`."""
     nodes: NodeSet | None
-    """Where the memory of the pod would be; None = nowhere of its own."""
+    """Where its memory would be; null = nowhere of its own."""
 
 
 def needs_a_way(admission: Admission) -> bool:
@@ -126,7 +128,9 @@ class _Search:
                 yield found
                 return
         for way in self._settings(empty):
-            yield replace(way, change=f"{way.change} and deleting all other pods that have something here")
+            yield msgspec.structs.replace(
+                way, change=f"{way.change} and deleting all other pods that have something here"
+            )
 
     def _others(self) -> list[str]:
         pod = self.refused.pod
@@ -152,7 +156,7 @@ class _Search:
                     if way is not None:
                         yield way
 
-    def _less_of(self, short: Shortage) -> Iterator[WayIn]:
+    def _less_of(self, short: NodeShortage) -> Iterator[WayIn]:
         """A container asks for so much less that the node as a whole has enough."""
         excess = short.requested - (short.capacity - short.used)
         for container in self.refused.pod.containers:

@@ -12,7 +12,7 @@ from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.scenario.make_room import MOST_TRIES, Room, make_room
+from numaudit.scenario.make_room import MOST_TRIES, MakeRoom, make_room
 from scenarios import Plain, machine, play, pod, scenario
 
 ONE_NODE = {"topologyManagerPolicy": "single-numa-node"}
@@ -21,18 +21,18 @@ PINNED = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
 
 def room_after(
     given_machine: Plain, before: list[Plain], last: Plain, kubelet: Plain | None = None, most: int = MOST_TRIES
-) -> Room:
+) -> MakeRoom:
     played = play(scenario(given_machine, [{"admit": one} for one in before], kubelet=kubelet))
     assert all(step.admitted for step in played.steps)
     return make_room(played.kubelet, played.state, read_pod(last), most_tries=most)
 
 
-def names(room: Room) -> list[str] | None:
-    return None if room.leavers is None else [one.pod.name for one in room.leavers]
+def names(room: MakeRoom) -> list[str] | None:
+    return None if room.leavers is None else [one.name for one in room.leavers]
 
 
 def test_a_pod_that_fits_needs_nobody_to_leave() -> None:
-    assert room_after(machine("11Gi"), [], pod("new", "5Gi")) == Room((), True, 0, 0)
+    assert room_after(machine("11Gi"), [], pod("new", "5Gi")) == MakeRoom((), True, 0, 0, 0, 0)
 
 
 def test_the_one_pod_in_the_way_is_named_with_what_it_holds() -> None:
@@ -57,11 +57,11 @@ def test_a_pod_that_fits_elsewhere_afterwards_returns_and_another_does_not() -> 
     restricted = {"topologyManagerPolicy": "restricted"}
     whole = room_after(machine("11Gi", "10Gi", "10Gi"), [pod("a", "1Gi")], pod("new", "25Gi"), restricted)
     assert whole.leavers is not None
-    assert [(one.pod.name, one.returns) for one in whole.leavers] == [("a", False)]
+    assert [(one.name, one.returns) for one in whole.leavers] == [("a", False)]
     # Nodes 0 and 1 become the group of `new`, and node 2 is left to `a`.
     pair = room_after(machine("11Gi", "10Gi", "8Gi"), [pod("a", "1Gi")], pod("new", "20Gi"), restricted)
     assert pair.leavers is not None
-    assert [(one.pod.name, one.returns) for one in pair.leavers] == [("a", True)]
+    assert [(one.name, one.returns) for one in pair.leavers] == [("a", True)]
 
 
 def test_a_pod_that_no_empty_node_could_take_finds_no_room_whoever_leaves() -> None:
@@ -97,7 +97,7 @@ def test_a_search_that_gives_up_clears_the_node_where_fewest_have_to_leave() -> 
 def test_more_memory_than_the_machine_has_is_seen_without_a_try() -> None:
     filled = [pod(f"p{number}", f"{100 + number}Mi", "500m") for number in range(40)]
     found = room_after(machine("11Gi"), filled, pod("new", "90Gi"))
-    assert found == Room(None, is_exact=True, tried=0, ruled_out=40)
+    assert found == MakeRoom(None, is_exact=True, tried=0, ruled_out=40, unnamed=0, doubtful=0)
 
 
 def test_replicas_count_as_one_another() -> None:
@@ -111,7 +111,7 @@ def test_replicas_count_as_one_another() -> None:
 def test_pods_that_stay_are_never_named() -> None:
     played = play(scenario(machine("11Gi"), [{"admit": pod("a", "6Gi")}]))
     assert (
-        make_room(played.kubelet, played.state, read_pod(pod("new", "9Gi")), stay=list(played.state.pods)).leavers
+        make_room(played.kubelet, played.state, read_pod(pod("new", "9Gi")), unnamed=list(played.state.pods)).leavers
         is None
     )
 
@@ -148,7 +148,7 @@ def test_no_smaller_set_of_pods_lets_it_in_by_brute_force(situation: tuple[Plain
     if found.leavers is None:
         assert expected is None
     else:
-        leaving = {one.pod.uid for one in found.leavers}
+        leaving = {one.uid for one in found.leavers}
         assert _lets_in(played.kubelet, played.state, wanted, leaving)
         assert (len(leaving), _held(played.state, leaving)) == expected
 
@@ -159,7 +159,7 @@ def test_a_search_of_any_length_names_pods_whose_removal_works(situation: tuple[
     played = play(given_scenario)
     wanted = read_pod(last)
     found = make_room(played.kubelet, played.state, wanted, most_tries=most)
-    leaving = {one.pod.uid for one in found.leavers or ()}
+    leaving = {one.uid for one in found.leavers or ()}
     if found.leavers is not None:
         assert _lets_in(played.kubelet, played.state, wanted, leaving)
     expected = _brute_force(played.kubelet, played.state, wanted)

@@ -34,7 +34,7 @@ from numaudit.scenario.document import Document
 from numaudit.scenario.explanation import depends_on, explain
 from numaudit.scenario.files import Files
 from numaudit.scenario.holdings import who_may_leave
-from numaudit.scenario.make_room import make_room
+from numaudit.scenario.make_room import MakeRoom, make_room
 from numaudit.scenario.reading import read_manifest, read_scenario, read_setup, read_state_files, unknown_devices
 from numaudit.scenario.simulation import simulate
 from numaudit.scenario.values import Setup
@@ -235,14 +235,13 @@ def _not_added_up(node: _Node, manifest: Pod) -> str | None:
     return None
 
 
-def _room(node: _Node, manifest: Pod) -> explanation_document.MakeRoom:
+def _room(node: _Node, manifest: Pod) -> MakeRoom:
     """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
     pods = [node.state.pods[uid] for uid in who_may_leave(node.setup.kubelet, node.state, manifest)]
     unnamed = [
         one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
     ]
-    found = make_room(node.setup.kubelet, node.state, manifest, stay=unnamed)
-    return explanation_document.make_room(found, len(unnamed), len(node.doubtful))
+    return make_room(node.setup.kubelet, node.state, manifest, unnamed=unnamed, doubtful=len(node.doubtful))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
     played = simulate(read)
     for notice in played.notices:
         click.echo(f"numaudit: {notice}", err=True)
-    found = simulation_document.admission_orders(find_orders(read)) if orders else None
+    found = find_orders(read) if orders else None
     shown = simulation_document.simulation(played, found)
     if output == "json":
         json_output.of_no_host("Simulation", shown)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from msgspec import field
+
 from numaudit.containermanager.topologymanager.policy import (
     BEST_EFFORT,
     NONE,
@@ -22,14 +24,16 @@ from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import InputError
 from numaudit.gojson.strconv import quote
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyHint:
-    """One candidate of a provider. `affinity` None = any node."""
+class TopologyHint(Value, frozen=True):
+    """One candidate of a provider."""
 
-    affinity: NodeSet | None
+    affinity: NodeSet | None = field(name="nodes")
+    """The set of nodes; null = any."""
     preferred: bool
+    """Is it preferred, that is as narrow as possible?"""
 
 
 ProviderHints = Mapping[str, Sequence[TopologyHint] | None] | None

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from numaudit.api.explanation_document import ExplainedMerge, Explanation, MakeRoom, Merge
-from numaudit.api.simulation_document import Hint
+from numaudit.api.explanation_document import ExplainedMerge, Explanation, Merge
+from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
+from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.simulation_tables import place_line, way_lines
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -62,14 +63,14 @@ def _limits(found: Explanation) -> Iterator[str]:
 
 def _print_room(room: MakeRoom, out: Console) -> None:
     print_note(_answer(room), out, "bold")
-    for pod in room.pods or ():
+    for pod in room.leavers or ():
         command = pod.command or (
             f"Move the manifest of static pod {pod.namespace}/{pod.name} away; kubectl cannot delete it."
         )
         print_note(printable(f"  {command}"), out)
         again = "would be admitted here again" if pod.returns else "would not be admitted here again"
         print_note(printable(f"    It frees {pod.holds}. Afterwards the pod {again}."), out, "dim")
-    if room.pods:
+    if room.leavers:
         print_note(
             "Nothing was deleted. A controller replaces its pod at once; the kubelet admits the pod that comes first.",
             out,
@@ -81,21 +82,21 @@ def _print_room(room: MakeRoom, out: Console) -> None:
 
 def _answer(room: MakeRoom) -> str:
     tried = f"sets tried: {room.tried:,}"
-    if room.pods is None:
-        if room.exact and room.doubtful:
+    if room.leavers is None:
+        if room.is_exact and room.doubtful:
             return f"Making room: unknown, because pods in the checkpoints may be gone ({tried})."
-        if room.exact and room.unnamed:
+        if room.is_exact and room.unnamed:
             return f"Making room: no set of pods with known names would be enough ({tried})."
-        if room.exact:
+        if room.is_exact:
             return f"Making room: deleting pods would not let it in, whichever they are ({tried})."
         return (
             f"Making room: no set of up to {room.ruled_out} pods would be enough, nor all pods; larger sets were not "
             f"tried ({tried})."
         )
-    if not room.pods:
+    if not room.leavers:
         return "Making room: no pod has to be deleted."
-    count = f"{len(room.pods)} pod{'' if len(room.pods) == 1 else 's'}"
-    if room.exact:
+    count = f"{len(room.leavers)} pod{'' if len(room.leavers) == 1 else 's'}"
+    if room.is_exact:
         return f"Making room: deleting {count} would let it in, and no smaller set would ({tried})."
     return (
         f"Making room: deleting {count} would let it in, and no set of up to {room.ruled_out}; not all sets in between "
@@ -122,22 +123,24 @@ def _print_merge(one: ExplainedMerge, out: Console) -> None:
     _print_steps(one.merge, out)
 
 
-def _print_candidates(one: ExplainedMerge, asked: dict[tuple[str, str], list[Hint] | None], out: Console) -> None:
+def _print_candidates(
+    one: ExplainedMerge, asked: dict[tuple[str, str], Sequence[TopologyHint] | None], out: Console
+) -> None:
     """A row for each set of nodes: the Memory Manager's verdict, and the hints of the other providers."""
     others = {resource: hints for (provider, resource), hints in asked.items() if provider != "memory" and hints}
     sets = [tuple(each.nodes) for each in one.candidates] or sorted(
-        {tuple(hint.nodes or ()) for hints in others.values() for hint in hints}, key=lambda each: (len(each), each)
+        {tuple(hint.affinity or ()) for hints in others.values() for hint in hints}, key=lambda each: (len(each), each)
     )
     memory = {tuple(each.nodes): each.explanation for each in one.candidates}
     table = new_table("NODES", *(printable(name).upper() for name in others), *(["MEMORY"] if memory else []))
-    by_set = {name: {tuple(hint.nodes or ()): hint for hint in hints} for name, hints in others.items()}
+    by_set = {name: {tuple(hint.affinity or ()): hint for hint in hints} for name, hints in others.items()}
     for each in sets:
         row = [_hint_in_words(by_set[name].get(each)) for name in others]
         table.add_row(str(NodeSet.from_ids(each)), *row, *([memory[each]] if memory else []))
     print_table(table, out)
 
 
-def _hint_in_words(hint: Hint | None) -> str:
+def _hint_in_words(hint: TopologyHint | None) -> str:
     if hint is None:
         return _ABSENT
     return "preferred" if hint.preferred else "possible"
@@ -154,7 +157,7 @@ def _print_steps(merge: Merge, out: Console) -> None:
         if merge.reachable:
             goal = f" Nearest to {merge.goal} nodes: {_sets(merge.finalists)}." if merge.goal else ""
             print_note(f"Combinations of hints leave {_sets(merge.reachable)}.{goal}", out)
-    nodes = "any" if merge.hint.nodes is None else str(NodeSet.from_ids(merge.hint.nodes))
+    nodes = "any" if merge.hint.affinity is None else str(merge.hint.affinity)
     verdict = "admits" if merge.admitted else "refuses"
     preferred = "preferred" if merge.hint.preferred else "not preferred"
     print_note(f"Merged hint: {nodes}, {preferred}; the policy {merge.policy} {verdict} it.", out)

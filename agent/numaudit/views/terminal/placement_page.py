@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from numaudit.api.explanation_document import ExplainedMerge, ProviderAnswer
+from numaudit.api.explanation_document import ExplainedMerge
 from numaudit.api.placement_document import AdmissionAccount, Placement, PlacementList
-from numaudit.api.simulation_document import Hint
 from numaudit.containermanager.pod.names import full_name
-from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access, SampledPages
+from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.report.words import UNKNOWN, judged_bytes, share, size
@@ -113,7 +112,7 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
     if logged is None:
         yield "The kubelet's log does not show its admission."
     else:
-        merged = UNKNOWN if logged.hint is None else _hint(logged.hint)
+        merged = UNKNOWN if logged.hint is None else words.hint(logged.hint)
         yield f"By the kubelet's log: {_answers(logged.providers)}; merged hint {merged}."
         yield from (f"  {line}" for line in _at(logged.at))
         if logged.regenerated:
@@ -157,7 +156,7 @@ def _rules(merge: ExplainedMerge) -> Iterator[str]:
         yield f"  memory {verdict}: {'; '.join(sets[:_MOST_SETS])}{more}"
     yield f"  {_answers(one for one in merge.providers if one.provider != 'memory')}"
     answer = "admits" if merge.merge.admitted else "refuses"
-    yield f"  merged hint {_hint(merge.merge.hint)}; {merge.merge.policy} {answer} it"
+    yield f"  merged hint {words.hint(merge.merge.hint)}; {merge.merge.policy} {answer} it"
 
 
 def _answers(providers: Iterable[ProviderAnswer]) -> str:
@@ -167,20 +166,8 @@ def _answers(providers: Iterable[ProviderAnswer]) -> str:
         if not answer.hints:
             parts.append(f"{answer.provider} no preference")
         for resource, hints in (answer.hints or {}).items():
-            parts.append(f"{resource} {_hints(hints)}")
+            parts.append(f"{resource} {words.hints(hints)}")
     return ", ".join(parts) or "no hints"
-
-
-def _hints(hints: list[Hint] | None) -> str:
-    return words.hints(None if hints is None else map(_value, hints))
-
-
-def _hint(hint: Hint) -> str:
-    return words.hint(_value(hint))
-
-
-def _value(hint: Hint) -> TopologyHint:
-    return TopologyHint(None if hint.nodes is None else NodeSet.from_ids(hint.nodes), hint.preferred)
 
 
 def _allowed(one: ContainerReport) -> Iterator[str]:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from numaudit.api.simulation_document import AdmissionOrders, ContainerPlace, RestartedPod, SimulatedStep, WayIn
+from numaudit.api.simulation_document import ContainerPlace, RestartedPod, SimulatedStep
 from numaudit.api.simulation_document import Simulation as Document
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.errors import printable
 from numaudit.report.words import size
+from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, Simulation
+from numaudit.scenario.ways_in import WayIn
 from numaudit.scenario.words import nodes
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -71,7 +73,7 @@ def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
         yield f"No change that was tried would {'align it' if admitted else 'let it in'}."
     then = "would align it" if admitted else "would let it in"
     for way in ways:
-        where = "" if way.nodes is None else f", with its memory on {nodes(NodeSet.from_ids(way.nodes))}"
+        where = "" if way.nodes is None else f", with its memory on {nodes(way.nodes)}"
         yield f"{way.change} {then}{where}."
 
 
@@ -87,9 +89,9 @@ def place_line(place: ContainerPlace) -> str:
     if place.cpus:
         parts.append(f"CPUs {place.cpus}")
     parts += [f"{resource} {', '.join(ids)}" for resource, ids in place.devices.items()]
-    if place.hint is not None and place.hint.nodes is not None:
+    if place.hint is not None and place.hint.affinity is not None:
         preferred = "preferred" if place.hint.preferred else "not preferred"
-        parts.append(f"hint {NodeSet.from_ids(place.hint.nodes)} ({preferred})")
+        parts.append(f"hint {place.hint.affinity} ({preferred})")
     return "; ".join(parts)
 
 
