@@ -79,6 +79,11 @@ def test_a_drawing_is_one_image_with_a_name_and_all_it_shows_in_words(open_page:
     opened = open_page(drawing(2, "0-3"))
     assert opened.page.get_by_role("img", name="A machine with 2 NUMA nodes").count() == 1
     words = opened.page.locator("desc").text_content() or ""
-    for said in ("Node 0: memory 6T; CPUs 0-3", "2M pages: 50000 free of 51200", "distances 32 to node 1", "Node 1: "):
+    for said in (
+        "Node 0: memory 6Ti; CPUs 0-3",
+        "2Mi pages: 50000 free of 51200",
+        "distances 32 to node 1",
+        "Node 1: ",
+    ):
         assert said in words
     assert [one for one in opened.violations() if one.startswith(("serious", "critical"))] == []

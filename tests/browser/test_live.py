@@ -122,7 +122,7 @@ def test_newer_figures_come_without_loading_the_page_again(site: Site, open_page
     page.evaluate("window.same = true")
     for mib in (2, 3):
         site.tick_and_see(page, [_one("db", mib)])
-        expect(_judged(page, "db")).to_have_text(f"{mib}M")
+        expect(_judged(page, "db")).to_have_text(f"{mib}Mi")
     assert page.evaluate("window.same")
     assert {one.removeprefix(site.address) for one in opened.requests} == {"", "report.json"}
 
@@ -172,15 +172,15 @@ def test_selected_text_stays_selected(site: Site, open_page: OpenPage) -> None:
     page.evaluate(
         """() => {
           const rows = document.getElementById("rows").tBodies[0].rows;
-          getSelection().setBaseAndExtent(rows[3].cells[0].firstChild, 0, rows[5].cells[6].firstChild, 2);
+          getSelection().setBaseAndExtent(rows[3].cells[0].firstChild, 0, rows[5].cells[6].firstChild, 3);
         }"""
     )
     before = page.evaluate("getSelection().toString()")
     assert before.startswith("ns/pod-03/c")
-    assert before.endswith("6M")
+    assert before.endswith("6Mi")
     site.tick_and_see(page, [*_many(more=3)[:40], *_many()[60:]])
     after = page.evaluate("getSelection().toString()")
-    assert (after[:11], after[-2:]) == ("ns/pod-03/c", "9M")
+    assert (after[:11], after[-3:]) == ("ns/pod-03/c", "9Mi")
 
 
 def test_containers_that_come_and_go_obey_the_filter_at_once(site: Site, open_page: OpenPage) -> None:
@@ -230,7 +230,7 @@ def test_below_a_path_of_a_proxy_the_page_finds_its_agent(site: Site, open_page:
 
     page.route(f"{below}**", proxy)
     page.goto(below)
-    expect(_judged(page, "db")).to_have_text("1M")
+    expect(_judged(page, "db")).to_have_text("1Mi")
     site.tick_and_see(page, [_one("db", 2)])
     page.get_by_role("link", name="/report.json").click()
     assert page.url == f"{below}report.json"
@@ -243,7 +243,7 @@ def test_a_newer_agent_brings_its_own_page(site: Site, open_page: OpenPage) -> N
     site.tick([_one("db", 2)])
     with page.expect_event("load"):
         pass
-    expect(_judged(page, "db")).to_have_text("2M")
+    expect(_judged(page, "db")).to_have_text("2Mi")
 
 
 # When it asks
@@ -264,10 +264,10 @@ def test_a_paused_page_asks_nothing_and_is_up_to_date_when_it_goes_on(site: Site
     site.tick([_one("db", 2)])
     page.wait_for_timeout(3000)
     assert len(opened.requests) == asked
-    expect(_judged(page, "db")).to_have_text("1M")
+    expect(_judged(page, "db")).to_have_text("1Mi")
     page.keyboard.press("Space")
     expect(pause).to_have_attribute("aria-pressed", "false")
-    expect(_judged(page, "db")).to_have_text("2M")
+    expect(_judged(page, "db")).to_have_text("2Mi")
 
 
 def test_a_page_that_nobody_sees_asks_nothing(site: Site, open_page: OpenPage) -> None:
@@ -282,7 +282,7 @@ def test_a_page_that_nobody_sees_asks_nothing(site: Site, open_page: OpenPage) -
     page.wait_for_timeout(3000)
     assert len(opened.requests) == asked
     page.evaluate("window.unseen = false; document.dispatchEvent(new Event('visibilitychange'))")
-    expect(_judged(page, "db")).to_have_text("2M")
+    expect(_judged(page, "db")).to_have_text("2Mi")
 
 
 def test_while_there_is_no_newer_tick_answers_have_no_body(site: Site, open_page: OpenPage) -> None:
@@ -301,7 +301,7 @@ def test_before_the_first_tick_the_page_waits_and_then_shows_it(site: Site, open
     opened = open_page(site.address)
     expect(opened.page.locator("#trouble")).to_have_text("There is no report yet.")
     site.tick([_one("db", 1)])
-    expect(_judged(opened.page, "db")).to_have_text("1M")
+    expect(_judged(opened.page, "db")).to_have_text("1Mi")
     expect(opened.page.locator("#trouble")).to_have_text("")
     assert _forget_failed_loads(opened) >= 2
 
@@ -314,10 +314,10 @@ def test_figures_of_failed_ticks_stay_and_are_marked_until_one_succeeds(site: Si
     site.health = BAD
     expect(status).to_have_text(f"The agent has no current report: {BAD.text}.")
     expect(page.locator("#age")).to_contain_text("Stale: figures of")
-    expect(_judged(page, "db")).to_have_text("1M")
+    expect(_judged(page, "db")).to_have_text("1Mi")
     site.health = GOOD
     site.tick([_one("db", 2)])
-    expect(_judged(page, "db")).to_have_text("2M")
+    expect(_judged(page, "db")).to_have_text("2Mi")
     expect(status).to_have_text("")
     assert _forget_failed_loads(opened) >= 1
 
@@ -327,7 +327,7 @@ def test_a_page_that_is_opened_on_old_figures_says_how_old(site: Site, open_page
     site.health = BAD
     opened = open_page(site.address)
     expect(opened.page.locator("#age")).to_have_text("Stale: figures of 5 min ago")
-    expect(_judged(opened.page, "db")).to_have_text("1M")
+    expect(_judged(opened.page, "db")).to_have_text("1Mi")
     assert _forget_failed_loads(opened) >= 2
 
 
@@ -354,7 +354,7 @@ def test_who_answers_in_place_of_the_agent_is_not_shown(site: Site, open_page: O
     expect(page.locator("#age")).to_have_text(FIGURES)
     page.route("**", lambda route: route.fulfill(content_type="text/html", body="<main>Sign in</main>"))
     expect(page.locator("#trouble")).to_have_text("Something else answers in place of the agent.")
-    expect(_judged(page, "db")).to_have_text("1M")
+    expect(_judged(page, "db")).to_have_text("1Mi")
     page.unroute("**")
     site.tick_and_see(page, [_one("db", 2)])
     expect(page.locator("#trouble")).to_have_text("")
@@ -374,7 +374,7 @@ def test_a_user_who_may_not_see_it_any_more_is_told_and_asked_once(open_page: Op
         site.tick([_one("db", 1)])
         opened = open_page(site.address, login={"username": "ali", "password": "sesame"})
         status = opened.page.locator("#trouble")
-        expect(_judged(opened.page, "db")).to_have_text("1M")
+        expect(_judged(opened.page, "db")).to_have_text("1Mi")
         allow(b"another")
         expect(status).to_have_text("The agent asks for a user and a password: load the page again to sign in.")
         expect(opened.page.get_by_role("button", name="Pause")).to_have_attribute("aria-pressed", "true")
@@ -396,19 +396,19 @@ def test_an_agent_that_hangs_or_dies_is_noticed_and_so_is_its_successor(open_pag
     with running_agent(*options, log=tmp_path / "log") as agent:
         opened = open_page(f"http://127.0.0.1:{agent.port}/")
         page, status = opened.page, opened.page.locator("#trouble")
-        expect(_judged(page, "db")).to_have_text("7.0M")
+        expect(_judged(page, "db")).to_have_text("7.0Mi")
         tree.hold(db, (MIB, 2 * MIB))
-        expect(_judged(page, "db")).to_have_text("3.0M")
+        expect(_judged(page, "db")).to_have_text("3.0Mi")
         os.kill(agent.process.pid, signal.SIGSTOP)
         expect(status).to_have_text("The agent has not answered for 10 s.")
         expect(page.locator("#age")).to_contain_text("Stale: figures of")
         os.kill(agent.process.pid, signal.SIGCONT)
         expect(status).to_have_text("")
     expect(status).to_have_text("The agent cannot be reached.")
-    expect(_judged(page, "db")).to_have_text("3.0M")
+    expect(_judged(page, "db")).to_have_text("3.0Mi")
     tree.hold(db, (4 * MIB, 0))
     with running_agent(*options, "--listen", f"127.0.0.1:{agent.port}", log=tmp_path / "log"):
-        expect(_judged(page, "db")).to_have_text("4.0M")
+        expect(_judged(page, "db")).to_have_text("4.0Mi")
         expect(status).to_have_text("")
     _forget_failed_loads(opened)
 

@@ -128,13 +128,13 @@ def test_every_part_can_be_reached_from_the_top_however_many_containers_there_ar
 
 NUMBERS = ("Judged", "Remote", "Accesses")
 UNKNOWN = ("", "-", "?", "not measured")
-UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 def amount(text: str) -> float:
-    """What a cell of numbers begins with: 12.3M, 4.5%, 0."""
+    """What a cell of numbers begins with: 12.3Mi, 4.5%, 0."""
     number = text.split(maxsplit=1)[0].rstrip("%")
-    return float(number.rstrip("KMG")) * UNITS.get(number[-1], 1)
+    return float(number.rstrip("KMGi")) * UNITS.get(number[-2:], 1)
 
 
 def words(text: str) -> tuple[list[int], str]:

@@ -75,10 +75,10 @@ def _row(base: ContainerReport, id_: int, name: VerdictName, nodes: int) -> Cont
     wrong = name in MISALIGNED
     held = {home: (id_ % 97 + 1) * MIB, away: id_ % 13 * MIB if wrong else 0}
     known = id_ % 9 != 8
-    reason = f"{held[away] // MIB}M of its {sum(held.values()) // MIB}M are on node {away}, promised are {home}"
+    reason = f"{held[away] // MIB}Mi of its {sum(held.values()) // MIB}Mi are on node {away}, promised are {home}"
     verdict = Verdict(
         name, reason if wrong else "for a reason", None,
-        (Cause("full-node", f"node {home} has 12.3M free"),) if wrong else (), REMEDIES[name],
+        (Cause("full-node", f"node {home} has 12.3Mi free"),) if wrong else (), REMEDIES[name],
     )  # fmt: skip
     at_home = NodeSet.from_ids([home])
     promise = Intended(at_home, {"memory": GIB}, CpuSet.from_ids([home]), at_home, None)

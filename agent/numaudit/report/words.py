@@ -10,7 +10,7 @@ UNKNOWN = "?"
 
 
 def size(value: int | None) -> str:
-    """Bytes in binary units, one decimal below 100: 1.5G, 50.1M, 4K, 0; `?` when not known."""
+    """Bytes in binary units, one decimal below 100: 1.5Gi, 50.1Mi, 4Ki, 0; `?` when not known."""
     return UNKNOWN if value is None else in_units(value)
 
 

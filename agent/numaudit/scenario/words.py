@@ -20,7 +20,7 @@ _LONGEST = 7
 def amount(size: int) -> str:
     """Bytes as Kubernetes writes them: 15Gi; rounded where that would be long: 737.5Mi."""
     exact = str(Quantity.of(size))
-    return exact if len(exact) <= _LONGEST else f"{in_units(size)}i"
+    return exact if len(exact) <= _LONGEST else in_units(size)
 
 
 def of_resource(resource: str, amount_: int) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-_UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
+_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
 def in_units(value: int) -> str:
-    """Bytes in binary units, one decimal below 100: 1.5G, 50.1M, 4K, 0."""
-    for unit, letter in _UNITS:
+    """Bytes in binary units, one decimal below 100: 1.5Gi, 50.1Mi, 4Ki, 0."""
+    for unit, letters in _UNITS:
         if abs(value) >= unit:
             amount = round(value / unit, 1)
-            return f"{amount:.1f}{letter}" if abs(amount) < 100 and value % unit else f"{amount:.0f}{letter}"
+            return f"{amount:.1f}{letters}" if abs(amount) < 100 and value % unit else f"{amount:.0f}{letters}"
     return str(value)
 
 
 def exact(value: int) -> str:
-    """Bytes in binary units, with the bytes where the units round: 1G, 1006.3M (1055182848 bytes), 9 bytes.
+    """Bytes in binary units, with the bytes where the units round: 1Gi, 1006Mi (1055182848 bytes), 9 bytes.
 
     For amounts that a kubelet compares to the byte.
     """

@@ -465,8 +465,8 @@ def test_show_has_a_table_of_nodes_and_one_of_assignments(capsys: Capture) -> No
     lines = run(capsys, "show", CROSS).splitlines()
     assert lines[0] == str(CROSS)
     assert "  checksum              3462717663, as computed" in lines
-    assert "0     0-1              1  memory          970M    200M         738M      738M     0" in lines
-    assert "d3c641155287298d49d5b4d96d7ddab9  app        memory  0-1    1.4G" in lines
+    assert ["0", "0-1", "1", "memory", "970Mi", "200Mi", "738Mi", "738Mi", "0"] in [line.split() for line in lines]
+    assert "d3c641155287298d49d5b4d96d7ddab9  app        memory  0-1    1.4Gi" in lines
 
 
 def test_show_names_the_pods_and_marks_those_that_are_gone(capsys: Capture, tmp_path: Path) -> None:
@@ -475,9 +475,9 @@ def test_show_names_the_pods_and_marks_those_that_are_gone(capsys: Capture, tmp_
     pods["items"] = [one for one in pods["items"] if one["metadata"]["name"] != "gu-small-numanode"]
     (root / "numaudit/pods.json").write_text(json.dumps(pods))
     rows = [line.split() for line in run(capsys, "show", "--root", root).splitlines()]
-    assert ["default/gu-two-numanode", "a", "memory", "1", "128M"] in rows
+    assert ["default/gu-two-numanode", "a", "memory", "1", "128Mi"] in rows
     assert ["default/gu-two-numanode", "a", "2"] in rows
-    assert ["default/gu-small-numanode", "(stale)", "app", "memory", "0", "200M"] in rows
+    assert ["default/gu-small-numanode", "(stale)", "app", "memory", "0", "200Mi"] in rows
     assert ["default/gu-small-numanode", "(stale)", "app", "1"] in rows
     named = document(capsys, "show", "--root", root)["items"][0]["verification"]["pods"]
     assert named[GONE] == {"namespace": "default", "pod": "gu-small-numanode", "stale": True}
@@ -512,7 +512,7 @@ def test_each_remedy_is_printed_once_after_the_findings_that_it_is_for(capsys: C
 
 
 def test_show_has_whole_pods_shared_cpus_and_devices(capsys: Capture, tmp_path: Path) -> None:
-    assert "fa499850f2e2a52f13167a7b3d4a65c8  (whole pod)  memory  2      200M" in run(capsys, "show", POD_LEVEL)
+    assert "fa499850f2e2a52f13167a7b3d4a65c8  (whole pod)  memory  2      200Mi" in run(capsys, "show", POD_LEVEL)
     cpus = run(capsys, "show", POD_LEVEL.parent / "cpu_manager_state")
     assert "(shared)                                       0,6-7" in cpus
     assert "4b2b5407482bb7e6c64357a490c8912e  (whole pod)  2-3" in cpus
@@ -552,7 +552,7 @@ def test_two_files_are_compared_value_by_value(capsys: Capture) -> None:
     }
     lines = run(capsys, "diff", CROSS, MORE, code=1).splitlines()
     assert lines[0] == f"A: {CROSS}"
-    assert ["machineState.2.memoryMap.memory.reserved", "0", "328M", "(343932928)"] in [line.split() for line in lines]
+    assert ["machineState.2.memoryMap.memory.reserved", "0", "328Mi", "(343932928)"] in [line.split() for line in lines]
 
 
 def test_the_same_files_have_no_difference(capsys: Capture) -> None:

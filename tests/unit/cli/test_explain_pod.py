@@ -36,7 +36,7 @@ def test_a_page_reads_from_the_promise_to_what_to_do(capsys: Capture, fixtures: 
     lines = page(capsys, "gu-small-numanode/app", "--root", str(fixtures / "misaligned-node"))
     assert lines[0] == "default/gu-small-numanode/app"
     assert [line for line in lines[1:] if not line.startswith(" ")] == SECTIONS
-    assert "  memory 200M on node 0" in lines
+    assert "  memory 200Mi on node 0" in lines
     assert "  The log and the derivation agree." in lines
     assert "  cpuset.cpus 2, on node 1" in lines
     assert any(line.startswith("  cpu-remote: 100% of the allowed CPUs") for line in lines)

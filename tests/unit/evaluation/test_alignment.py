@@ -118,7 +118,8 @@ def in_files(unmapped: int, anon: int = 0, who: Container | None = None, intent:
 def test_files_that_no_process_maps_are_told_from_memory_that_can_be_moved() -> None:
     found = in_files(32, anon=10)
     assert found.reason == (
-        "45M of its judged bytes are outside the promised nodes 0, 32M of them in files in memory that no process maps"
+        "45Mi of its judged bytes are outside the promised nodes 0, 32Mi of them in files in memory that no process "
+        "maps"
     )
     assert "`migratepages PID all NODES`" in (found.remedy or "")
     assert "cp FILE NEW && mv NEW FILE" in (found.remedy or "")
@@ -188,7 +189,7 @@ def test_the_policy_static_is_no_remedy_where_it_is_in_force() -> None:
 
 def test_measured_access_is_named_with_its_source() -> None:
     assert verdict(sampled(96, 4)).reason == (
-        "at least 4M of its 100M were used from another node, by CPUs of node 0, and at most 4% of it; 100% of its "
+        "at least 4Mi of its 100Mi were used from another node, by CPUs of node 0, and at most 4% of it; 100% of its "
         "memory was watched (hint_faults)"
     )
 

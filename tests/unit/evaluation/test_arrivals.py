@@ -86,7 +86,7 @@ def only(ticks: Iterable[Snapshot]) -> Cause:
     return found
 
 
-WAS_FULL = Cause("full-node", "node 0 was full when 40M came: allocations for it went to other nodes")
+WAS_FULL = Cause("full-node", "node 0 was full when 40Mi came: allocations for it went to other nodes")
 
 
 def test_a_node_that_was_full_is_the_cause_also_when_it_has_room_again_at_the_tick() -> None:
@@ -96,7 +96,7 @@ def test_a_node_that_was_full_is_the_cause_also_when_it_has_room_again_at_the_ti
 def test_the_cause_stays_as_long_as_the_bytes_do_and_fades_with_them() -> None:
     came = [tick(0, 0), tick(15, 40, foreign=40)]
     assert only([*came, *(tick(15 * n, 40, foreign=40) for n in range(2, 20))]) == WAS_FULL
-    assert only([*came, tick(30, 10, foreign=40)]).evidence.startswith("node 0 was full when 10M came")
+    assert only([*came, tick(30, 10, foreign=40)]).evidence.startswith("node 0 was full when 10Mi came")
     assert causes([*came, tick(30, 0, foreign=40)]) == ()
 
 
@@ -141,7 +141,7 @@ def test_bytes_that_numa_balancing_brought_home_explain_nothing_of_those_that_ar
 def test_bytes_that_numa_balancing_moved_away_are_explained() -> None:
     came = tick(15, 40, moved={"numa_misplaced": 100}, between={(0, 1): 40, (1, 0): 60})
     for ticks in ([tick(0, 0, moved={}), came], [came]):
-        assert only(ticks) == Cause("migration", "its tasks moved 40M to other nodes (numa_misplaced)")
+        assert only(ticks) == Cause("migration", "its tasks moved 40Mi to other nodes (numa_misplaced)")
 
 
 def test_without_nodes_numa_balancing_brings_pages_to_the_cpus_that_a_container_may_use() -> None:
@@ -158,7 +158,7 @@ def test_without_nodes_numa_balancing_brings_pages_to_the_cpus_that_a_container_
 def test_what_a_system_call_moved_is_a_cause_of_what_came_meanwhile_only() -> None:
     moved = {"syscall_or_cpuset": 40}
     assert only([tick(0, 0, moved={}), tick(15, 40, moved=moved)]) == Cause(
-        "migration", "its tasks moved 40M between nodes while they came (syscall_or_cpuset)"
+        "migration", "its tasks moved 40Mi between nodes while they came (syscall_or_cpuset)"
     )
     brought_home = [tick(0, 80, moved={}), tick(15, 40, moved=moved)]
     assert only(brought_home).cause == "unknown"

@@ -35,7 +35,7 @@ def names(*found: Cause) -> list[str]:
 @pytest.mark.parametrize("policy", ["bind:1", "prefer:1", "interleave:0-1"])
 def test_a_memory_policy_that_put_bytes_elsewhere_is_named(policy: str) -> None:
     (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings(policy, 1), ())
-    assert found == Cause("mempolicy", f"the process's memory policy {policy} put 20M there")
+    assert found == Cause("mempolicy", f"the process's memory policy {policy} put 20Mi there")
 
 
 def test_a_memory_policy_whose_bytes_are_in_place_is_no_cause() -> None:
@@ -67,7 +67,7 @@ def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_fr
 
 def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
     (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)), came=UNSEEN)
-    assert found == Cause("full-node", "node 0 has 1M of 100M free now; it was not watched when they came")
+    assert found == Cause("full-node", "node 0 has 1Mi of 100Mi free now; it was not watched when they came")
     assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=UNSEEN)) == ["unknown"]
 
 
@@ -78,7 +78,7 @@ def test_a_node_that_is_full_now_is_no_cause_of_bytes_that_came_while_it_had_roo
 def test_a_node_that_was_full_when_they_came_is_named_whatever_is_free_now() -> None:
     came = Arrival(NODE_0, 20 * MIB, full={0: 19 * MIB})
     (found,) = causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=came)
-    assert found == Cause("full-node", "node 0 was full when 19M came: allocations for it went to other nodes")
+    assert found == Cause("full-node", "node 0 was full when 19Mi came: allocations for it went to other nodes")
 
 
 def test_what_is_exactly_at_a_limit_is_not_past_it() -> None:
@@ -97,8 +97,8 @@ def test_a_node_whose_memory_is_not_known_is_not_called_full(total: int | None, 
 def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> None:
     moved = Arrival(NODE_0, 20 * MIB, moved={"numa_misplaced": 4 * MIB, "syscall_or_cpuset": 5 * MIB, "damon": 9})
     assert causes(NODE_0, True, None, None, (), came=moved) == (
-        Cause("migration", "its tasks moved 4M to other nodes (numa_misplaced)"),
-        Cause("migration", "its tasks moved 5M between nodes while they came (syscall_or_cpuset)"),
+        Cause("migration", "its tasks moved 4Mi to other nodes (numa_misplaced)"),
+        Cause("migration", "its tasks moved 5Mi between nodes while they came (syscall_or_cpuset)"),
     )
 
 

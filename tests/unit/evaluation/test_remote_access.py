@@ -342,7 +342,7 @@ def test_the_table_shows_the_bytes_seen_used_from_afar_and_the_finding_with_its_
     snapshot = tick({STUCK_FAULT: 3000}, used({(0, 1): 12}, {0: 12}))
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     assert "USED REMOTELY" in text
-    assert "12M of 24M" in text
+    assert "12Mi of 24Mi" in text
     assert "cannot-heal: /web: NUMA balancing could not bring 3000 pages" in text
 
 
@@ -370,9 +370,9 @@ def test_moved_pages_are_shown_by_both_nodes_and_what_could_not_be_moved() -> No
         (None, 1, 1 << 20, 0),
     ]
     text = _table(snapshot, print_moved_pages)
-    assert "moved by NUMA balancing for /web, from node to node; 2M could not be moved" in text
+    assert "moved by NUMA balancing for /web, from node to node; 2Mi could not be moved" in text
     rows = [line.split() for line in text.splitlines() if line.startswith(("N1", "UNKNOWN"))]
-    assert rows == [["N1", "8M", "0"], ["UNKNOWN", "0", "1M"]]
+    assert rows == [["N1", "8Mi", "0"], ["UNKNOWN", "0", "1Mi"]]
 
 
 def test_where_no_program_can_watch_the_nodes_they_are_null_and_not_empty() -> None:

@@ -104,7 +104,7 @@ def test_remote_access_holds_while_the_newest_pass_says_so_and_ends_with_the_one
 
 def test_remote_access_is_told_in_bytes_and_says_from_which_node_they_are_used() -> None:
     reason = verdicts(passes(REMOTE))[-1].reason
-    assert reason.startswith("at least 50M of its 100M were used from another node, by CPUs of node 0")
+    assert reason.startswith("at least 50Mi of its 100Mi were used from another node, by CPUs of node 0")
     assert "90% of its memory was watched" in reason
     old = verdicts([tick(0, REMOTE, age=300.0)])[-1].reason
     assert old.endswith("(hint_faults, 5 min ago)")
@@ -112,7 +112,7 @@ def test_remote_access_is_told_in_bytes_and_says_from_which_node_they_are_used()
 
 def test_aligned_says_what_share_of_its_memory_was_watched() -> None:
     assert verdicts(passes((95, 0)))[-1].reason == (
-        "none of its 100M was seen used from another node, and at most 5% of it; 95% of its memory was watched "
+        "none of its 100Mi was seen used from another node, and at most 5% of it; 95% of its memory was watched "
         "(hint_faults)"
     )
 
@@ -147,7 +147,7 @@ def test_threads_that_use_all_promised_nodes_alike_are_split_and_not_remote() ->
 
     (half,) = verdicts([spanning(48)])
     assert half.name == "split"
-    assert "at least 48M of its 100M" in half.reason
+    assert "at least 48Mi of its 100Mi" in half.reason
     assert names([spanning(80)]) == ["remote-access"]
 
 

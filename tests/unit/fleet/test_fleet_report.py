@@ -52,7 +52,7 @@ def test_two_nodes_are_reported_on(server: Answering) -> None:
     found = ask_report(server, _SCOPE, TOP)
     assert found.summary == (
         "all 2 nodes report: 2 of 22 containers misaligned (1 drifted, 1 cpu-remote; 0 misplaced); 0 pods refused in "
-        "the last hour; 750M of memory would still be admitted on one NUMA node of aligned"
+        "the last hour; 750Mi of memory would still be admitted on one NUMA node of aligned"
     )
     assert [(one.pod, one.verdict, str(one.intended_memory_nodes)) for one in found.worst] == [
         ("gu-init-numanode", "drifted", "2"),

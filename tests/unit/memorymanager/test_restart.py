@@ -101,7 +101,7 @@ def test_totals_of_another_boot_are_drift() -> None:
         ("memory-total-drift", f"machineState.{node}.memoryMap.memory.total") for node in (1, 2, 3)
     ]
     assert drift[0].message == (
-        "node 1: memory total is 906M (950448128 bytes) in the file, 943M (989007872 bytes) on this machine "
+        "node 1: memory total is 906Mi (950448128 bytes) in the file, 943Mi (989007872 bytes) on this machine "
         "(+38559744); the sum over all nodes +4096"
     )
     assert (outlook.is_valid, outlook.starts_now, outlook.starts_after_reboot) == (False, "no", "no")
@@ -224,7 +224,7 @@ def test_changed_huge_pages_are_named() -> None:
     outlook = outlook_of(file, guest(*ANOTHER_BOOT, huge=(16, 16, 12, 16)))
     assert names(outlook) == ["huge-pages-changed", "reboot-may-change-totals"]
     assert outlook.findings[0].message == (
-        "node 2: hugepages-2Mi total is 32M in the file, 24M on this machine (-8388608)"
+        "node 2: hugepages-2Mi total is 32Mi in the file, 24Mi on this machine (-8388608)"
     )
     assert "nr_hugepages" in outlook.findings[0].remedy
     assert outlook.starts_now == "no"

@@ -31,7 +31,7 @@ def test_a_view_of_nodes_begins_with_the_node_and_has_each_heading_once(view: Vi
 def test_a_node_has_the_same_text_wherever_a_view_shows_it() -> None:
     row = node_rows(report())[0]
     texts = {column.title: column.text(row) for column in NODE_COLUMNS}
-    assert (texts["TOTAL"], texts["USED"], texts["FREE"]) == ("64G", "32G", "32G")
+    assert (texts["TOTAL"], texts["USED"], texts["FREE"]) == ("64Gi", "32Gi", "32Gi")
     assert (texts["PROMISED"], texts["REMOTE"], texts["RESIDUAL"]) == ("?", "0", "?")
 
 

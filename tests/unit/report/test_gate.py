@@ -79,7 +79,7 @@ def test_pages_are_judged_by_bytes_with_what_was_watched(
     found, evidence = state(with_accesses(measured, pages), Limits(remote_pages=limit))
     assert found == expected_state
     assert evidence.startswith("hint_faults: ")
-    assert "of its 24M were seen used from other nodes" in evidence.replace(" MiB", "M")
+    assert "of its 24Mi were seen used from other nodes" in evidence
 
 
 def test_pages_that_were_not_sampled_judge_nothing(measured: ContainerReport) -> None:

@@ -62,7 +62,7 @@ def _host(
 def test_the_worst_container_is_named_with_its_bytes_on_the_wrong_node() -> None:
     report = _host({"good": ("0", 80, 0), "bad": ("0", 10, 40), "worse": ("0-1", 10, 7)})
     assert report.summary.text == (
-        "2 of 3 promised containers are misaligned; worst: prod/worse/app, drifted, 7M on the wrong nodes"
+        "2 of 3 promised containers are misaligned; worst: prod/worse/app, drifted, 7Mi on the wrong nodes"
     )
     assert (report.summary.misaligned, report.summary.aligned, report.summary.promised) == (2, 1, 3)
 
@@ -94,12 +94,12 @@ def test_a_promise_that_spans_nodes_is_counted_apart() -> None:
 def test_without_any_promise_the_remote_bytes_are_summed() -> None:
     summary = _host({"a": ("0-1", 80, 9), "b": ("0-1", 0, 31)}, promised="").summary
     assert summary.text == (
-        "No container was promised nodes; 40M of their 120M are remote to the CPUs that they may use; "
-        "most: prod/b/app, 31M"
+        "No container was promised nodes; 40Mi of their 120Mi are remote to the CPUs that they may use; "
+        "most: prod/b/app, 31Mi"
     )
     assert (summary.promised, summary.containers) == (0, 2)
     local = _host({"a": ("0-1", 80, 0)}, promised="").summary
-    assert local.text == "No container was promised nodes; none of their 80M is remote to the CPUs that they may use"
+    assert local.text == "No container was promised nodes; none of their 80Mi is remote to the CPUs that they may use"
 
 
 def test_promises_that_are_not_known_are_unknown_and_never_fine() -> None:

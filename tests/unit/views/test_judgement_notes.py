@@ -110,9 +110,9 @@ def test_pods_that_were_refused_for_the_same_are_one_line() -> None:
     lines = out.getvalue().splitlines()
     at = lines.index("refused: prod/web-0, prod/web-1, prod/web-2 and 197 more: rejected-capacity: no room")
     assert lines[at + 1 : at + 4] == [
-        "    Requested: 9M of memory.",
+        "    Requested: 9Mi of memory.",
         "refused: prod/db-0: rejected-capacity: no room",
-        "    Requested: 30M of memory.",
+        "    Requested: 30Mi of memory.",
     ]
 
 
@@ -148,4 +148,4 @@ def test_remote_memory_of_others_is_said_of_a_container_whose_own_is_in_place() 
     mappings = Mappings({}, {}, {}, 1, 1, (piece,))
     lines = printed(replace(one, numa_maps={ContainerId(1): mappings}))
     at = lines.index("prod/db/app: aligned, and it uses memory of others on other nodes")
-    assert lines[at + 1].startswith("    shared-memory: it maps at least 32M of shared memory there")
+    assert lines[at + 1].startswith("    shared-memory: it maps at least 32Mi of shared memory there")

@@ -76,8 +76,8 @@ def test_the_mappings_with_the_most_bytes_elsewhere_come_first_and_five_are_enou
 def test_a_process_is_shown_with_its_start_kind_policy_and_shared_file() -> None:
     lines = printed(spilled(row(7, {1: 32 * MIB}, "shmem", "/dev/shm/held")))
     assert lines[1] == "prod/db/app: on other nodes than 0, by process"
-    assert lines[3].split() == ["7", "postgres", "2023-11-14", "22:13:20", "shmem", "default", "32M", "/dev/shm/held"]
-    assert lines[4] == "now: node 0 has 512M of 1G free, it may use memory of nodes 0"
+    assert lines[3].split() == ["7", "postgres", "2023-11-14", "22:13:20", "shmem", "default", "32Mi", "/dev/shm/held"]
+    assert lines[4] == "now: node 0 has 512Mi of 1Gi free, it may use memory of nodes 0"
 
 
 def test_processes_that_were_not_read_are_said() -> None:
@@ -90,7 +90,7 @@ def test_nothing_is_printed_where_no_process_has_memory_elsewhere() -> None:
 
 def test_a_process_that_ended_has_a_question_mark() -> None:
     ended = ProcessMapping(Process(7, None, None), "heap", "default", None, {1: MIB})
-    assert printed(spilled(ended))[3].split() == ["7", "?", "?", "heap", "default", "1M"]
+    assert printed(spilled(ended))[3].split() == ["7", "?", "?", "heap", "default", "1Mi"]
 
 
 def test_a_spill_says_that_its_beginning_is_not_known() -> None:

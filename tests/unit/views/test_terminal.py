@@ -76,17 +76,17 @@ def _containers(lines: list[str]) -> list[str]:
         (0, "0"),
         (1, "1"),
         (1023, "1023"),
-        (1024, "1K"),
-        (1536, "1.5K"),
-        (99 * 1024 + 1000, "100K"),
-        (100 * 1024, "100K"),
-        (4 * MIB, "4M"),
-        ((1 << 30) - 1, "1024M"),
-        (52 * MIB + MIB // 10, "52.1M"),
-        (3 << 40, "3T"),
-        (5000 << 40, "5000T"),
-        (-1536, "-1.5K"),
-        (-(4 << 30), "-4G"),
+        (1024, "1Ki"),
+        (1536, "1.5Ki"),
+        (99 * 1024 + 1000, "100Ki"),
+        (100 * 1024, "100Ki"),
+        (4 * MIB, "4Mi"),
+        ((1 << 30) - 1, "1024Mi"),
+        (52 * MIB + MIB // 10, "52.1Mi"),
+        (3 << 40, "3Ti"),
+        (5000 << 40, "5000Ti"),
+        (-1536, "-1.5Ki"),
+        (-(4 << 30), "-4Gi"),
     ],
 )
 def test_a_size_is_short(value: int | None, text: str) -> None:
@@ -95,9 +95,9 @@ def test_a_size_is_short(value: int | None, text: str) -> None:
 
 @given(st.integers(-(1 << 50), 1 << 50))
 def test_any_size_is_within_five_percent_and_short(value: int) -> None:
-    match = re.fullmatch(r"(-?\d{1,4}(?:\.\d)?)([KMGT]?)", size(value))
+    match = re.fullmatch(r"(-?\d{1,4}(?:\.\d)?)([KMGT]i)?", size(value))
     assert match is not None
-    shown = float(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
+    shown = float(match[1]) * {None: 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}[match[2]]
     assert abs(shown - value) <= abs(value) * 0.05
     assert len(match[1].lstrip("-")) <= 4
 
@@ -159,8 +159,8 @@ def test_a_terminal_gets_colour_and_a_pipe_does_not() -> None:
 @pytest.mark.parametrize("nodes", [2, 8, 9, 12])
 def test_bytes_by_node_are_shown_for_any_number_of_nodes(nodes: int) -> None:
     row = _containers(_printed(_report(nodes=nodes)).splitlines())[1]
-    assert ("N1:3M" in row) == (nodes > 8)
-    assert "3M" in row.split()
+    assert ("N1:3Mi" in row) == (nodes > 8)
+    assert "3Mi" in row.split()
 
 
 @pytest.mark.parametrize("nodes", [2, 12])
@@ -197,7 +197,7 @@ def test_a_terminal_gets_whole_figures_in_lines_that_fit(width: int, nodes: int)
     assert "…" not in header
     assert row.startswith("/system.slice/d")
     assert ".scope " in row
-    assert "3M" in row or "N1:3M" in row
+    assert "3Mi" in row or "N1:3Mi" in row
 
 
 def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for_all() -> None:
@@ -219,7 +219,7 @@ def test_no_figure_is_cut_off_however_narrow_the_terminal(width: int, nodes: int
     held = Resident(anon={node: (100 + node) * MIB + MIB // 10 for node in range(nodes)})
     lines = _on_terminal(_report(f"/system.slice/docker-{'d1' * 32}.scope", nodes, held), width)
     text = "\n".join(lines)
-    assert all(re.search(rf"\b{100 + node}M\b", text) for node in range(nodes))
+    assert all(re.search(rf"\b{100 + node}Mi\b", text) for node in range(nodes))
     start = next(number for number, line in enumerate(lines) if line.startswith("NODE"))
     residuals = [row.split()[-1] for row in lines[start + 1 : start + 1 + nodes]]
     at = _printed(_report("/a", nodes, held)).splitlines()
@@ -230,12 +230,12 @@ def test_no_figure_is_cut_off_however_narrow_the_terminal(width: int, nodes: int
 
 def test_a_table_that_cannot_get_narrow_enough_is_printed_whole() -> None:
     table = terminal.new_table("POD", "~WHY", ">SIZE")
-    table.add_row("11909391e6eae33a104bafa75980e9ea", "a reason /with/a/path/that/is/long/itself", "200M")
+    table.add_row("11909391e6eae33a104bafa75980e9ea", "a reason /with/a/path/that/is/long/itself", "200Mi")
     console = Console(file=io.StringIO(), width=20)
     terminal.print_table(table, console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert text.splitlines()[1] == "11909391e6eae33a104bafa75980e9ea  a reason          200M"
+    assert text.splitlines()[1] == "11909391e6eae33a104bafa75980e9ea  a reason          200Mi"
     folded = "".join(line[34:50].rstrip() for line in text.splitlines()[1:])
     assert folded == "a reason/with/a/path/that/is/long/itself"
 
@@ -296,7 +296,7 @@ def test_what_ended_cgroups_counted_is_a_note_for_they_have_no_row() -> None:
     given = (AllocatedBytes(0, 1, MIB),)
     unseen = replace(nothing, cpu_seconds=(NodeSeconds(1, 2.0),), allocated=given)
     text = _printed(replace(_report(), ended=Ended(seen=seen, unseen=unseen)))
-    assert "cgroups that ended meanwhile, and have no row: 3.25 s of CPU time, 1M allocated" in text
+    assert "cgroups that ended meanwhile, and have no row: 3.25 s of CPU time, 1Mi allocated" in text
     assert "ended meanwhile" not in _printed(_report())
 
 

@@ -33,8 +33,8 @@ LATE, SEEN = 6.0, 10.0
 """Seconds after the beginning: what came home before the first is seen by the tick that comes before the second."""
 PYTHON = 12 * MIB
 """Of each process, beside its parts."""
-UNITS = {"K": 1 << 10, "M": MIB, "G": 1 << 30}
-EVIDENCE = re.compile(r" of its ([\d.]+)([KMG]) were seen used from other nodes, so ([\d.]+)% to ([\d.]+)% may be")
+UNITS = {"Ki": 1 << 10, "Mi": MIB, "Gi": 1 << 30}
+EVIDENCE = re.compile(r" of its ([\d.]+)([KMG]i) were seen used from other nodes, so ([\d.]+)% to ([\d.]+)% may be")
 
 importlib.import_module("numaudit.cli.manager.assert")  # once here, and not by each child
 

@@ -102,7 +102,7 @@ def test_shared_memory_of_another_is_seen_once_with_its_user_and_only_there(
     assert user.verdict is not None
     (cause,) = user.verdict.causes
     assert cause.cause == "shared-memory"
-    assert "at least 32M" in cause.evidence
+    assert "at least 32Mi" in cause.evidence
     assert "segment, charged to /numaudit-shared/owner" in cause.evidence
 
 

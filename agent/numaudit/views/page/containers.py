@@ -48,7 +48,7 @@ def _explained() -> Iterator[str]:
     for column, place in columns_of("page"):
         if column.help:
             yield f"{column.heading(place)} = {column.help}."
-    yield "Sizes are binary (M = 2^20). ? = not known."
+    yield "? = not known."
 
 
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from numaudit.views.page.markup import Markup, element
 
-_FIGURE = re.compile(r"[-+]?\d+(\.\d+)?[KMGTP]?%?|none|[-?]?")
+_FIGURE = re.compile(r"[-+]?\d+(\.\d+)?([KMGT]i)?%?|none|[-?]?")
 """In a column of figures alone they are flush right."""
 _LONGEST_LINE = 40
 """Characters of a cell that is not broken into lines."""

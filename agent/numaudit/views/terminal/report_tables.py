@@ -23,7 +23,6 @@ from numaudit.views.terminal.fit import filled_table, fit
 from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
-_SIZES = "Sizes are binary (M = 2^20)."
 _RESIDUAL = (
     "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
@@ -120,7 +119,7 @@ def _node_name(node: int | None) -> str:
 
 
 def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
-    for note in _lines([*explained(report, wide=wide), _SIZES, _RESIDUAL]):
+    for note in _lines([*explained(report, wide=wide), _RESIDUAL]):
         print_note(note, out, "dim")
     print_judgements(report, shown, out)
     ended = _ended(report)

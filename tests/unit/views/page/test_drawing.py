@@ -28,12 +28,12 @@ def _width(drawing: str, fill: str) -> list[float]:
 def test_a_node_says_who_is_on_it_the_largest_first_and_marks_what_is_wrong_by_a_sign() -> None:
     residents = (Resident("a/b/small", 1 << 20), Resident("a/b/big", 3 << 20, "spilled"))
     words = _words(node_map([DrawnNode(0, "0-3", 8 << 20, 2 << 20, residents)], "one node"))
-    assert words == ["Node 0", "2M free of 8M", "CPUs 0-3", "! a/b/big", "3M", "a/b/small", "1M"]
+    assert words == ["Node 0", "2Mi free of 8Mi", "CPUs 0-3", "! a/b/big", "3Mi", "a/b/small", "1Mi"]
 
 
 def test_many_residents_are_counted() -> None:
     residents = tuple(Resident(f"pod-{number}", 1 << 20) for number in range(10))
-    assert "and 4 more: 4M" in _words(node_map([DrawnNode(0, "", None, None, residents)], "one node"))
+    assert "and 4 more: 4Mi" in _words(node_map([DrawnNode(0, "", None, None, residents)], "one node"))
 
 
 def test_the_bar_of_a_node_is_as_long_as_its_memory_is_used() -> None:

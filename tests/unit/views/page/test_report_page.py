@@ -86,9 +86,9 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
         "Promised": "0",
         "Allowed": "0",
         "CPU nodes": "0",
-        "Judged": "4M",
-        "By node": "N0:1M N1:3M",
-        "Remote": "3M (75.0%)",
+        "Judged": "4Mi",
+        "By node": "N0:1Mi N1:3Mi",
+        "Remote": "3Mi (75.0%)",
         "Accesses": "not measured",
     }
 
@@ -96,7 +96,7 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
 @pytest.mark.parametrize(
     ("access", "said"),
     [
-        (sampled(remote=12, local=12, memory=48), "25.0% at least used remotely: 12M of 48M, sampled pages"),
+        (sampled(remote=12, local=12, memory=48), "25.0% at least used remotely: 12Mi of 48Mi, sampled pages"),
         (counted(0.125), "12.5% of accesses remote, counted"),
         (first_uses(0.44), "not measured"),
         (expected(0.44), "not measured"),
@@ -151,8 +151,8 @@ def test_no_two_elements_have_the_same_id() -> None:
 
 
 def test_columns_of_figures_alone_are_flush_right_with_their_titles() -> None:
-    tree = parse("<!doctype html>" + table("of nodes", ("Node", "Held", "Pod"), [("0", "1.5G", "a"), ("1", "?", "b")]))
-    assert [text_of(one) for one in tree.iter() if one.get("class") == "n"] == ["Node", "Held", "0", "1.5G", "1", "?"]
+    tree = parse("<!doctype html>" + table("of nodes", ("Node", "Held", "Pod"), [("0", "1.5Gi", "a"), ("1", "?", "b")]))
+    assert [text_of(one) for one in tree.iter() if one.get("class") == "n"] == ["Node", "Held", "0", "1.5Gi", "1", "?"]
 
 
 def test_findings_and_refused_pods_are_named_with_what_to_do() -> None:
@@ -163,7 +163,7 @@ def test_findings_and_refused_pods_are_named_with_what_to_do() -> None:
     said = list(lines(report_page(replace(report(container()), findings=(finding,), rejections=(refused,)))))
     start = said.index("h3: warning: stale")
     assert said[start + 1 : start + 3] == ["li: prod/db-9/db: its pod is gone", "p: What to do: Restart it."]
-    assert "tr: prod/big | rejected-affinity | no | memory 1G |" in said
+    assert "tr: prod/big | rejected-affinity | no | memory 1Gi |" in said
 
 
 def test_a_page_without_findings_says_so() -> None:
@@ -180,10 +180,10 @@ def test_headroom_names_what_is_left_what_is_in_the_way_and_who_holds_it() -> No
     )
     said = list(lines(report_page(replace(report(container()), memory_manager=manager))))
     for line in (
-        "tr: 0, memory | 0-1 | 9G | 4G | 5G | 5G | 3G | 2G | 1G",
+        "tr: 0, memory | 0-1 | 9Gi | 4Gi | 5Gi | 5Gi | 3Gi | 2Gi | 1Gi",
         "tr: 1 | none",
-        "tr: 2 | 5G",
-        "tr: 0-1 | prod/db-0 | memory 4G | yes",
+        "tr: 2 | 5Gi",
+        "tr: 0-1 | prod/db-0 | memory 4Gi | yes",
         "p: Fragmentation: 25% of the largest container that all free memory would be enough for.",
     ):
         assert line in said

@@ -57,13 +57,13 @@ def test_a_row_says_what_was_promised_and_what_is() -> None:
     assert cells["CONTAINER"] == "prod/db-0/db"
     assert cells["VERDICT"] == "spilled"
     assert (cells["PROMISED"], cells["ALLOWED"], cells["CPU NODES"]) == ("0", "0", "0")
-    assert (cells["JUDGED"], cells["MISPLACED"]) == ("12K", "8K")
+    assert (cells["JUDGED"], cells["MISPLACED"]) == ("12Ki", "8Ki")
     assert cells["ACCESSED"] == "25.0%"
-    assert cells["USED REMOTELY"] == "12M of 24M"
+    assert cells["USED REMOTELY"] == "12Mi of 24Mi"
     assert cells["EXPECTED"] == "50.0%"
     assert cells["CPU REMOTE"] == "25.0%", "of 4 s one was on node 1"
     assert cells["CPU TIME"] == "4.0 s"
-    assert cells["BY NODE"] == "N0:4K N1:8K"
+    assert cells["BY NODE"] == "N0:4Ki N1:8Ki"
 
 
 def test_what_is_only_expected_stands_in_no_column_of_accesses() -> None:
@@ -129,15 +129,15 @@ def test_a_node_says_what_is_promised_and_misplaced_on_it() -> None:
     split = replace(_promised(second, "0-1", 0), resident=(_held(0, GIB), _held(1, GIB)))
     grid = node_grid(replace(of, containers=(on_1, split)), 8, 80)
     assert grid.head.plain.split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED"]
-    assert grid.rows[0].plain.split() == ["0", "[##########..........]", "64G", "32G", "32G", "5G", "0"]
-    assert grid.rows[1].plain.split() == ["1", "[!!!#######..........]", "64G", "32G", "32G", "0", "9G"]
+    assert grid.rows[0].plain.split() == ["0", "[##########..........]", "64Gi", "32Gi", "32Gi", "5Gi", "0"]
+    assert grid.rows[1].plain.split() == ["1", "[!!!#######..........]", "64Gi", "32Gi", "32Gi", "0", "9Gi"]
 
 
 def test_without_a_memory_map_a_node_says_what_is_remote() -> None:
     of = report(container(3, pod=None))  # its CPUs are on node 0
     grid = node_grid(of, 8, 80)
     assert grid.head.plain.split()[-1] == "REMOTE"
-    assert [row.plain.split()[-1] for row in grid.rows] == ["0", "8K"]
+    assert [row.plain.split()[-1] for row in grid.rows] == ["0", "8Ki"]
     assert grid.rows[1].plain.split()[1].startswith("[!#"), "a few bytes are not rounded to nothing"
 
 
@@ -154,7 +154,7 @@ def test_a_node_whose_memory_is_not_known_has_no_bar() -> None:
     of = report(container())
     grid = node_grid(replace(of, nodes=(replace(of.nodes[0], free_bytes=None),)), 8, 80)
     assert "[" not in grid.rows[0].plain
-    assert grid.rows[0].plain.split()[1:4] == ["64G", "?", "?"]
+    assert grid.rows[0].plain.split()[1:4] == ["64Gi", "?", "?"]
 
 
 def test_reversed_rows_keep_what_is_not_known_last() -> None:
