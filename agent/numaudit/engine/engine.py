@@ -58,11 +58,13 @@ class Engine:
         readings = None if self.session is None else Readings(self.session)
         observed = self.observer.observe(mappings_budget=numa_maps_budget, readings=readings, mappings_of=numa_maps_of)
         snapshot, observed_at = self.with_promises(observed), time.monotonic()
-        before = None if self.last is None or self.counts_from_load else self.last.snapshot
+        last = None if self.counts_from_load else self.last
+        before = None if last is None else last.snapshot
         earlier = None if self.last is None else self.last.judgements
         judgements = judge(snapshot, before, earlier, self.thresholds)
         snapshot = self._keep_budget(snapshot, judgements, readings)
-        self.last = Ticked(snapshot, judgements, build(snapshot, judgements, before), observed_at)
+        report = build(snapshot, judgements, before, None if last is None else last.report)
+        self.last = Ticked(snapshot, judgements, report, observed_at)
         return self.last
 
     def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: Readings | None) -> Snapshot:

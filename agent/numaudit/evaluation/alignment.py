@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, measured
+from numaudit.evaluation.access import Access, Measured, measured
 from numaudit.evaluation.access_reasons import said_of, why_still
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.arrivals import Arrival
-from numaudit.evaluation.causes.causes import Explained
+from numaudit.evaluation.causes.causes import Explained, full_nodes
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.failed_moves import failed_moves
 from numaudit.evaluation.causes.spill import Spill, next_spill
+from numaudit.evaluation.changes import unchanged, why_no_intent
 from numaudit.evaluation.history import History, by_design, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
-from numaudit.evaluation.sources.base import Evidence
-from numaudit.evaluation.sources.table import evaluate_sources
+from numaudit.evaluation.sources.base import AccessSource, Evidence
+from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.evaluation.window import ends_at
@@ -46,6 +47,10 @@ class Judgements:
     """How bytes came to where they should not be; of containers that have such bytes."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
+    unchanged: frozenset[ContainerId] = frozenset()
+    """Containers that this tick found just as the previous one did."""
+    settled: frozenset[ContainerId] = frozenset()
+    """Of these, the ones that will be judged the same as long as nothing changes, however much time passes."""
 
     @property
     def needs_another_tick(self) -> bool:
@@ -86,45 +91,122 @@ def judge(
 
     `before` is the previous snapshot and `earlier` its judgements; without `before`, all that was counted is of now.
     """
-    verdicts: dict[ContainerId, Verdict] = {}
-    spills: dict[ContainerId, Spill] = {}
-    accesses: dict[ContainerId, tuple[Access, ...]] = {}
-    histories: dict[ContainerId, History] = {}
-    past = {} if earlier is None or before is None else earlier.histories
-    there_before = None if before is None else {one.id for one in before.containers}
-    explained = Explained(snapshot, before, {} if earlier is None else earlier.arrivals, thresholds)
+    judging = _Judging.of(snapshot, before, earlier, thresholds)
     for container in snapshot.containers:
-        id_ = container.id
-        known, allowed = past.get(id_), snapshot.allowed.get(id_)
+        if container.id in judging.kept:
+            judging.keep(container.id)
+        else:
+            judging.judge(container)
+    return judging.judgements()
+
+
+@dataclass(slots=True)
+class _Judging:
+    """The judgement of one tick."""
+
+    snapshot: Snapshot
+    before: Snapshot | None
+    earlier: Judgements | None
+    thresholds: Thresholds
+    unchanged: frozenset[ContainerId]
+    kept: frozenset[ContainerId]
+    """Containers whose judgement of the previous tick still holds."""
+    explained: Explained
+    there_before: frozenset[ContainerId] | None
+    sources: tuple[AccessSource, ...]
+    verdicts: dict[ContainerId, Verdict] = field(default_factory=dict)
+    spills: dict[ContainerId, Spill] = field(default_factory=dict)
+    accesses: dict[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
+    histories: dict[ContainerId, History] = field(default_factory=dict)
+    settled: set[ContainerId] = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, before: Snapshot | None, earlier: Judgements | None, thresholds: Thresholds
+    ) -> _Judging:
+        same = unchanged(snapshot, before)
+        kept: frozenset[ContainerId] = frozenset()
+        if earlier is not None and before is not None and thresholds == earlier.thresholds:
+            are_alike = full_nodes(snapshot.nodes, thresholds) == full_nodes(before.nodes, thresholds)
+            kept = same & earlier.settled if are_alike else kept  # causes name nodes that are full now
+        there_before = None if before is None else frozenset([one.id for one in before.containers])
+        arrivals = {} if earlier is None else earlier.arrivals
+        explained, sources = Explained(snapshot, before, arrivals, thresholds), running_sources(snapshot)
+        return cls(snapshot, before, earlier, thresholds, same, kept, explained, there_before, sources)
+
+    def keep(self, id_: ContainerId) -> None:
+        """The same as in the previous tick."""
+        assert self.earlier is not None
+        verdict, arrival = self.earlier.verdicts.get(id_), self.earlier.arrivals.get(id_)
+        if verdict is not None:
+            self.verdicts[id_] = verdict
+        if arrival is not None:
+            self.explained.arrivals[id_] = arrival
+        self.accesses[id_] = self.earlier.accesses[id_]
+        self.settled.add(id_)
+
+    def judge(self, container: Container) -> None:
+        snapshot, before, thresholds, id_ = self.snapshot, self.before, self.thresholds, container.id
+        known = None if self.earlier is None or before is None else self.earlier.histories.get(id_)
+        allowed = snapshot.allowed.get(id_)
         history = History(allowed) if known is None else known.moved_to(allowed, snapshot.machine)
         grown = cpu_seconds(snapshot, id_, before)
         moves = failed_moves(snapshot, id_, before)
         if uses_other_nodes(_allowed_before(id_, known, before), allowed, snapshot.machine):
             grown = moves = None  # nobody knows which part of them came after the change
-        if there_before is not None and id_ not in there_before:
+        if self.there_before is not None and id_ not in self.there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
         ran = history.ran_with(grown)
-        evaluated = evaluate_sources(Evidence(snapshot, id_, before, thresholds, ran, grown), history.samples)
-        accesses[id_] = evaluated.accesses
+        evidence = Evidence(snapshot, id_, before, thresholds, ran, grown)
+        evaluated = evaluate_sources(self.sources, evidence, history.samples)
+        self.accesses[id_] = evaluated.accesses
         if evaluated.windows is not history.samples:
             history = replace(history, samples=evaluated.windows)
         history = history.moved(moves, snapshot.taken_at, thresholds)
         if is_judged(container):
-            intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
-            if intended:
-                share = measured(evaluated.accesses)
-                history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
-            evidence = _gather(snapshot, container, history, earlier, thresholds, measures_cpu=grown is not None)
-            if evidence.spill is not None:
-                spills[id_] = evidence.spill
-            name, reason, remedy = _verdict(snapshot, evidence, thresholds)
-            causes = explained.of(container, intended, drifted=name == "drifted")
-            fitting = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
-            since = _since(name, id_, snapshot.taken_at, earlier)
-            verdicts[id_] = Verdict(name, reason, timestamp(since), causes, fitting if remedy is None else remedy)
+            history = self._conclude(container, history, grown, measured(evaluated.accesses))
         if history.is_worth_keeping:
-            histories[id_] = history
-    return Judgements(verdicts, spills, accesses, histories, explained.arrivals, thresholds)
+            self.histories[id_] = history
+        elif id_ in self.unchanged and self._left_as_it_was(id_):
+            self.settled.add(id_)
+
+    def _conclude(
+        self, container: Container, history: History, grown: Mapping[int, float] | None, share: Measured | None
+    ) -> History:
+        """The verdict, and what is remembered after it."""
+        snapshot, thresholds, id_ = self.snapshot, self.thresholds, container.id
+        intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
+        if intended:
+            history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
+        evidence = _gather(snapshot, container, history, self.earlier, thresholds, measures_cpu=grown is not None)
+        if evidence.spill is not None:
+            self.spills[id_] = evidence.spill
+        name, reason, remedy = _verdict(snapshot, evidence, thresholds)
+        causes = self.explained.of(container, intended, drifted=name == "drifted")
+        if remedy is None:
+            remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
+        since = _since(name, id_, snapshot.taken_at, self.earlier)
+        self.verdicts[id_] = Verdict(name, reason, timestamp(since), causes, remedy)
+        return history
+
+    def _left_as_it_was(self, id_: ContainerId) -> bool:
+        """Does the next tick begin with what this one began with? That is how its bytes came, and nothing that ages."""
+        earlier = self.earlier
+        if earlier is None or id_ in earlier.histories or id_ in earlier.spills or id_ in self.spills:
+            return False
+        return self.explained.arrivals.get(id_) == earlier.arrivals.get(id_)
+
+    def judgements(self) -> Judgements:
+        return Judgements(
+            self.verdicts,
+            self.spills,
+            self.accesses,
+            self.histories,
+            self.explained.arrivals,
+            self.thresholds,
+            self.unchanged,
+            frozenset(self.settled),
+        )
 
 
 def is_judged(container: Container) -> bool:
@@ -225,8 +307,7 @@ def _nodes(nodes: NodeSet) -> str:
 def _why_not_known(snapshot: Snapshot) -> str:
     """A checkpoint that was read has no entry for it; or else why none was read."""
     if snapshot.intent is None:
-        reasons = [one.reason for one in snapshot.outcomes if one.source == "intent" and one.reason]
-        return reasons[0] if reasons else "the kubelet's promises were not read"
+        return why_no_intent(snapshot) or "the kubelet's promises were not read"
     for one in snapshot.intent.sources:
         if one.name == "memory checkpoint" and one.state == "missing":
             return f"no memory checkpoint can be read: {one.reason or 'it is not there'}"

@@ -41,10 +41,16 @@ _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
 }
 
 
-def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snapshot | None = None) -> Report:
+def build(
+    snapshot: Snapshot,
+    judgements: Judgements | None = None,
+    before: Snapshot | None = None,
+    last: Report | None = None,
+) -> Report:
     """The report of a snapshot. `judgements` are those of this tick; None = it is judged on its own.
 
-    `before` is the previous snapshot: sampled values cover the time since then.
+    `before` is the previous snapshot: sampled values cover the time since then. `last` is its report, whose rows are
+    taken over where nothing changed.
     """
     intent = snapshot.intent
     judged = judge(snapshot, before) if judgements is None else judgements
@@ -57,6 +63,7 @@ def build(snapshot: Snapshot, judgements: Judgements | None = None, before: Snap
         {(one.pod_uid, one.container): one for one in hint_outcomes},
         {} if intent is None else intent.by_cgroup,
         before,
+        {} if last is None else {one.id: one for one in last.containers if one.id in judged.unchanged},
     ).of
     containers = [of_container(container) for container in snapshot.containers]
     containers.extend(not_running_reports(snapshot, judged, findings, tuple(hint_outcomes)))

@@ -46,6 +46,8 @@ class ContainerReports:
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
     before: Snapshot | None = None
+    last: Mapping[int | None, ContainerReport] = field(default_factory=dict)
+    """What the previous tick reported of those that did not change since."""
     _counters: CountersOfTick = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,15 +55,20 @@ class ContainerReports:
 
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
-        snapshot, id_ = self.snapshot, container.id
-        resident, mappings, intent = snapshot.residency.get(id_), snapshot.numa_maps.get(id_), self.intents.get(id_)
+        snapshot, id_, intent = self.snapshot, container.id, self.intents.get(container.id)
+        verdict, findings = self.judgements.verdicts.get(id_), self.findings.get(id_, ())
+        accesses = self.judgements.accesses.get(id_, ())
+        outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
+        last = self.last.get(id_)
+        if last is not None and last.remote_stall is None:  # that is a rate, which the time alone changes
+            concluded = (verdict, findings, accesses, outcome)
+            if concluded == (last.verdict, last.findings, last.accesses, last.hint_outcome):
+                return last
+        resident, mappings = snapshot.residency.get(id_), snapshot.numa_maps.get(id_)
         allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
         cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)
         intended = intended_nodes(intent)
-        verdict = self.judgements.verdicts.get(id_)
         judged = None if resident is None else sum(resident.judged.values())
-        outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
-        accesses = self.judgements.accesses.get(id_, ())
         expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
         remote = aligned = distance = None
         if resident is not None and judged is not None:
@@ -92,7 +99,7 @@ class ContainerReports:
             aligned_bytes=aligned,
             verdict=verdict,
             hint_outcome=outcome,
-            findings=self.findings.get(id_, ()),
+            findings=findings,
             expected_remote_ratio=expected,
             distance_ratio=distance,
             accesses=accesses,

@@ -58,14 +58,8 @@ def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
 
 def _sum_of_all(residents: Iterable[Resident], types: Sequence[str]) -> dict[int, int]:
     """Bytes of some types by node, over all containers."""
-    sums: dict[int, int] = {}
-    for resident in residents:
-        for kind in types:
-            column: BytesByNode | None = getattr(resident, kind)
-            if column is not None:
-                for node, size in column.items():
-                    sums[node] = sums.get(node, 0) + size
-    return sums
+    columns = [column for resident in residents for column in attrgetter(*types)(resident) if column]
+    return {node: sum([column.get(node, 0) for column in columns]) for node in set().union(*columns)}
 
 
 def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ...]:

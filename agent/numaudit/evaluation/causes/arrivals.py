@@ -10,7 +10,7 @@ Source: Documentation/admin-guide/numastat.rst, mm/page_alloc.c (zone_statistics
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Literal, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -62,13 +62,19 @@ def arrival(
     now: Snapshot,
     before: Snapshot | None,
     earlier: Arrival | None,
+    turned_away: TurnedAway | None = None,
 ) -> Arrival:
-    """What is known after this tick. `before` is the previous snapshot, `earlier` what was known then."""
+    """What is known after this tick. `before` is the previous snapshot, `earlier` what was known then.
+
+    `turned_away` is that of these snapshots, for whoever asks for many containers; None = it is worked out.
+    """
     known = Arrival(wanted, 0) if before is None else _known(container, wanted, before, earlier)
     came = outside - known.outside
     if came < 0:
         return known.shrunk_to(outside)
-    full = _meant_for(wanted, now, before, came)
+    if turned_away is None:
+        turned_away = TurnedAway.between(before, now)
+    full = _meant_for(wanted, turned_away, now.machine.page_size, came)
     moved, is_whole = _moved_away(container, wanted, now, before, came)
     unwatched = dict(known.unwatched)
     if full is None:
@@ -90,7 +96,23 @@ def _known(container: ContainerId, wanted: NodeSet, before: Snapshot, earlier: A
     return Arrival(wanted, outside, unwatched={_FULL: outside, _MIGRATION: outside})
 
 
-def _meant_for(wanted: NodeSet, now: Snapshot, before: Snapshot | None, came: int) -> dict[int, int] | None:
+class TurnedAway(NamedTuple):
+    """Allocations that were meant for a node and went to another since the previous tick."""
+
+    by_node: Mapping[int, int]
+    """Of the nodes that were read in both ticks."""
+    is_counted: bool
+    """False: no counter of any node grew, so the kernel does not count."""
+
+    @classmethod
+    def between(cls, before: Snapshot | None, now: Snapshot) -> TurnedAway:
+        earlier = {} if before is None else {one.node: one.numastat for one in before.nodes}
+        grown = {one.node: increase(one.numastat or {}, earlier.get(one.node)) for one in now.nodes}
+        known = [(node, row) for node, row in grown.items() if earlier.get(node) and "numa_foreign" in row]
+        return cls({node: row["numa_foreign"] for node, row in known}, any(any(row.values()) for row in grown.values()))
+
+
+def _meant_for(wanted: NodeSet, turned_away: TurnedAway, page_size: int, came: int) -> dict[int, int] | None:
     """Wanted node -> allocations that were meant for it and went elsewhere; empty where they do not explain what came.
 
     The kernel counts each allocation once, however large it is, and the agent takes each for one page. None = not
@@ -98,15 +120,13 @@ def _meant_for(wanted: NodeSet, now: Snapshot, before: Snapshot | None, came: in
     """
     if not came:
         return {}
-    earlier = {} if before is None else {one.node: one.numastat for one in before.nodes}
-    grown = {one.node: increase(one.numastat or {}, earlier.get(one.node)) for one in now.nodes}
-    is_counted = any(any(counters.values()) for counters in grown.values())
-    if not is_counted or not all(earlier.get(node) and "numa_foreign" in grown.get(node, ()) for node in wanted):
+    by_node = turned_away.by_node
+    if not turned_away.is_counted or not all(node in by_node for node in wanted):
         return None
-    meant = {node: size for node in wanted if (size := grown[node]["numa_foreign"])}
+    meant = {node: size for node in wanted if (size := by_node[node])}
     if _explains(sum(meant.values()), came):
         return meant
-    return None if _explains(sum(meant.values()) // now.machine.page_size * _HUGE_PAGE, came) else {}
+    return None if _explains(sum(meant.values()) // page_size * _HUGE_PAGE, came) else {}
 
 
 def _explains(size: int, came: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, arrival
+from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, TurnedAway, arrival
 from numaudit.evaluation.causes.placement import bytes_outside, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, name_of, pieces_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -137,8 +137,12 @@ class Explained:
     thresholds: Thresholds
     arrivals: dict[ContainerId, Arrival] = field(default_factory=dict)
     """Of those that were explained and have bytes elsewhere."""
+    _turned_away: TurnedAway = field(init=False)
     _names: dict[ContainerId, str] = field(default_factory=dict)
     _common: dict[tuple[Hashable, ...], tuple[Cause, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._turned_away = TurnedAway.between(self.before, self.snapshot)
 
     def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
         """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""
@@ -154,7 +158,7 @@ class Explained:
             return shared
         came = None
         if outside > self.thresholds.spilled_bytes:
-            came = arrival(id_, wanted, outside, snapshot, self.before, self.earlier.get(id_))
+            came = arrival(id_, wanted, outside, snapshot, self.before, self.earlier.get(id_), self._turned_away)
             self.arrivals[id_] = came
         if mappings is not None or (came is not None and (came.full or came.moved)):
             return (*self._causes(wanted, bool(intended), allowed, mappings, came), *shared)
@@ -210,6 +214,11 @@ def _policies_outside(mappings: Mappings, wanted: NodeSet) -> dict[str, int]:
         if policy != "default" and outside:
             found[policy] = outside
     return found
+
+
+def full_nodes(nodes: Sequence[NodeMemory], thresholds: Thresholds) -> list[tuple[int, int | None, int | None]]:
+    """Each node that is full now, with its free bytes and all of them: what a cause says of it."""
+    return [(one.node, one.free, one.total) for one in nodes if _is_full(one, thresholds)]
 
 
 def _is_full(node: NodeMemory, thresholds: Thresholds) -> bool:

@@ -11,6 +11,8 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
 
     By hint faults, else by the migrations themselves; None when neither is measured.
     """
+    if snapshot.hint_faults is None and snapshot.migrations is None:
+        return None
     sampled = _sampled(snapshot, container)
     earlier = None if before is None else _sampled(before, container)
     if sampled is not None and sampled.is_watched and (before is None or earlier is not None):

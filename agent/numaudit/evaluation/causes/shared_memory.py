@@ -21,10 +21,12 @@ def charged_to_others(container: ContainerId, mappings: Mappings | None, residen
     charged to it. Its own shared memory that it does not map now may hide as much of others'.
     """
     total: dict[int, int] = {}
+    if mappings is None or not mappings.shared:
+        return total
     for kind in ("shmem", "hugetlb"):
         mapped: dict[int, int] = {}
         others: dict[int, int] = {}
-        for one in () if mappings is None else mappings.shared or ():
+        for one in mappings.shared:
             if one.kind == kind:
                 _add(mapped, one.bytes_by_node)
                 if one.charged_to not in (None, container):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from numaudit.evaluation.access import Access, Source
@@ -18,8 +17,7 @@ NO_PAIRS: Mapping[Pair, float] = {}
 EMPTY: Window[Pair] = Window()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What there is to judge one container by."""
 
     snapshot: Snapshot
@@ -37,7 +35,7 @@ class Said(NamedTuple):
     """What a source says, and what the next tick needs of it."""
 
     access: Access | None
-    """None = it has nothing to say: it does not run, or not for this container."""
+    """None = it has nothing to say of this container."""
     window: Window[Pair] = EMPTY
 
 
@@ -47,8 +45,12 @@ class AccessSource(Protocol):
     @property
     def name(self) -> Source: ...
 
+    def runs(self, snapshot: Snapshot) -> bool:
+        """False: it was not measured in this tick, so it says nothing of any container, and forgets nothing."""
+        ...
+
     def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
-        """`window`: what it remembers from the ticks before."""
+        """Asked only in a tick in which it runs. `window`: what it remembers from the ticks before."""
 
 
 def remote_of(pairs: Mapping[Pair, float]) -> float:

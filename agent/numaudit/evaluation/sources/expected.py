@@ -7,6 +7,7 @@ from numaudit.evaluation.causes.shared_memory import used_bytes
 from numaudit.evaluation.rates import expected_remote_ratio
 from numaudit.evaluation.sources.base import Evidence, Pair, Said
 from numaudit.evaluation.window import Window
+from numaudit.snapshot import Snapshot
 
 
 class Expected:
@@ -14,12 +15,16 @@ class Expected:
 
     name: Source = "expected"
 
+    def runs(self, snapshot: Snapshot) -> bool:
+        return snapshot.cpu_time is not None
+
     def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
-        """Nothing where residence or CPU time is not known."""
+        """Nothing where residence is not known."""
         snapshot, container = evidence.snapshot, evidence.container
         resident = snapshot.residency.get(container)
-        if resident is None or snapshot.cpu_time is None:
+        if resident is None:
             return Said(None, window)
-        ratio = expected_remote_ratio(used_bytes(snapshot, container, resident), snapshot.cpu_time.get(container, {}))
+        ran = (snapshot.cpu_time or {}).get(container, {})
+        ratio = expected_remote_ratio(used_bytes(snapshot, container, resident), ran)
         reason = None if ratio is not None else "it did not run, or holds no memory"
         return Said(Access("expected", "expectation", ratio, reason=reason), window)

@@ -11,6 +11,7 @@ from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.rates import increase
 from numaudit.evaluation.sources.base import NO_PAIRS, Evidence, Pair, Said, remote_of
 from numaudit.evaluation.window import Window
+from numaudit.snapshot import Snapshot
 
 _Z = 1.959964
 """Of the normal distribution, for 95 %."""
@@ -23,16 +24,17 @@ class FirstTouch:
 
     name: Source = "first_touch"
 
+    def runs(self, snapshot: Snapshot) -> bool:
+        return snapshot.first_touch is not None
+
     def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
         """A tick whose predecessor did not sample adds nothing, and the window goes on."""
         now, before = evidence.snapshot, evidence.before
-        if now.first_touch is None:
-            return Said(None, window)
         added, container = NO_PAIRS, evidence.container
         is_comparable = before is None or before.first_touch is not None
         if is_comparable:
             earlier = None if before is None or before.first_touch is None else before.first_touch.get(container, {})
-            added = _pairs(now.first_touch.get(container, {}), earlier)
+            added = _pairs((now.first_touch or {}).get(container, {}), earlier)
         window = window.after(added, now.taken_at, evidence.thresholds.window)
         if not is_comparable and not window.amounts:
             return Said(None, window)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfar
 from numaudit.evaluation.sources.base import Evidence, Pair, Said
 from numaudit.evaluation.window import Window
-from numaudit.snapshot import PagesUsed, Sampled
+from numaudit.snapshot import PagesUsed, Sampled, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
 STRAY_SHARE = 0.01
@@ -26,11 +26,12 @@ class HintFaults:
 
     name: Source = "hint_faults"
 
+    def runs(self, snapshot: Snapshot) -> bool:
+        return snapshot.hint_faults is not None
+
     def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
         """What the newest passes saw. Nothing is remembered here: a pass holds until the next one is through."""
-        if evidence.snapshot.hint_faults is None:
-            return Said(None, window)
-        sampled = evidence.snapshot.hint_faults.get(evidence.container, _NO_FAULTS)
+        sampled = (evidence.snapshot.hint_faults or {}).get(evidence.container, _NO_FAULTS)
         if sampled.used is None:
             return Said(Access("hint_faults", "pages", None, reason=_why_unseen(sampled)), window)
         return Said(_access(sampled.used, evidence), window)

@@ -10,12 +10,16 @@ from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
 from numaudit.evaluation.sources.base import NO_PAIRS, Evidence, Pair, Said, remote_of
 from numaudit.evaluation.window import Window
+from numaudit.snapshot import Snapshot
 
 
 class Pmu:
     """The PMU's events that tell local from remote."""
 
     name: Source = "pmu"
+
+    def runs(self, snapshot: Snapshot) -> bool:
+        return snapshot.pmu is not None
 
     def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
         """Nothing where it was not counted in both ticks, or the container has not run."""

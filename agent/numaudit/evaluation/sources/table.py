@@ -12,6 +12,7 @@ from numaudit.evaluation.sources.first_touch import FirstTouch
 from numaudit.evaluation.sources.hint_faults import HintFaults
 from numaudit.evaluation.sources.pmu import Pmu
 from numaudit.evaluation.window import Window
+from numaudit.snapshot import Snapshot
 
 SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), FirstTouch(), Expected())
 """A new source is its module and an entry here."""
@@ -28,11 +29,16 @@ class EvaluatedSources(NamedTuple):
     windows: Windows
 
 
-def evaluate_sources(evidence: Evidence, past: Windows) -> EvaluatedSources:
+def running_sources(snapshot: Snapshot) -> tuple[AccessSource, ...]:
+    """Those that were measured in this tick, the best first."""
+    return tuple(source for source in SOURCES if source.runs(snapshot))
+
+
+def evaluate_sources(sources: Sequence[AccessSource], evidence: Evidence, past: Windows) -> EvaluatedSources:
     """What each source says of a container."""
     found: list[Access] = []
     windows = dict(past)
-    for source in SOURCES:
+    for source in sources:
         access, window = source.say(evidence, past.get(source.name, EMPTY))
         if access is not None:
             found.append(access)
