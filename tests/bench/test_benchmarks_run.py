@@ -83,10 +83,11 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     ),
     "otlp": ("peak before pushes", "peak memory", "OTLP push", "one tick"),
     "page": ("size", "made", "first paint", "sorted by number", "sorted by name", "filtered by name"),
-    "pass": ("one tick", "first tick", "floor", "numaudit --help"),
+    "pass": ("one tick", "first tick", "floor"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
     "run": ("a command begins after", "Python with click alone:", "added:"),
     "scenario": ("explain, four providers:", "simulate, json:", "simulate, table:"),
+    "start": ("numaudit --help", "numaudit report --help", "a completion", "numaudit report "),
     "tick": (
         "tick, render, gzip",
         "without sleep",

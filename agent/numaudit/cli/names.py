@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from numaudit.containers.inventory import Inventory
 from numaudit.errors import NumauditError
-from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.snapshot import Container
+
+if TYPE_CHECKING:
+    from numaudit.snapshot import Container
 
 _PLAIN = re.compile(r"[\w@%+:,./][\w@%+=:,./-]*", re.ASCII)
 """What every shell takes as it is. With a dash first it is an option, with = first zsh puts a command's path there."""
@@ -42,6 +43,9 @@ class NamespaceName(click.ParamType):  # type: ignore[type-arg]
 
 def _running(ctx: click.Context) -> tuple[Container, ...]:
     """By a walk over the cgroups, without asking the kubelet; none where they cannot be read."""
+    from numaudit.containers.inventory import Inventory  # noqa: PLC0415 (for the completion of names only)
+    from numaudit.kernel.cgroup import find_hierarchies  # noqa: PLC0415
+
     root = ctx.params.get("root")
     if root is not None and not Path(root).is_dir():
         return ()  # an archive takes too long for a key press

@@ -17,6 +17,8 @@ from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_be_there
 
 Function = Callable[..., Any]
+Given = Any
+"""The value of an option; a verb passes all by name to the module that does the work."""
 _KUBELET_VARIABLES, _VERDICT_VARIABLES = "NUMAUDIT_KUBELET_", "NUMAUDIT_VERDICTS_"
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from numaudit.evaluation.verdicts import REMEDIES
-from numaudit.report.gates.fail_on import read_verdicts
-
 
 class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
     """Names such as drifted,cpu-remote. Raises InputError for another name, with the one that is nearest."""
@@ -15,10 +12,14 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
     name = "verdicts"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+        from numaudit.report.gates.fail_on import read_verdicts  # noqa: PLC0415 (takes long)
+
         return read_verdicts(str(value), "" if param is None else param.opts[0])
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The name after the last comma, with those before it."""
+        from numaudit.evaluation.verdicts import REMEDIES  # noqa: PLC0415 (takes long)
+
         before, comma, begun = incomplete.rpartition(",")
         given = before.split(",")
         return [

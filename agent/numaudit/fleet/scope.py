@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from numaudit.errors import InputError
 from numaudit.exporters.catalogue.labels import LABELS
+from numaudit.fleet import DEFAULT_NODE_LABEL
 from numaudit.gojson.strconv import quote
 
-DEFAULT_NODE_LABEL = "nodename"
-"""What deploy/components/monitoring/podmonitor.yaml sets."""
 TARGET = ("instance", "job")
 """What Prometheus gives each target."""
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -36,7 +36,6 @@ _MIB = 1 << 20
 _HUGE_PAGE = 2 << 20
 """The program uses whole ones."""
 _LATENCY_WITHIN, _BANDWIDTH_WITHIN = 0.02, 0.03
-MOST_ROUNDS = 25
 Progress = Callable[[str], None]
 
 
@@ -50,7 +49,7 @@ class _Plan(NamedTuple):
     progress: Progress
 
 
-def calibrate(host: Host, progress: Progress, most_rounds: int = MOST_ROUNDS) -> Calibration:
+def calibrate(host: Host, progress: Progress, most_rounds: int) -> Calibration:
     """Measure all pairs, each figure until it repeats or for `most_rounds`. `progress` is given a line before each.
 
     Raises Unavailable where nothing can be measured.

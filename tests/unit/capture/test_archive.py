@@ -232,8 +232,8 @@ def test_a_command_that_is_ended_removes_what_it_unpacked(
     """The space is empty afterwards, or the fixture says so."""
     capture(captured("huge-pages"), tmp_path / "a.tar.xz")
     program = (
-        "import os, sys; from numaudit.cli import main; from numaudit.cli.observe import topology; "
-        f"topology.read_machine = lambda host: (host.root / 'proc').stat() and os.kill(os.getpid(), {int(number)}); "
+        "import os, sys; from numaudit.cli import main; from numaudit.kernel import node; "
+        f"node.read_machine = lambda host: (host.root / 'proc').stat() and os.kill(os.getpid(), {int(number)}); "
         "sys.exit(main.call(['topology', '--root', 'a.tar.xz']))"
     )
     done = subprocess.run(

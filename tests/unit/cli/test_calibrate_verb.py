@@ -37,7 +37,7 @@ _MACHINE = Machine(tuple(Node(node, distances=row) for node, row in _DISTANCES.i
 
 @pytest.fixture(autouse=True)
 def _found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numaudit.cli.observe.calibrate.calibrate", lambda *_: FOUND)
+    monkeypatch.setattr("numaudit.selftest.calibrate.calibrate", lambda *_: FOUND)
 
 
 def _host(folder: Path, cpu: str = "6 143") -> Host:

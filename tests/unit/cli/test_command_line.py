@@ -313,17 +313,3 @@ def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, st
     done = _run([*COMMAND, "report", "-o", "wide", *root], environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "/name with spaces \\xe9" in done.stdout
-
-
-# A quick start
-
-
-def test_help_imports_neither_tables_nor_documents() -> None:
-    program = (
-        "import sys\nfrom numaudit.cli.main import call\nassert call(['--help']) == 0\n"
-        "heavy = {'rich', 'grpc', 'google', 'msgspec', 'psutil', 'yaml', 'bcc', 'asyncio'}\n"
-        "heavy |= {'numaudit.engine.observer'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert done.stderr == "[]\n"

@@ -22,7 +22,7 @@ from fixture_trees import FIXTURES
 from kubelet_http import Answer, replies, serving
 from made_up_probes import made_up_session
 from numaudit.cli.main import VERBS, call
-from numaudit.cli.manager import run
+from numaudit.cli.manager import run_work
 from numaudit.cli.observe import top
 from numaudit.doctor import checks
 from numaudit.engine.observer import Observer
@@ -166,8 +166,8 @@ def _run(root: Path, _: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a command runs in a cgroup of its own is not the kubelet's business, but the report at its end is."""
     group = SimpleNamespace(id=1, path=root)
     placement = SimpleNamespace(container="command", memory=(), cpus=None)
-    monkeypatch.setattr(run, "hold", lambda *_: nullcontext(SimpleNamespace(group=group, placement=placement)))
-    monkeypatch.setattr(run, "_start", lambda *_: SimpleNamespace(wait=lambda _, tick: tick()))
+    monkeypatch.setattr(run_work, "hold", lambda *_: nullcontext(SimpleNamespace(group=group, placement=placement)))
+    monkeypatch.setattr(run_work, "_start", lambda *_: SimpleNamespace(wait=lambda _, tick: tick()))
     _first_tick(monkeypatch, "run", "--report", "--memory", "1Mi", "--beside-kubelet", "--", "true")
 
 

@@ -22,7 +22,7 @@ def test_a_failure_comes_before_what_is_inconclusive_and_that_before_a_pass(
     states: list[CheckState], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks = tuple(SelfTestCheck(f"check-{number}", state, "", "") for number, state in enumerate(states))
-    monkeypatch.setattr("numaudit.cli.observe.selftest.selftest", lambda _: checks)
+    monkeypatch.setattr("numaudit.selftest.selftest.selftest", lambda _: checks)
     assert call(["selftest"]) == code
     out = capsys.readouterr().out
     for number, state in enumerate(states):

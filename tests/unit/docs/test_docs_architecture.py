@@ -40,8 +40,8 @@ GOALS = {
 }
 """Kind of change -> new files and edited files at most."""
 NAMES_A_PROBE = {
-    "cli/manager/assert.py": "its limit of migrations rests on the one probe that counts them",
-    "cli/observe/report.py": "its option --first-touch asks for the one probe that is off by default",
+    "cli/manager/assert_work.py": "its limit of migrations rests on the one probe that counts them",
+    "cli/observe/report_work.py": "its option --first-touch asks for the one probe that is off by default",
     "engine/collectors/sanity_check.py": "holds the counted hint faults against the kernel's own count",
     "doctor/checks.py": "first_touch has no BPF program, and doctor shows it among the sources",
     "doctor/sources.py": "a source of access figures is tried on a known load of its own",

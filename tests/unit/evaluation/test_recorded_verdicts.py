@@ -10,7 +10,7 @@ import pytest
 
 from kubelet_steps import LOGS, STEPS, Step
 from numaudit.checkpoints.formats.memory import parse
-from numaudit.cli.observe.report import observe
+from numaudit.cli.observe.report_work import observe
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find

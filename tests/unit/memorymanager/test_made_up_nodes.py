@@ -12,7 +12,7 @@ import pytest
 from node_tree import MIB, NodeTree, Pod
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.cli.observe.report import observe
+from numaudit.cli.observe.report_work import observe
 from numaudit.containermanager.memory.machine_state import charge, default_machine_state
 from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.engine.observer import Observer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-import numaudit.cli.manager.run  # noqa: F401 -- imported once here, and not by each child
+import numaudit.cli.manager.run_work  # noqa: F401 -- imported once here, and not by each child
 from numaudit.cli.main import call
 from numaudit.containermanager.memory.state import Block
 from numaudit.intent import Promise

@@ -22,7 +22,7 @@ ENOUGH = 12.0
 """Seconds of work in which each page is sampled several times: the guest's kernel scans every second."""
 
 
-importlib.import_module("numaudit.cli.manager.assert")  # once here, and not by each child
+importlib.import_module("numaudit.cli.manager.assert_work")  # once here, and not by each child
 
 
 def on_cpu_0() -> None:

@@ -36,7 +36,7 @@ PYTHON = 12 * MIB
 UNITS = {"Ki": 1 << 10, "Mi": MIB, "Gi": 1 << 30}
 EVIDENCE = re.compile(r" of its ([\d.]+)([KMG]i) were seen used from other nodes, so ([\d.]+)% to ([\d.]+)% may be")
 
-importlib.import_module("numaudit.cli.manager.assert")  # once here, and not by each child
+importlib.import_module("numaudit.cli.manager.assert_work")  # once here, and not by each child
 
 
 class Said(NamedTuple):

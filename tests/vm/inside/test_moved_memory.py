@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.observe.report import observe
+from numaudit.cli.observe.report_work import observe
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import ContainerReport

@@ -13,7 +13,7 @@ import pytest
 
 import page_frames
 from numaudit.cli.main import call
-from numaudit.cli.observe.report import observe
+from numaudit.cli.observe.report_work import observe
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import ContainerReport, Report

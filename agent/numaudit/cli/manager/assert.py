@@ -1,35 +1,18 @@
-"""`numaudit assert`: a gate for performance tests and CI."""
+"""`numaudit assert`: a gate for performance tests and CI. Its options."""
 # ruff: noqa: N999 -- a verb has a module of its name, which is imported by name
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
-from numaudit.api.selection import narrow
 from numaudit.cli import options
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
-from numaudit.cli.manager.junit import encode
 from numaudit.cli.manager.sizes import Size
 from numaudit.cli.names import ContainerName
-from numaudit.cli.observe.report import observe
 from numaudit.cli.progress import Duration
-from numaudit.engine.engine import Engine
-from numaudit.engine.observer import Observer
-from numaudit.errors import InputError, Unavailable, brief
-from numaudit.kernel.host import is_named_pipe
-from numaudit.report.gates.gate import GateCheck, Limits, judge_gate, worst_state
-from numaudit.report.values import Report
-from numaudit.run import command as commands
-from numaudit.run.group import group_of_its_own
-from numaudit.run.watch import Watch, due
-from numaudit.snapshot import ContainerId
+from numaudit.errors import brief
 
-_EXITS = {"passed": 0, "failed": EXIT_FINDINGS, "inconclusive": EXIT_INCONCLUSIVE}
-_SECONDS = 10.0
 _COMMAND = "numaudit.assert.command"
 
 
@@ -97,91 +80,13 @@ measure. When the command fails, the exit status is its own, and nothing is judg
 @click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="File for a report in JUnit XML.")
 @click.argument("which", required=False, type=ContainerName(), metavar="[NAME | -- COMMAND [ARGS]...]")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    *,
-    max_remote: float | None,
-    max_remote_pages: float | None,
-    max_spilled: int | None,
-    max_migrated: int | None,
-    duration: float | None,
-    junit: Path | None,
-    which: str | None,
-) -> int:
+def command(ctx: click.Context, /, **given: options.Given) -> int:
     """Measure a container, or a command while it runs, and compare it with limits.
 
     NAME is a pod, a container or a cgroup, as for `numaudit report`. It passes or fails only when the evidence is
     certain. Accesses are counted only by hardware counters. Without them, use --max-remote-pages, which judges by the
     pages that NUMA balancing sees used.
     """
-    limits = Limits(max_remote, max_remote_pages, max_spilled, max_migrated)
-    if limits == Limits():
-        raise InputError("nothing to judge: give --max-remote, --max-remote-pages, --max-spilled or --max-migrated")
-    arguments = ctx.meta.get(_COMMAND)
-    if (arguments is None) == (which is None) or arguments == ():
-        raise InputError("give either a container to measure, or a command after --")
-    if arguments is not None and duration is not None:
-        raise InputError("--duration is for containers: a command is measured until it ends")
-    _check_writable(junit)
-    if arguments is None:
-        report: Report | None = narrow(observe(Observer.of(options.host(None)), None, duration or _SECONDS), which)
-    else:
-        try:
-            status, report = _measured(arguments)
-        except commands.NotStarted as error:
-            _write(junit, (), str(error))
-            click.echo(f"numaudit: {error}", err=True)
-            return error.exit_code
-        if status:
-            failed = f"the command ended with status {status}, so nothing was judged"
-            _write(junit, (), failed)
-            click.echo(f"numaudit: {failed}", err=True)
-            return status
-    checks = _checks(report, limits, "command" if which is None else which)
-    _write(junit, checks)
-    for one in checks:
-        click.echo(f"{one.state}: {one.container}: {one.demand}: {one.evidence}", err=arguments is not None)
-    return _EXITS[worst_state(checks)]
+    from numaudit.cli.manager.assert_work import run
 
-
-def _measured(arguments: Sequence[str]) -> tuple[int, Report | None]:
-    """The command's exit status, and its report at the last tick; None = it ended before there was one."""
-    host = options.host(None)
-    observer = Observer.of(host)
-    with commands.signals_kept() as mask, group_of_its_own(host) as group, observer.open_probes() as session:
-        session.require_any()
-        commands.end_if_asked()
-        watch = Watch(Engine(observer, session, options.thresholds()), ContainerId(group.id), "command")
-        status = commands.start(arguments, group.path, mask).wait(due(), watch.tick)
-    return status, watch.report()
-
-
-def _checks(report: Report | None, limits: Limits, name: str) -> tuple[GateCheck, ...]:
-    """Of every container that may have a verdict: sandboxes and what parent groups hold themselves are passed over."""
-    if report is None:
-        why = "it ended before it could be measured"
-        return (GateCheck(name, "evidence", "inconclusive", why),)
-    doubt = next((one.reason for one in report.sources if one.source == "migrations" and one.state != "ok"), None)
-    found = [
-        one for container in report.containers if container.verdict for one in judge_gate(container, limits, doubt)
-    ]
-    if not found:
-        raise Unavailable(f"{name} has no container that runs; `numaudit report -o wide` lists all")
-    return tuple(found)
-
-
-def _check_writable(junit: Path | None) -> None:
-    """Before a long measurement, not after it."""
-    if junit is None:
-        return
-    if is_named_pipe(junit):
-        raise InputError(f"--junit {junit}: is a named pipe, which may have no reader; give a file")
-    try:
-        junit.open("ab").close()
-    except OSError as error:
-        raise InputError(f"--junit {junit}: {error.strerror}") from None
-
-
-def _write(junit: Path | None, checks: Sequence[GateCheck], failed: str | None = None) -> None:
-    if junit is not None:
-        junit.write_bytes(encode(checks, failed))
+    return run(**given, arguments=ctx.meta.get(_COMMAND))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from numaudit.checkpoints.formats.file import MEMORY
-from numaudit.cli import json_output, options
-from numaudit.engine.engine import Engine
-from numaudit.engine.observer import Observer
+from numaudit.cli import options
 from numaudit.errors import Unavailable
-from numaudit.report.values import Report
+
+if TYPE_CHECKING:
+    from numaudit.report.values import Report
 
 
 @click.command(
@@ -30,6 +30,10 @@ def command(output: str, root: Path | None) -> None:
     For each node and group it shows the largest container that would be admitted now, free memory that no container of
     one node can get, the pods that keep the group together, and memory without a promise.
     """
+    from numaudit.cli import json_output
+    from numaudit.engine.engine import Engine
+    from numaudit.engine.observer import Observer
+
     host = options.host(root)
     report = Engine(Observer.of(host)).tick().report
     found = report.memory_manager
@@ -38,12 +42,14 @@ def command(output: str, root: Path | None) -> None:
     if output == "json":
         json_output.of_host("Headroom", found, host, report.taken_at)
     else:
-        from numaudit.views.terminal import headroom_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views.terminal import headroom_tables, terminal
 
         headroom_tables.print_headroom(found, terminal.console())
 
 
 def _why_not(report: Report) -> str:
+    from numaudit.checkpoints.formats.file import MEMORY
+
     intent = next((one for one in report.sources if one.source == "intent"), None)
     if intent is not None and intent.state == "absent":
         return f"{intent.reason}; run it on a node, as root, or give a captured one with --root"

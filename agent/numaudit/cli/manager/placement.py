@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from numaudit.api.placement_document import Placement, PlacementList, account
 from numaudit.api.selection import narrow
-from numaudit.cli.observe.report import observe_whole
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable

@@ -6,14 +6,8 @@ from pathlib import Path
 
 import click
 
-from numaudit.api import simulation_document
-from numaudit.cli import json_output, options
+from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS
-from numaudit.cli.manager.scenario_files import ScenarioFiles
-from numaudit.config import yaml_document
-from numaudit.scenario.orders import find_orders
-from numaudit.scenario.reading import read_scenario
-from numaudit.scenario.simulation import simulate
 
 
 @click.command(
@@ -33,6 +27,14 @@ Exit codes: 0 fine, 1 a pod was refused and --fail-on-reject is given, 2 the sce
 )
 def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> None:
     """Simulate SCENARIO: show which pods a kubelet admits, where, and its memory map after each step."""
+    from numaudit.api import simulation_document
+    from numaudit.cli import json_output
+    from numaudit.cli.manager.scenario_files import ScenarioFiles
+    from numaudit.config import yaml_document
+    from numaudit.scenario.orders import find_orders
+    from numaudit.scenario.reading import read_scenario
+    from numaudit.scenario.simulation import simulate
+
     read = read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open)
     played = simulate(read)
     for notice in played.notices:
@@ -42,7 +44,7 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
     if output == "json":
         json_output.of_no_host("Simulation", shown)
     else:
-        from numaudit.views.terminal import simulation_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views.terminal import simulation_tables, terminal
 
         simulation_tables.print_simulation(played, shown, terminal.console())
     if fail_on_reject and played.has_refusal:

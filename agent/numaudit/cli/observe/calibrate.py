@@ -7,13 +7,11 @@ from pathlib import Path
 
 import click
 
-from numaudit.api import document
 from numaudit.cli import options
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host, explain
-from numaudit.kernel.origin import origin_of
-from numaudit.kernel.replace_file import replace_file
-from numaudit.selftest.calibrate import MOST_ROUNDS, calibrate
+
+_MOST_ROUNDS = 25
 
 
 @click.command(
@@ -35,7 +33,7 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
 @click.option(
     "--rounds",
     type=click.IntRange(3, 1000),
-    default=MOST_ROUNDS,
+    default=_MOST_ROUNDS,
     show_default=True,
     help="Maximum number of rounds for each figure; it ends when the best three agree.",
 )
@@ -49,12 +47,16 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
     """
     if dry_run and target is not None:
         raise click.UsageError("--dry-run stores nothing, so there is no use for --file")
+    from numaudit.api import document
+    from numaudit.kernel.origin import origin_of
+    from numaudit.selftest.calibrate import calibrate
+
     found = calibrate(Host(), _progress, rounds)
     text = document.encode("Calibration", found, origin_of(Host(), found.measured_at))
     if output == "json":
         sys.stdout.buffer.write(text)
     else:
-        from numaudit.views.terminal import calibration_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views.terminal import calibration_tables, terminal
 
         calibration_tables.print_calibration(found, terminal.console())
     if not dry_run:
@@ -68,6 +70,8 @@ def _progress(line: str) -> None:
 
 
 def _store(path: Path, text: bytes) -> None:
+    from numaudit.kernel.replace_file import replace_file
+
     try:
         if path == Host().calibration:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

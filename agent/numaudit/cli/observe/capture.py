@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from numaudit.capture.tree import NOT_READ, Summary, Unread, capture, capture_to
 from numaudit.cli.options import FilePath, host
-from numaudit.cli.signals import as_interrupts
 from numaudit.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from numaudit.capture.tree import Summary, Unread
 
 _SHOWN = 20
 
@@ -36,6 +38,9 @@ def command(target: Path) -> None:
     content, environment or command line. The kubelet's settings and answers are in it, without the commands and
     environments of pods. Only its owner may read it.
     """
+    from numaudit.capture.tree import NOT_READ
+    from numaudit.cli.signals import as_interrupts
+
     with as_interrupts():
         summary, where = _capture(target)
     click.echo(f"{summary.files} files, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
@@ -51,6 +56,8 @@ def command(target: Path) -> None:
 
 
 def _capture(target: Path) -> tuple[Summary, str]:
+    from numaudit.capture.tree import capture, capture_to
+
     if str(target) != "-":
         return capture(host(None), target), str(target)
     output = sys.stdout.buffer

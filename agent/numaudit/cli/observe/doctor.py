@@ -6,11 +6,8 @@ from pathlib import Path
 
 import click
 
-from numaudit.api import document
-from numaudit.cli import json_output, options
+from numaudit.cli import options
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS
-from numaudit.doctor import outcome
-from numaudit.doctor.checks import examine, names
 
 _EXITS = {"all": 0, "some": EXIT_FINDINGS, "none": EXIT_CANNOT_ANSWER}
 
@@ -36,13 +33,18 @@ def command(output: str, require: str | None, root: Path | None) -> int:
 
     Hardware that this machine does not have does not count as a failure.
     """
+    from numaudit.api import document
+    from numaudit.cli import json_output
+    from numaudit.doctor import outcome
+    from numaudit.doctor.checks import examine, names
+
     needed = None if require is None else outcome.required(require, names())
     host = options.host(root)
     checks = examine(host)
     if output == "json":
         json_output.of_host("Doctor", document.Doctor(checks), host)
     else:
-        from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views.terminal import machine_tables, terminal
 
         machine_tables.print_doctor(checks, terminal.console())
     if needed is None:

@@ -43,7 +43,7 @@ class View:
 
     def print(self, whole: Report, file: TextIO | None = None) -> None:
         """Print the tables, on standard output if no file is given. Raises InputError as `subject` does."""
-        from numaudit.views.terminal import process_table, report_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views.terminal import process_table, report_tables, terminal
 
         shown = self.rows(self.subject(whole))
         out = terminal.console(whole_lines=self.wide, file=file)

@@ -11,12 +11,9 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
-import click
-
 from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.observe.report_ticks import Ticks
 from numaudit.cli.observe.report_view import View
-from numaudit.cli.progress import Duration
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError, printable
@@ -28,18 +25,12 @@ _HOME, _END_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
 """Go to the first line; clear to the end of the line; clear all that is below."""
 
 
-class Interval(Duration):
-    """A time between ticks. What follows --watch and is none may be a NAME."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter as error:
-            raise click.BadParameter(f"{error.message}; a NAME comes before --watch", ctx, param) from None
-
-
 def watch(
-    observer: Observer, view: View, seconds: float, numa_maps_budget: float | None, kinds: Collection[Kind[Any]]
+    observer: Observer,
+    view: View,
+    seconds: float,
+    numa_maps_budget: float | None,
+    kinds: Collection[Kind[Any]] | None = None,
 ) -> int:
     """Draw a report at every tick; the exit code, once it is interrupted.
 
@@ -95,7 +86,7 @@ def _show(headline: str, text: str) -> None:
 
 def cut(lines: list[str], columns: int, rows: int) -> list[str]:
     """The lines for which there is room, and how many more there are."""
-    from rich.text import Text  # noqa: PLC0415 (rich is needed for tables only)
+    from rich.text import Text
 
     room = rows - 2
     for taken, line in enumerate(lines):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from numaudit.api.selftest_document import SelfTest
-from numaudit.cli import json_output, options
+from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.selftest.selftest import selftest
 
 
 @click.command(
@@ -27,11 +25,15 @@ def command(output: str) -> int:
     It runs two small processes that use near and far memory, in two cgroups of its own, for some seconds. It needs
     root.
     """
+    from numaudit.api.selftest_document import SelfTest
+    from numaudit.cli import json_output
+    from numaudit.selftest.selftest import selftest
+
     checks = selftest(Host())
     if output == "json":
         json_output.of_host("SelfTest", SelfTest(checks), Host())
     else:
-        from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+        from numaudit.views.terminal import machine_tables, terminal
 
         machine_tables.print_selftest(checks, terminal.console())
     states = {one.state for one in checks}

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import click
 
-from numaudit.api.ordering import KEYS
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.names import ContainerName, NamespaceName
-from numaudit.cli.observe.report_view import View
-from numaudit.cli.observe.top_feed import CapturedFeed, LiveFeed
 from numaudit.cli.progress import Duration
+from numaudit.cli.sort_keys import SORT_KEYS
 from numaudit.cli.verdict_list import VerdictList
-from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 
 _INTERVAL = 5.0
@@ -43,7 +40,9 @@ Exit codes: 0 ended by q, 2 usage, 3 this host cannot answer, 130 interrupted.
     metavar="VERDICT[,VERDICT]",
     help="Show only containers with one of these verdicts.",
 )
-@click.option("--sort", type=click.Choice(KEYS), default=KEYS[0], show_default=True, help="Initial order of the rows.")
+@click.option(
+    "--sort", type=click.Choice(SORT_KEYS), default=SORT_KEYS[0], show_default=True, help="Initial order of the rows."
+)
 @click.option(
     "--interval", type=Duration(), metavar="TIME", help="Time between two measurements (1s, 500ms, 1m; default 5s)."
 )
@@ -64,11 +63,14 @@ def command(
     _require_a_terminal()
     if interval is not None and root is not None:
         raise InputError("--interval measures the running kernel, and --root reads a captured tree: leave out one")
+    from numaudit.cli.observe.report_view import View
+    from numaudit.cli.observe.top_feed import CapturedFeed, LiveFeed
+    from numaudit.engine.observer import Observer
+    from numaudit.views.top.app import Top
+
     observer = Observer.of(options.host(root))
     view = View(which, namespace, verdict)
     feed = LiveFeed(observer, view, interval or _INTERVAL) if root is None else CapturedFeed(observer, view, str(root))
-    from numaudit.views.top.app import Top  # noqa: PLC0415 (textual is needed here only)
-
     top = Top(feed, os.uname().nodename, sort, ascii_only=not _shows_unicode())
     try:
         interrupted = top.run(mouse=False)

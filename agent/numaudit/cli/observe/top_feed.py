@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from numaudit.cli.manager.placement import MAPPINGS_BUDGET, Admissions
-from numaudit.cli.observe.report import observe_whole
 from numaudit.cli.observe.report_ticks import Ticks
 from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError

@@ -9,7 +9,6 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.service.settings_options import load_settings, settings_options
-from numaudit.daemon import start
 
 
 @click.command(
@@ -27,4 +26,6 @@ def command(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], root: Path | None
 ) -> None:
     """Observe this host at every tick (15 seconds by default), for Prometheus and OpenTelemetry."""
+    from numaudit.daemon import start
+
     start.run(partial(load_settings, config, listen, interval, assignments), options.tree(root))

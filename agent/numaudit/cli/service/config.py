@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from numaudit.api import document
-from numaudit.cli import json_output, options
+from numaudit.cli import options
 from numaudit.cli.exits import EXIT_USAGE
 from numaudit.cli.service.settings_options import check_settings, load_settings, settings_options
-from numaudit.config.loading import Loaded
-from numaudit.config.settings import KEYS
 from numaudit.errors import hide, is_like_a_url, printable
 from numaudit.kernel.host import Host
+
+if TYPE_CHECKING:
+    from numaudit.api import document
+    from numaudit.config.loading import Loaded
 
 _HIDDEN = "(hidden)"
 _NOT_OF_A_FILE = {"environment": "the environment", "flag": "flags"}
@@ -38,6 +40,9 @@ def show(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
 ) -> None:
     """Show the settings in force and where each came from."""
+    from numaudit.api import document
+    from numaudit.cli import json_output
+
     loaded = load_settings(config, listen, interval, assignments)
     for warning in loaded.warnings:
         click.echo(f"numaudit: {warning}", err=True)
@@ -45,7 +50,7 @@ def show(
     if output == "json":
         json_output.of_host("Config", document.Config(rows), Host())
         return
-    from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views.terminal import machine_tables, terminal
 
     machine_tables.print_settings(rows, terminal.console())
 
@@ -81,6 +86,9 @@ def _checked(loaded: Loaded) -> str:
 
 def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
     """Every setting as text; secrets are hidden, and so are users and passwords in URLs."""
+    from numaudit.api import document
+    from numaudit.config.settings import KEYS
+
     rows = []
     for key in KEYS.values():
         value = key.kind.show(loaded.values[key.path])
@@ -105,6 +113,8 @@ def reference() -> None:
 
 def reference_text() -> str:
     """docs/config.md."""
+    from numaudit.config.settings import KEYS
+
     lines = [
         "# Settings of the agent",
         "",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaudit.api import document
-from numaudit.cli import json_output, options
-from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
-from numaudit.exporters.metric import Metric
+from numaudit.cli import options
+
+if TYPE_CHECKING:
+    from numaudit.api import document
+    from numaudit.exporters.metric import Metric
 
 
 @click.command(
@@ -26,16 +27,23 @@ def command(output: str) -> None:
     if output == "markdown":
         click.echo(reference_text(), nl=False)
         return
+    from numaudit.api import document
+    from numaudit.cli import json_output
+    from numaudit.exporters.catalogue import METRICS
+
     rows = tuple(_row(metric) for metric in METRICS)
     if output == "json":
         json_output.of_no_host("Metrics", document.Metrics(rows))
         return
-    from numaudit.views.terminal import machine_tables, terminal  # noqa: PLC0415 (rich is needed for tables only)
+    from numaudit.views.terminal import machine_tables, terminal
 
     machine_tables.print_metrics(rows, terminal.console())
 
 
 def _row(metric: Metric[Any]) -> document.MetricRow:
+    from numaudit.api import document
+    from numaudit.exporters.catalogue import labels_of
+
     labels = tuple(labels_of(metric))
     return document.MetricRow(metric.full_name, _type(metric), metric.unit, metric.help, labels, _instrument(metric))
 
@@ -50,6 +58,8 @@ def _type(metric: Metric[Any]) -> str:
 
 def reference_text() -> str:
     """docs/metrics.md."""
+    from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, TICK_METRICS
+
     lines = [
         "# Metrics",
         "",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from numaudit.cli.options import FilePath, Function
 from numaudit.config import CONFIG_VARIABLE, named_file
-from numaudit.config.loading import Flags, Loaded, check, load
 from numaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from numaudit.config.loading import Flags, Loaded
 
 
 def settings_options(function: Function) -> Function:
@@ -41,6 +44,8 @@ def load_settings(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
 ) -> Loaded:
     """Settings of this command line, the environment and the file. Raises InputError."""
+    from numaudit.config.loading import load
+
     return load(*_sources(config, listen, interval, assignments))
 
 
@@ -51,6 +56,9 @@ def check_settings(
 
     Raises InputError for a flag that is no KEY=VALUE, and where nothing is given that could be wrong.
     """
+    from numaudit.config.loading import check, load
+    from numaudit.web.rules import read_rules
+
     sources = _sources(config, listen, interval, assignments)
     problems = check(*sources)
     if problems:
@@ -60,8 +68,6 @@ def check_settings(
             f"nothing to check: all settings have their defaults, because there is no --config FILE, {CONFIG_VARIABLE} "
             "names none, and no other flag or variable gives a setting"
         )
-    from numaudit.web.rules import read_rules  # noqa: PLC0415 (takes long)
-
     path = load(*sources).settings.web.config_file
     try:
         if path is not None:

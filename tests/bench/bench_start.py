@@ -1,0 +1,64 @@
+"""How much CPU time a command takes until it has answered, most of which is spent on imports.
+
+Run: python tests/bench/bench_start.py [REPETITIONS]. It fails when a goal is missed. Modules are read from bytecode, as
+in an installed package; the least of several runs counts, in a fresh process each. `report` reads the host it runs on.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from short import repetitions, run
+
+NUMAUDIT = str(Path(sys.executable).with_name("numaudit"))
+COMPLETION = {"_NUMAUDIT_COMPLETE": "bash_complete", "COMP_WORDS": "numaudit report --fail-o", "COMP_CWORD": "2"}
+VERBS = ("report", "top", "state", "explain", "simulate", "doctor", "run", "assert", "agent", "fleet", "config")
+HELP, VERB, REPORT = 50.0, 150.0, 200.0
+"""Goals, in milliseconds."""
+
+
+def main() -> int:
+    times = repetitions(10)
+    missed = 0
+    with tempfile.TemporaryDirectory() as bytecode:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode, "PYTHONDONTWRITEBYTECODE": ""}
+
+        def measure(words: str, goal: float, **variables: str) -> None:
+            nonlocal missed
+            found = _least([NUMAUDIT, *words.split()], {**environment, **variables}, times)
+            what = "a completion" if variables else f"numaudit {words}"
+            verdict = "ok" if found <= goal else "MISSED"
+            print(f"{what:26} {found:6.0f} ms of CPU time, goal {goal:.0f}: {verdict}", flush=True)
+            missed += found > goal
+
+        floor = _least([sys.executable, "-c", "import click"], environment, times)
+        print(f"{'Python with click alone':26} {floor:6.0f} ms of CPU time", flush=True)
+        measure("--help", HELP)
+        for verb in VERBS:
+            measure(f"{verb} --help", VERB)
+        measure("", VERB, **COMPLETION)
+        measure("report", REPORT)
+    return 1 if missed else 0
+
+
+def _least(command: list[str], environment: Mapping[str, str], times: int) -> float:
+    """Milliseconds of CPU time, after one run that writes the bytecode."""
+    _child_ms(command, environment)
+    return min(_child_ms(command, environment) for _ in range(times))
+
+
+def _child_ms(command: list[str], environment: Mapping[str, str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+if __name__ == "__main__":
+    run(main)

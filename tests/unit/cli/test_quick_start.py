@@ -1,0 +1,64 @@
+"""What a command imports: most of the time until it answers. tests/bench/bench_start.py measures that time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agent_process import PATIENCE
+from numaudit.api.ordering import KEYS
+from numaudit.cli.main import VERBS
+from numaudit.cli.sort_keys import SORT_KEYS
+
+LIBRARIES = {
+    "asyncio", "bcc", "google", "grpc", "h11", "http.client", "msgspec", "opentelemetry", "prometheus_client", "psutil",
+    "rich", "ssl", "textual", "yaml",
+}  # fmt: skip
+"""Those that take long to import."""
+OPTIONS_NEED = {
+    "config", "containermanager.versions", "daemon.signals", "errors", "evaluation.thresholds", "fleet",
+    "gojson.strconv", "kernel.host", "topology.quantity",
+}  # fmt: skip
+"""What a verb's options may import beside modules of cli/."""
+MAIN = "import sys\nfrom numaudit.cli.main import call, main\n"
+LOADED = "print(*sorted(sys.modules), file=sys.stderr)\n"
+
+
+def _imported(program: str, **environment: str) -> set[str]:
+    command = [sys.executable, "-c", MAIN + program + LOADED]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=True, env={**os.environ, **environment}
+    )
+    return set(done.stderr.split())
+
+
+def _too_much(imported: set[str]) -> set[str]:
+    """Libraries that take long, and our own modules that no option needs."""
+    own = {name.removeprefix("numaudit.") for name in imported if name.startswith("numaudit.")}
+    packages = {one.partition(".")[0] for one in OPTIONS_NEED}
+    options = {name for name in own if name.split(".")[0] == "cli" and not name.endswith("_work")}
+    return (imported & LIBRARIES) | (own - options - OPTIONS_NEED - packages)
+
+
+def test_a_command_without_a_verb_imports_no_verb() -> None:
+    imported = _imported("assert call(['--help']) == 0\n")
+    assert _too_much(imported) == set()
+    assert not any(f"numaudit.cli.{folder}" in imported for folder in ("observe", "manager", "service"))
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "state show", "config check"])
+def test_the_help_of_a_verb_imports_only_what_its_options_need(verb: str) -> None:
+    assert _too_much(_imported(f"assert call({[*verb.split(), '--help']!r}) == 0\n")) == set()
+
+
+def test_a_completion_imports_only_what_its_options_need() -> None:
+    completed = "from click.shell_completion import shell_complete\n"
+    completed += "assert shell_complete(main, {}, 'numaudit', '_NUMAUDIT_COMPLETE', 'bash_complete') == 0\n"
+    assert _too_much(_imported(completed, COMP_WORDS="numaudit report --fail-o", COMP_CWORD="2")) == set()
+
+
+def test_the_words_of_sort_are_those_of_the_columns() -> None:
+    assert SORT_KEYS == KEYS
