@@ -140,6 +140,15 @@ def read_inodes(host: Host) -> dict[str, int]:
     return inodes
 
 
+class ReadResident(NamedTuple):
+    """What a group's files said when they were read last, and the value that was made of it."""
+
+    digest: int
+    """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key."""
+    hugetlb: BytesByNode | None
+    resident: Resident
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads the files of single groups. Raises OSError when the group is gone, ParseError on foreign text."""
@@ -153,15 +162,23 @@ class Reader:
 
     def resident(self, path: str) -> Resident:
         """Bytes by node and type, descendants included."""
+        return self.read_resident(path, None).resident
+
+    def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
+        """The same. A text that is the last one is not parsed again, and equal bytes are the very value of the last."""
         file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
         text = self.read(file)
-        hugetlb = self.hugetlb(path)
+        digest, hugetlb = hash(text), self.hugetlb(path)
+        if last is not None and last.digest == digest and last.hugetlb == hugetlb:
+            return last
         try:
             if self.hierarchies.is_v2:
-                return numa_stat.resident_v2(text, hugetlb)
-            return numa_stat.resident_v1(text, hugetlb, self.page_size)
+                found = numa_stat.resident_v2(text, hugetlb)
+            else:
+                found = numa_stat.resident_v1(text, hugetlb, self.page_size)
         except ParseError as error:
             raise _in(file, error) from None
+        return ReadResident(digest, hugetlb, last.resident if last is not None and last.resident == found else found)
 
     def hugetlb(self, path: str) -> BytesByNode | None:
         """Bytes in huge pages by node, descendants included; None when the controller is absent."""

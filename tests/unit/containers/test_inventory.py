@@ -16,7 +16,7 @@ from numaudit.containers.inventory import Census, Inventory, divide
 from numaudit.engine.collectors.base import Skipped
 from numaudit.engine.collectors.containers.residency import Residency
 from numaudit.kernel import host as host_module
-from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, find_hierarchies
+from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, ReadResident, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Container, Resident
 
@@ -62,9 +62,9 @@ class _Ledger(Reader):
 
     own_bytes: Mapping[str, int] = field(default_factory=dict)
 
-    def resident(self, path: str) -> Resident:
+    def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
         below = [size for one, size in self.own_bytes.items() if f"{one.rstrip('/')}/".startswith(f"{path}/")]
-        return Resident(anon={0: sum(below)})
+        return ReadResident(0, None, Resident(anon={0: sum(below)}))
 
 
 _HIERARCHIES = Hierarchies("v2", Path("/"), None, None, None)

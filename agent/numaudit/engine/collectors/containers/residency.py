@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from msgspec import structs
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Reader
+from numaudit.kernel.cgroup import Reader, ReadResident
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 
 _IMPOSSIBLE = (
@@ -21,13 +21,25 @@ _IMPOSSIBLE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a tick read and worked out, by path. The next tick gives the same values again where nothing changed."""
+
+    read: dict[str, ReadResident] = field(default_factory=dict)
+    own: dict[str, tuple[Resident, tuple[Resident, ...], Resident]] = field(default_factory=dict)
+    """All of a group, what its children have of it, and what is left."""
+
+
+@dataclass(slots=True)
 class ResidencyCollector(Collector):
     name = "residency"
+    _last: Known = field(default_factory=Known)
 
     def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
         reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
-        found = Residency(reader, _in_use(snapshot.nodes)).collect(tick.census, skipped)
+        residency = Residency(reader, _in_use(snapshot.nodes), self._last)
+        found, self._last = residency.collect(tick.census, skipped), residency.now
         return replace(
             snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident
         )
@@ -51,6 +63,9 @@ class Residency:
     reader: Reader
     in_use: BytesByNode | None = None
     """Bytes of the huge pages that each node has given out; None = not known."""
+    last: Known = field(default_factory=Known)
+    """Of the previous tick."""
+    now: Known = field(default_factory=Known)
 
     def collect(self, census: Census, skipped: Skipped) -> Found:
         """Bytes by container, and the unattributed ones."""
@@ -76,7 +91,7 @@ class Residency:
         for container in census.containers:
             path = census.folder(container.id)
             try:
-                resident = self.reader.resident(path)
+                resident = self._read(path)
             except (OSError, ParseError) as error:
                 why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
                 if why is None:
@@ -90,18 +105,29 @@ class Residency:
             found[path] = resident
         return found
 
+    def _read(self, path: str) -> Resident:
+        found = self.now.read[path] = self.reader.read_resident(path, self.last.read.get(path))
+        return found.resident
+
     def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
         in_use = self.in_use
-        return in_use is None or all(size <= in_use.get(node, 0) for node, size in (hugetlb or {}).items())
+        if in_use is None or hugetlb is None:
+            return True
+        return all(size <= in_use.get(node, 0) for node, size in hugetlb.items())
 
     def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
         """What the children do not hold: the group's own, and what children that were removed left behind."""
-        children = census.children.get(path, ())
-        return _without(by_path[path], [by_path[child] for child in children if child in by_path])
+        whole = by_path[path]
+        parts = tuple([by_path[child] for child in census.children.get(path, ()) if child in by_path])
+        last = self.last.own.get(path)
+        if last is None or (last[0], last[1]) != (whole, parts):
+            last = (whole, parts, _without(whole, parts))
+        self.now.own[path] = last
+        return last[2]
 
     def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: Skipped) -> Resident | None:
         try:
-            by_path = {**by_path, "/": self.reader.resident("")}
+            by_path = {**by_path, "/": self._read("")}
         except (OSError, ParseError) as error:
             skipped.count(error)
             return None
