@@ -15,7 +15,7 @@ from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Value
+from numaudit.value import Timestamp, Value
 
 BytesByNode = Mapping[int, int]
 """Node id -> bytes."""
@@ -101,41 +101,36 @@ JUDGED_TYPES = ("anon", "shmem", "hugetlb")
 """Page cache and kernel memory on another node are normal, so they do not count in verdicts."""
 
 
-class SharedMemory(Struct, frozen=True):
-    """One piece of shared memory that a container's processes map: of a tmpfs, without a name, or of huge pages.
-
-    It is charged to whoever used each page first, and is in the residency of that container only.
-    """
+class SharedMemory(Value, frozen=True):
+    """A piece of shared memory that processes map. Each page is in the residency of whoever used it first."""
 
     kind: Literal["shmem", "hugetlb"]
+    """Shared memory of a tmpfs or without a name, or of huge pages."""
     file: str
-    """Its name, printable; the kernel makes one up for memory without any (/dev/zero, /SYSV..., /memfd:...)."""
-    bytes_by_node: BytesByNode
-    """At least these are mapped, each page once."""
-    charged_to: ContainerId | None = None
-    """Whose all sampled pages are; None = they are of several, or it is not known."""
+    """Its name; the kernel makes one up for memory without any (/dev/zero, /SYSV..., /memfd:...)."""
+    bytes_by_node: BytesByNode = msgspec.field(name="bytes")
+    """By node, at least these; each page once."""
+    charged_to: ContainerId | None
+    """`id` of the container that all sampled pages are charged to; null = they are of several, or it is not known."""
 
 
-class Process(Struct, frozen=True):
-    """One process (thread group)."""
-
-    pid: int
-    name: str | None
-    """Printable."""
-    started_at: float | None
-    """Seconds since the epoch."""
-
-
-class ProcessMapping(Struct, frozen=True):
+class ProcessMapping(Value, frozen=True):
     """The mappings of one kind, policy and file of one process. No files of disks: they do not judge alignment."""
 
-    process: Process
+    pid: int
+    """Process id."""
+    process: str | None
+    """Its name; null = it has ended."""
+    started_at: Timestamp | None
+    """When the process began; null = not known."""
     kind: str
-    """anon, heap, stack, shmem, hugetlb."""
+    """anon, heap, stack, shmem or hugetlb."""
     policy: str
+    """The mapping's memory policy now, as the kernel prints it: default, bind:1, interleave:0-3, ..."""
     file: str | None
-    """Of shmem; printable."""
-    bytes_by_node: BytesByNode
+    """Of shmem."""
+    bytes_by_node: BytesByNode = msgspec.field(name="bytes")
+    """By node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.causes.causes import Cause
@@ -24,35 +25,32 @@ from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.memory_manager import HolderReport
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
-    CheckpointFindingReport,
     ContainerReport,
-    ElsewhereReport,
     Report,
-    SharedMemoryReport,
     Summary,
     Unknown,
 )
-from numaudit.snapshot import CollectorOutcome
+from numaudit.snapshot import CollectorOutcome, ProcessMapping, SharedMemory
 
 Value = TypeVar("Value")
 NAMES: Mapping[type, tuple[str, ...]] = {
     ContainerReport: ("namespace", "pod", "container", "pod_uid", "container_id"),
     Finding: ("namespace", "pod", "container", "pod_uid"),
     HintOutcome: ("namespace", "pod", "container", "pod_uid", "workload"),
-    ElsewhereReport: ("process",),
+    ProcessMapping: ("process",),
     HolderReport: ("namespace", "pod", "pod_uid"),
 }
 """Fields that are hidden whole."""
 PATHS: Mapping[type, tuple[str, ...]] = {
     ContainerReport: ("path",),
-    ElsewhereReport: ("file",),
-    SharedMemoryReport: ("file",),
+    ProcessMapping: ("file",),
+    SharedMemory: ("file",),
 }
 """Fields of which every part is hidden that is not the same on all hosts."""
 TEXTS: Mapping[type, tuple[str, ...]] = {
     Access: ("reason",),
     Cause: ("evidence",),
-    CheckpointFindingReport: ("message", "remedy", "where"),
+    StateFinding: ("message", "remedy", "where"),
     CollectorOutcome: ("reason",),
     Finding: ("message", "remedy"),
     HintOutcome: ("reason", "message"),

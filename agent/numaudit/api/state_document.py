@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from numaudit.errors import InputError
 from numaudit.kubelet.questions.examination import ExaminedFile
 from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.memory_manager import MemoryManagerReport, of_map
-from numaudit.report.values import CheckpointFindingReport
 from numaudit.value import Value
 
 Content = dict[str, Any]
@@ -67,7 +66,7 @@ class StateVerification(Value, frozen=True):
     """What the replay stumbles over; None = nothing, or nothing was replayed."""
     starts_now: Answer
     starts_after_reboot: Answer
-    findings: tuple[CheckpointFindingReport, ...]
+    findings: tuple[StateFinding, ...]
     pods: Mapping[str, PodName]
     """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
 
@@ -144,7 +143,7 @@ def verification(file: ExaminedFile) -> StateVerification:
         first_difference=None if replay is None else str(replay.difference or replay.message),
         starts_now=start.starts_now,
         starts_after_reboot=start.starts_after_reboot,
-        findings=_findings(start.findings),
+        findings=start.findings,
         pods=file.pods,
     )
 
@@ -218,7 +217,3 @@ def _changes(where: str, left: object, right: object) -> Iterator[Change]:
                 yield Change(path, left.get(key), right.get(key))
     elif left != right:
         yield Change(where, left, right)
-
-
-def _findings(found: Iterable[StateFinding]) -> tuple[CheckpointFindingReport, ...]:
-    return tuple(msgspec.convert(one, CheckpointFindingReport, from_attributes=True) for one in found)

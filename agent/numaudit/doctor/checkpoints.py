@@ -32,7 +32,7 @@ def _check(name: str, found: StartOutlook) -> Check:
     detail = f"would the kubelet start with it? now: {found.starts_now}; after a reboot: {found.starts_after_reboot}"
     errors = [one for one in found.findings if one.severity == "error"]
     warnings = [one for one in found.findings if one.severity == "warning"]
-    stopping = [one for one in found.findings if one.what_it_stops in KEEPS_FROM_STARTING]
+    stopping = [one for one in found.findings if one.stops in KEEPS_FROM_STARTING]
     gravest = next(iter([*stopping, *errors, *warnings]), None)
     if gravest is None and found.starts_now == "unknown":
         return Check(

@@ -22,7 +22,6 @@ from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.not_running import not_running_reports
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
-    CheckpointFindingReport,
     CheckpointReport,
     ContainerReport,
     Ended,
@@ -116,7 +115,7 @@ def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
         valid=one.outlook.valid,
         starts_now=one.outlook.starts_now,
         starts_after_reboot=one.outlook.starts_after_reboot,
-        findings=tuple(convert(found, CheckpointFindingReport, from_attributes=True) for found in one.outlook.findings),
+        findings=one.outlook.findings,
     )
 
 

@@ -20,11 +20,10 @@ from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
     ContainerReport,
-    ElsewhereReport,
     Intended,
     Unknown,
 )
-from numaudit.snapshot import Allowed, Container, Mappings, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, Mappings, ProcessMapping, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 
@@ -115,7 +114,7 @@ class ContainerReports:
 
     def _elsewhere(
         self, mappings: Mappings, intended: NodeSet | None, allowed: Allowed
-    ) -> tuple[ElsewhereReport, ...] | None:
+    ) -> tuple[ProcessMapping, ...] | None:
         wanted = wanted_nodes(intended, allowed, self.snapshot.machine)
         return None if wanted is None else elsewhere(mappings, wanted)
 

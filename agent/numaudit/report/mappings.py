@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from numaudit.report.values import ElsewhereReport, MappedBytes, MappingsReport, SharedMemoryReport
-from numaudit.snapshot import BytesByNode, Mappings
+from msgspec import structs
+
+from numaudit.report.values import MappedBytes, MappingsReport
+from numaudit.snapshot import BytesByNode, Mappings, ProcessMapping
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import timestamp
 
 _LARGEST = 5
 """Pieces of shared memory, and mappings of processes, that are shown."""
@@ -22,29 +23,20 @@ def mappings_report(mappings: Mappings, of_others: BytesByNode) -> MappingsRepor
         page_sizes=_flat({str(size): by_node for size, by_node in sorted(mappings.by_page_size.items())}),
         processes_read=mappings.processes_read,
         processes=mappings.processes,
-        shared=None
-        if shared is None
-        else tuple(
-            SharedMemoryReport(one.kind, one.file, one.bytes_by_node, one.charged_to) for one in shared[:_LARGEST]
-        ),
+        shared=None if shared is None else shared[:_LARGEST],
         shared_of_others=None if shared is None else of_others,
         unsampled=mappings.unsampled,
     )
 
 
-def elsewhere(mappings: Mappings, wanted: NodeSet) -> tuple[ElsewhereReport, ...]:
-    """The mappings with the most bytes on other nodes than the wanted ones."""
+def elsewhere(mappings: Mappings, wanted: NodeSet) -> tuple[ProcessMapping, ...]:
+    """The mappings with the most bytes on other nodes than the wanted ones, and only those bytes."""
     found = []
     for one in mappings.by_process:
         outside = {node: size for node, size in sorted(one.bytes_by_node.items()) if size and node not in wanted}
         if outside:
-            process = one.process
-            found.append(
-                ElsewhereReport(
-                    process.pid, process.name, timestamp(process.started_at), one.kind, one.policy, one.file, outside
-                )
-            )
-    found.sort(key=lambda one: (-sum(one.bytes.values()), one.pid))
+            found.append(structs.replace(one, bytes_by_node=outside))
+    found.sort(key=lambda one: (-sum(one.bytes_by_node.values()), one.pid))
     return tuple(found[:_LARGEST])
 
 

@@ -6,11 +6,10 @@ Per-container types are Structs, which are made in a fraction of a dataclass's t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec import field
 
-from numaudit.checkpoints.start.findings import Severity as StateSeverity
+from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.outlook import Answer
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
@@ -19,7 +18,7 @@ from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.counters import Counters
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, Qos
+from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, ProcessMapping, Qos, SharedMemory
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp, Value
 
@@ -61,38 +60,6 @@ class MappedBytes(Value, frozen=True):
     """Bytes of it on the node."""
 
 
-class SharedMemoryReport(Value, frozen=True):
-    """A piece of shared memory that processes of a container map."""
-
-    kind: Literal["shmem", "hugetlb"]
-    """Shared memory of a tmpfs or without a name, or of huge pages."""
-    file: str
-    """The kernel makes one up for memory without a name (/dev/zero, /SYSV..., /memfd:...)."""
-    bytes: Mapping[int, int]
-    """By node, at least these; each page once."""
-    charged_to: int | None
-    """`id` of the container that all sampled pages are charged to; null = they are of several, or it is not known."""
-
-
-class ElsewhereReport(Value, frozen=True):
-    """Mappings of one process with bytes on nodes where they should not be."""
-
-    pid: int
-    """Process id."""
-    process: str | None
-    """Its name; null = it has ended."""
-    started_at: Timestamp | None
-    """When the process began; null = not known."""
-    kind: str
-    """anon, heap, stack, shmem or hugetlb."""
-    policy: str
-    """The mapping's memory policy now, as the kernel prints it: default, bind:1, interleave:0-3, ..."""
-    file: str | None
-    """Of shmem."""
-    bytes: Mapping[int, int]
-    """By node, on the wrong ones only."""
-
-
 class MappingsReport(Value, frozen=True):
     """From numa_maps. A page that several processes map counts once for each of them.
 
@@ -109,7 +76,7 @@ class MappingsReport(Value, frozen=True):
     """How many processes were read."""
     processes: int
     """How many there are; more than were read where time or rights did not allow it."""
-    shared: tuple[SharedMemoryReport, ...] | None
+    shared: tuple[SharedMemory, ...] | None
     """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
     shared_of_others: Mapping[int, int] | None
     """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
@@ -135,24 +102,6 @@ class Intended(Value, frozen=True):
     """Nodes of its devices; null = it has none, or that is not known."""
 
 
-class CheckpointFindingReport(Value, frozen=True):
-    """One thing found in a checkpoint.
-
-    A StateFinding without what it stops, which `starts_now` and `starts_after_reboot` sum up.
-    """
-
-    name: str
-    """Which finding; docs/state.md explains each."""
-    severity: StateSeverity
-    """How bad it is."""
-    message: str
-    """What was found."""
-    remedy: str
-    """What to do about it."""
-    where: str
-    """Where in the file; empty = the file as a whole."""
-
-
 class CheckpointReport(Value, frozen=True):
     """One of the kubelet's checkpoints, and whether the kubelet would start with it.
 
@@ -174,7 +123,7 @@ class CheckpointReport(Value, frozen=True):
     """Nothing is wrong with it; null = it is absent or was not read."""
     starts_now: Answer
     starts_after_reboot: Answer
-    findings: tuple[CheckpointFindingReport, ...]
+    findings: tuple[StateFinding, ...]
     """What is wrong with it."""
 
 
@@ -274,9 +223,10 @@ class ContainerReport(Counters, frozen=True):
     """The cost of its remote accesses, at most; null = they were not counted."""
     mappings: MappingsReport | None
     """Its mappings; null = they were not read."""
-    elsewhere: tuple[ElsewhereReport, ...] | None
+    elsewhere: tuple[ProcessMapping, ...] | None
     """The processes' mappings with the most bytes on other nodes than the promised ones (without a promise, than those
-    of the allowed CPUs); shared memory of others is among them. null = the mappings were not read."""
+    of the allowed CPUs), and only those bytes; shared memory of others is among them. null = the mappings were not
+    read."""
     unknown: tuple[Unknown, ...]
     """What is not known of it, and why."""
 

@@ -121,6 +121,7 @@ def test_a_file_that_is_not_valid_has_findings_with_remedies_and_exit_code_1(cap
             "message": "node 1 is in group [0, 1], but node 0 in [0]",
             "remedy": MEANINGS["groups-overlap"].remedy,
             "where": "machineState.1.cells",
+            "stops": "maybe",
         }
     ]
 

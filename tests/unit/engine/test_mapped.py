@@ -10,7 +10,7 @@ from numaudit.engine.collectors.containers.segments import Segments
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
 from numaudit.kernel.memory.shared_maps import SharedMapping
-from numaudit.snapshot import Mappings, Process
+from numaudit.snapshot import Mappings
 
 PAGE, MIB = 4096, 1 << 20
 
@@ -110,7 +110,7 @@ def test_each_process_has_its_name_its_start_and_its_mappings_by_kind_and_policy
         "af00 default file=/usr/lib/libc.so mapped=1 N0=1 kernelpagesize_kB=4\n",
         stat=stat,
     )
-    assert {one.process for one in found.by_process} == {Process(7, "po) S (x", 1700000005.0)}
+    assert {(one.pid, one.process, one.started_at) for one in found.by_process} == {(7, "po) S (x", 1700000005.0)}
     assert [(one.kind, one.policy, one.bytes_by_node) for one in found.by_process] == [
         ("anon", "bind:1", {1: 2 * PAGE, 0: PAGE}),
         ("heap", "default", {0: PAGE}),
@@ -126,6 +126,6 @@ def test_names_that_a_tenant_chose_are_printable(tmp_path: Path) -> None:
         stat=stat,
     )
     (one,) = found.by_process
-    assert one.process.name == "\\x1b[31m\\n\\xff"
+    assert one.process == "\\x1b[31m\\n\\xff"
     assert one.file == "/dev/shm/a\\x1b[2J\\nb"
     assert [shared.file for shared in found.shared or ()] == [one.file]

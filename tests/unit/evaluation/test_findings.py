@@ -79,7 +79,7 @@ def test_a_finding_names_its_pod() -> None:
 
 
 def test_a_finding_about_a_checkpoint_names_the_pods_in_it() -> None:
-    cause = StateFinding("assignment-to-missing-node", "container db of pod uid-7 holds memory of node 9")
+    cause = StateFinding.of("assignment-to-missing-node", "container db of pod uid-7 holds memory of node 9")
     broken = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (cause,)))
     (found,) = find(tick(ContainerIntent("uid-7", "db", "prod", "mysql-0"), checkpoints=(broken,)))
     assert "container db of pod prod/mysql-0 holds memory of node 9" in found.message
@@ -203,8 +203,8 @@ def test_refusals_that_the_kubelet_counted_and_its_log_lacks_are_found(
 
 @pytest.mark.parametrize(("places", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])
 def test_places_of_one_cause_are_one_finding_that_names_three_of_them(places: int, more: str) -> None:
-    causes = tuple(StateFinding("memory-total-drift", f"node {number}") for number in range(places))
-    warning = StateFinding("unknown-key", "x is not a key of this format")
+    causes = tuple(StateFinding.of("memory-total-drift", f"node {number}") for number in range(places))
+    warning = StateFinding.of("unknown-key", "x is not a key of this format")
     torn = CheckpointHealth("memory_manager_state", outlook=StartOutlook(False, "no", "no", (*causes, warning)))
     (found,) = find(tick(checkpoints=(torn,)))
     logged = "; ".join(f"node {number}" for number in range(min(places, 3)))

@@ -348,7 +348,7 @@ def test_a_corrupt_device_file_does_not_stop_the_kubelet_but_is_an_error() -> No
 
 def test_a_finding_has_one_of_the_known_names() -> None:
     with pytest.raises(ValueError, match="unknown finding 'nonsense'"):
-        StateFinding("nonsense", "")
+        StateFinding.of("nonsense", "")
 
 
 def test_every_meaning_has_a_remedy_that_is_a_sentence() -> None:

@@ -209,7 +209,7 @@ def test_a_later_format_is_unknown_and_never_called_damaged(data: bytes, kubelet
         checkpoint = checkpoints.parse(MEMORY, data)
     except NewerFormat as error:
         finding = unreadable(MEMORY, error)
-        assert (finding.name, finding.what_it_stops) == ("format-unknown", "unknown")
+        assert (finding.name, finding.stops) == ("format-unknown", "unknown")
         findings = [finding]
     else:
         outlook = outlook_of(checkpoint, kubelet)

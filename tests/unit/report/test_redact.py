@@ -20,7 +20,8 @@ from numaudit.cli.main import call
 from numaudit.errors import printable
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.report.values import ContainerReport, ElsewhereReport, MappingsReport, Report, SharedMemoryReport
+from numaudit.report.values import ContainerReport, MappingsReport, Report
+from numaudit.snapshot import ProcessMapping, SharedMemory
 from numaudit.value import Origin
 from reports import container, report
 from schemas import schema
@@ -32,12 +33,10 @@ _OF_EVERY_HOST = re.compile(
     r"kubepods(-besteffort|-burstable)?(\.slice)?|besteffort|burstable|(system|user|machine)\.slice|init\.scope|system|kubelet|"
 )
 _NEVER_NAMES = {
-    "CheckpointFindingReport": {"name"},
     "CheckpointReport": {"file", "format", "policyName", "problem"},
     "CollectorOutcome": {"source"},
     "ContainerReport": {"allowedCpus", "findings", "runtime"},
     "Counted": {"basis"},
-    "ElsewhereReport": {"kind", "policy"},
     "Finding": {"name"},
     "Generator": {"name", "version"},
     "HintFaultsReport": {"flags"},
@@ -53,9 +52,11 @@ _NEVER_NAMES = {
     "Overhead": {"steps"},
     "OverheadOfProbe": {"probe"},
     "ProbeAccount": {"probe"},
+    "ProcessMapping": {"kind", "policy"},
     "RemoteStall": {"latencySource"},
     "Report": {"cgroupMode"},
     "Residual": {"types"},
+    "StateFinding": {"name"},
     "TaskMoveReport": {"event"},
 }  # fmt: skip
 """Texts that are of the kernel's, the kubelet's or our own vocabulary, or are sets of CPUs."""
@@ -199,8 +200,8 @@ def test_a_name_has_one_word_in_a_report_and_another_with_another_key() -> None:
 
 def test_processes_and_files_are_hidden_too() -> None:
     of = report(container())
-    elsewhere = ElsewhereReport(1, "payroll", None, "shmem", "default", "/dev/shm/payroll-cache", {1: 4096})
-    shared = SharedMemoryReport("shmem", "/dev/shm/payroll-cache", {1: 4096}, None)
+    elsewhere = ProcessMapping(1, "payroll", None, "shmem", "default", "/dev/shm/payroll-cache", {1: 4096})
+    shared = SharedMemory("shmem", "/dev/shm/payroll-cache", {1: 4096}, None)
     mappings = MappingsReport((), (), (), 1, 1, (shared,), None, {})
     verdict = Verdict("spilled", "", None, (Cause("shared-memory", "4K of /dev/shm/payroll-cache"),), None)
     one = replace(of.containers[0], elsewhere=(elsewhere,), mappings=mappings, verdict=verdict)

@@ -18,13 +18,13 @@ from numaudit.snapshot import (
     ContainerId,
     Mappings,
     NodeMemory,
-    Process,
     ProcessMapping,
     Resident,
     Snapshot,
 )
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Timestamp
 from numaudit.views.terminal.process_table import print_processes
 
 MIB = 1 << 20
@@ -33,7 +33,7 @@ MACHINE = Machine((Node(0, CpuSet.of(0), 1 << 30), Node(1, CpuSet.of(1), 1 << 30
 
 
 def row(pid: int, sizes: dict[int, int], kind: str = "anon", file: str | None = None) -> ProcessMapping:
-    return ProcessMapping(Process(pid, "postgres", 1_700_000_000.0), kind, "default", file, sizes)
+    return ProcessMapping(pid, "postgres", Timestamp(1_700_000_000), kind, "default", file, sizes)
 
 
 def spilled(*rows: ProcessMapping, processes: int = 1) -> Report:
@@ -68,7 +68,7 @@ def printed(report: Report) -> list[str]:
 def test_the_mappings_with_the_most_bytes_elsewhere_come_first_and_five_are_enough() -> None:
     rows = [row(pid, {0: 64 * MIB, 1: pid * MIB}) for pid in range(1, 8)]
     (one,) = spilled(*rows, row(9, {0: 99 * MIB})).containers
-    assert [(each.pid, each.bytes) for each in one.elsewhere or ()] == [
+    assert [(each.pid, each.bytes_by_node) for each in one.elsewhere or ()] == [
         (pid, {1: pid * MIB}) for pid in (7, 6, 5, 4, 3)
     ]
 
@@ -89,7 +89,7 @@ def test_nothing_is_printed_where_no_process_has_memory_elsewhere() -> None:
 
 
 def test_a_process_that_ended_has_a_question_mark() -> None:
-    ended = ProcessMapping(Process(7, None, None), "heap", "default", None, {1: MIB})
+    ended = ProcessMapping(7, None, None, "heap", "default", None, {1: MIB})
     assert printed(spilled(ended))[3].split() == ["7", "?", "?", "heap", "default", "1Mi"]
 
 

@@ -96,7 +96,7 @@ def test_shared_memory_of_another_is_seen_once_with_its_user_and_only_there(
     assert (of_others(owner), of_others(user)) == ({}, {1: SIZE})
     assert shmem(user) == {}
     assert user.mappings is not None
-    assert [(one.kind, dict(one.bytes), one.charged_to) for one in user.mappings.shared or ()] == [
+    assert [(one.kind, dict(one.bytes_by_node), one.charged_to) for one in user.mappings.shared or ()] == [
         ("shmem", {1: SIZE}, sharing.owner.id)
     ]
     assert user.verdict is not None
@@ -150,7 +150,7 @@ def test_the_process_with_memory_elsewhere_is_named_with_its_kind_and_policy(
     assert (worst.pid, worst.process, worst.kind, worst.policy, worst.file) == (
         running.pid, name, "anon", "bind:1", None,
     )  # fmt: skip
-    assert dict(worst.bytes) == {1: SIZE}
+    assert dict(worst.bytes_by_node) == {1: SIZE}
     assert worst.started_at is not None
     assert before - 30 < worst.started_at < after + 30
     assert document["containers"][0]["elsewhere"][0]["bytes"] == {"1": SIZE}

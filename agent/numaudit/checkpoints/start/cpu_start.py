@@ -35,10 +35,10 @@ def cpu_findings(
     `manager`: the CPU Manager that is to start; None = its reserved CPUs and options are not known.
     """
     if checkpoint.policy_name not in ("none", "static"):
-        yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
+        yield StateFinding.of("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
         return
     if verification.form == "V1":
-        yield StateFinding("format-old", "containers are known by their id, as until Kubernetes 1.17", "entries")
+        yield StateFinding.of("format-old", "containers are known by their id, as until Kubernetes 1.17", "entries")
         return
     state, has_pods = checkpoint.state, verification.form in WITH_PODS
     yield from _pod_level_findings(state, has_pods)
@@ -53,17 +53,17 @@ def cpu_findings(
 def _pod_level_findings(state: CPUState, has_pods: bool) -> Iterator[StateFinding]:
     if state.pod_entries and not has_pods:
         pods = ", ".join(state.pod_entries)
-        yield StateFinding("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
+        yield StateFinding.of("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
         return
     for uid, cpus in state.pod_entries.items():
         containers = state.entries.get(uid, {})
         if not containers:
             message = f"pod {uid} holds CPUs {cpus}, but none of its containers has any"
-            yield StateFinding("pod-level-incomplete", message, f"podEntries.{uid}")
+            yield StateFinding.of("pod-level-incomplete", message, f"podEntries.{uid}")
         for name, own in containers.items():
             if not own <= cpus:
                 message = f"container {name} of pod {uid} has CPUs {own - cpus} outside the pod's own"
-                yield StateFinding("pod-level-incomplete", message, f"entries.{uid}.{name}")
+                yield StateFinding.of("pod-level-incomplete", message, f"entries.{uid}.{name}")
 
 
 def _start_findings(state: CPUState, machine: Machine | None, version: KubernetesVersion) -> Iterator[StateFinding]:
@@ -82,7 +82,7 @@ def _start_findings(state: CPUState, machine: Machine | None, version: Kubernete
     refused = tuple(_refusal(policy, state))
     yield from refused
     if strict and not refused:
-        yield StateFinding(
+        yield StateFinding.of(
             "cpus-not-in-state", f"CPUs {in_no_set} are online but in no set of the file", "defaultCpuSet"
         )
 
@@ -91,4 +91,4 @@ def _refusal(policy: CPUPolicy, state: CPUState) -> Iterator[StateFinding]:
     try:
         start_cpu_manager(policy, state)
     except InputError as refused:
-        yield StateFinding("cpu-state-refused", str(refused), "defaultCpuSet")
+        yield StateFinding.of("cpu-state-refused", str(refused), "defaultCpuSet")

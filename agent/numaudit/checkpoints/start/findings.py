@@ -7,7 +7,9 @@ there are upstream reports of the same trouble.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from numaudit.value import Value
 
 Severity = Literal["error", "warning", "info"]
 Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "nothing"]
@@ -37,35 +39,36 @@ class Meaning:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class StateFinding:
-    """One thing found in one checkpoint."""
+class StateFinding(Value, frozen=True):
+    """One thing found in a checkpoint."""
 
     name: str
-    """A key of MEANINGS."""
+    """Which finding; docs/state.md explains each."""
+    severity: Severity
+    """How bad it is."""
     message: str
-    """The finding in words, with its numbers."""
-    where: str = ""
-    """The place in the file, such as `machineState.1.memoryMap.memory`; empty = the whole file."""
-    stops: Stops | None = None
-    """None = as MEANINGS says."""
+    """What was found, with its numbers."""
+    remedy: str
+    """What to do about it."""
+    where: str
+    """The place in the file, such as `machineState.1.memoryMap.memory`; empty = the file as a whole."""
+    stops: Stops
+    """What the kubelet may not do. start: it does not start. now: not before a reboot. maybe: that is a matter of
+    chance. unknown: it cannot be known here. second start: it starts once. reboot: it may not start after one."""
 
-    def __post_init__(self) -> None:
-        if self.name not in MEANINGS:
-            raise ValueError(f"unknown finding {self.name!r}: add it to MEANINGS and to docs/state.md")
+    @classmethod
+    def of(cls, name: str, message: str, where: str = "", stops: Stops | None = None) -> Self:
+        """`name`: a key of MEANINGS, which says what it stops unless `stops` does.
 
-    @property
-    def severity(self) -> Severity:
-        """What keeps the kubelet from starting is an error, also where it is harmless to another kubelet."""
-        return "error" if self.what_it_stops in ("start", "now") else MEANINGS[self.name].severity
-
-    @property
-    def remedy(self) -> str:
-        return MEANINGS[self.name].remedy
-
-    @property
-    def what_it_stops(self) -> Stops:
-        return MEANINGS[self.name].stops if self.stops is None else self.stops
+        What keeps the kubelet from starting is an error, also where it is harmless to another kubelet.
+        """
+        if name not in MEANINGS:
+            raise ValueError(f"unknown finding {name!r}: add it to MEANINGS and to docs/state.md")
+        meaning = MEANINGS[name]
+        stops = stops or meaning.stops
+        return cls(
+            name, "error" if stops in ("start", "now") else meaning.severity, message, meaning.remedy, where, stops
+        )
 
 
 MEANINGS: dict[str, Meaning] = {

@@ -54,5 +54,5 @@ def kubelet_says(
 
 
 def _is_beyond_us(outlook: Outlook) -> bool:
-    stops = {finding.what_it_stops for finding in outlook.findings}
+    stops = {finding.stops for finding in outlook.findings}
     return "unknown" in stops and "start" not in stops

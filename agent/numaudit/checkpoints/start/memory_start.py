@@ -46,7 +46,7 @@ def memory_findings(
     configuration keeps from pods; None = as in the file.
     """
     if checkpoint.policy_name not in ("None", "Static"):
-        yield StateFinding("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
+        yield StateFinding.of("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
         return
     state, has_pods = checkpoint.state, verification.form in WITH_PODS
     pod_level = pod_level and has_pods
@@ -56,7 +56,7 @@ def memory_findings(
     if not state.machine:
         if state.entries:
             message = f"{len(state.entries)} pods have assignments, but machineState is empty"
-            yield StateFinding("machine-state-missing", message, "machineState")
+            yield StateFinding.of("machine-state-missing", message, "machineState")
         return
     found = [*_table_findings(state.machine), *islice(_group_findings(state.machine), _MOST_OVERLAPS)]
     found += _own_findings(state, version=version, pod_level=pod_level)
@@ -65,12 +65,12 @@ def memory_findings(
         if reserved is not None:
             found += reservation_changes(state.machine, reserved)
         refused = replayed(checkpoint, machine, version=version, pod_level=pod_level, reserved=reserved)
-        if refused is not None and not any(one.what_it_stops in ("start", "now") for one in found):
-            found.append(StateFinding("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
+        if refused is not None and not any(one.stops in ("start", "now") for one in found):
+            found.append(StateFinding.of("state-differs", f"{refused.message}: {refused.difference}", "machineState"))
         totals = ", ".join(
             f"node {id_} {exact(_total(node.memory_map))}" for id_, node in sorted(state.machine.items())
         )
-        found.append(StateFinding("reboot-may-change-totals", f"memory in the file: {totals}", "machineState"))
+        found.append(StateFinding.of("reboot-may-change-totals", f"memory in the file: {totals}", "machineState"))
     yield from found
 
 
@@ -117,25 +117,25 @@ def reservation_changes(in_file: MachineState, configured: SystemReserved) -> It
                     f"node {id_}: {exact(table.system_reserved)} of {resource} are reserved in the file, "
                     f"{exact(wanted)} by the kubelet's configuration"
                 )
-                yield StateFinding("reservation-changed", message, where)
+                yield StateFinding.of("reservation-changed", message, where)
 
 
 def machine_changes(in_file: MachineState, default: MachineState) -> Iterator[StateFinding]:
     """How the machine differs from the one the file was written on. `default`: the machine's map without pods."""
     if in_file.keys() != default.keys():
         message = f"the file has nodes {_ids(in_file)}, the machine has {_ids(default)}"
-        yield StateFinding("nodes-changed", message, "machineState")
+        yield StateFinding.of("nodes-changed", message, "machineState")
     common = sorted(in_file.keys() & default.keys())
     for id_ in common:
         have, live = in_file[id_].memory_map, default[id_].memory_map
         where = f"machineState.{id_}.memoryMap"
         if have.keys() != live.keys():
             message = f"node {id_}: the file has {_names(have)}, the machine has {_names(live)}"
-            yield StateFinding("huge-page-sizes-changed", message, where)
+            yield StateFinding.of("huge-page-sizes-changed", message, where)
         for resource in sorted(have.keys() & live.keys()):
             if resource.startswith(HUGEPAGES_PREFIX) and have[resource].total != live[resource].total:
                 message = _change(id_, resource, have[resource].total, live[resource].total)
-                yield StateFinding("huge-pages-changed", message, f"{where}.{resource}.total")
+                yield StateFinding.of("huge-pages-changed", message, f"{where}.{resource}.total")
     yield from _memory_changes(in_file, default, common)
 
 
@@ -147,7 +147,7 @@ def _memory_changes(in_file: MachineState, default: MachineState, common: list[i
     for id_ in common:
         if before[id_] != now[id_]:
             sum_of_all = "the sum over all nodes is the same" if moved == 0 else f"the sum over all nodes {moved:+d}"
-            yield StateFinding(
+            yield StateFinding.of(
                 "memory-total-drift" if is_drift else "memory-size-changed",
                 f"{_change(id_, MEMORY, before[id_], now[id_])}; {sum_of_all}",
                 f"machineState.{id_}.memoryMap.{MEMORY}.total",
@@ -157,15 +157,15 @@ def _memory_changes(in_file: MachineState, default: MachineState, common: list[i
 def _pod_level_findings(state: MemoryState, has_pods: bool) -> Iterator[StateFinding]:
     if state.pod_entries and not has_pods:
         pods = ", ".join(state.pod_entries)
-        yield StateFinding("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
+        yield StateFinding.of("stale-pod-entries", f"the checksum leaves out podEntries of {pods}", "podEntries")
         return
     for uid, blocks in state.pod_entries.items():
         containers = state.entries.get(uid, {})
         if not blocks:
-            yield StateFinding("pod-level-incomplete", f"pod {uid} has no blocks of its own", f"podEntries.{uid}")
+            yield StateFinding.of("pod-level-incomplete", f"pod {uid} has no blocks of its own", f"podEntries.{uid}")
         elif not any(containers.values()):
             message = f"pod {uid} holds memory, but none of its containers has a block"
-            yield StateFinding("pod-level-incomplete", message, f"podEntries.{uid}")
+            yield StateFinding.of("pod-level-incomplete", message, f"podEntries.{uid}")
         else:
             yield from _outside_pod(uid, blocks, containers)
 
@@ -180,7 +180,7 @@ def _outside_pod(
             whole = of_pod.get(block.type)
             if whole is None or block.numa_affinity != whole.numa_affinity or block.size > whole.size:
                 message = f"container {name} of pod {uid} has {exact(block.size)} of {block.type} outside the pod's own"
-                yield StateFinding("pod-level-incomplete", message, f"entries.{uid}.{name}")
+                yield StateFinding.of("pod-level-incomplete", message, f"entries.{uid}.{name}")
 
 
 def _table_findings(machine: MachineState) -> Iterator[StateFinding]:
@@ -193,15 +193,15 @@ def _table_findings(machine: MachineState) -> Iterator[StateFinding]:
             kept = table.system_reserved + (in_pages if resource == MEMORY else 0)
             if kept > table.total:
                 message = f"node {id_}: {exact(kept)} of {exact(table.total)} of {resource} are kept from pods"
-                yield StateFinding("reservation-too-large", message, where)
+                yield StateFinding.of("reservation-too-large", message, where)
             elif table.allocatable != table.total - kept:
                 left = table.total - kept
                 message = f"node {id_}: pods are left {exact(left)} of {resource}, {says}"
-                yield StateFinding("table-inconsistent", message, f"{where}.allocatable")
+                yield StateFinding.of("table-inconsistent", message, f"{where}.allocatable")
             given = (table.reserved + table.free) & UINT64
             if given != table.allocatable:
                 message = f"node {id_}: reserved + free of {resource} is {exact(given)}, {says}"
-                yield StateFinding("table-inconsistent", message, f"{where}.free")
+                yield StateFinding.of("table-inconsistent", message, f"{where}.free")
 
 
 def _group_findings(machine: MachineState) -> Iterator[StateFinding]:
@@ -212,7 +212,7 @@ def _group_findings(machine: MachineState) -> Iterator[StateFinding]:
             theirs = machine[other].cells if other in machine else None
             if other not in machine or groups[other] != groups[id_]:
                 message = f"node {id_} is in group {_ids(node.cells)}, but node {other} in {_ids(theirs)}"
-                yield StateFinding("groups-overlap", message, f"machineState.{id_}.cells")
+                yield StateFinding.of("groups-overlap", message, f"machineState.{id_}.cells")
 
 
 def _own_findings(state: MemoryState, *, version: KubernetesVersion, pod_level: bool) -> Iterator[StateFinding]:
@@ -224,12 +224,12 @@ def _own_findings(state: MemoryState, *, version: KubernetesVersion, pod_level: 
         if split is not None and split.difference is not None:
             where = f"machineState.{split.difference.node}"
             stops: Stops | None = "start" if version < GROUP_SUMS_SINCE else None
-            yield StateFinding("cross-node-release-drift", str(split.difference), where, stops)
+            yield StateFinding.of("cross-node-release-drift", str(split.difference), where, stops)
     elif refused.difference is None:
-        yield StateFinding("assignment-to-missing-node", refused.message, "entries")
+        yield StateFinding.of("assignment-to-missing-node", refused.message, "entries")
     else:
         where = f"machineState.{refused.difference.node}"
-        yield StateFinding("entries-do-not-add-up", str(refused.difference), where)
+        yield StateFinding.of("entries-do-not-add-up", str(refused.difference), where)
 
 
 def _total(tables: Mapping[str, MemoryTable]) -> int:

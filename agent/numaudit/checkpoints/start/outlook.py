@@ -116,13 +116,13 @@ def examine(
 def unreadable(kind: Kind | None, error: ParseError) -> StateFinding:
     """The finding of a file that `parse` refuses."""
     if isinstance(error, NewerFormat):
-        return StateFinding("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
-    return StateFinding("devices-lost" if kind == DEVICES else "unreadable", str(error))
+        return StateFinding.of("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
+    return StateFinding.of("devices-lost" if kind == DEVICES else "unreadable", str(error))
 
 
 def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answer, Answer]:
     """Does the kubelet start now, and after a reboot?"""
-    stops = {finding.what_it_stops for finding in findings}
+    stops = {finding.stops for finding in findings}
     if "start" in stops:
         return "no", "no"
     if "now" in stops:
@@ -169,23 +169,23 @@ def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
             kept.append(finding)
     for name, count in counts.items():
         if count > MOST_OF_A_NAME:
-            kept.append(StateFinding("more-findings", f"at least {count - MOST_OF_A_NAME} more of {name}"))
+            kept.append(StateFinding.of("more-findings", f"at least {count - MOST_OF_A_NAME} more of {name}"))
     return tuple(kept)
 
 
 def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Checkpoint) -> Iterator[StateFinding]:
     """What holds whichever kubelet reads it, and what a kubelet that knows only a part of it loses."""
     for path in checkpoint.unknown:
-        yield StateFinding("unknown-key", f"{path} is not a key of this format", path)
+        yield StateFinding.of("unknown-key", f"{path} is not a key of this format", path)
     # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
     stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
     for path in checkpoint.refused:
-        yield StateFinding("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
+        yield StateFinding.of("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
     if isinstance(checkpoint, DeviceCheckpoint) or isinstance(read, DeviceCheckpoint):
         return
     if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:
         pods = ", ".join(checkpoint.pod_entries)
-        yield StateFinding(
+        yield StateFinding.of(
             "downgrade-loses-pods", f"this kubelet does not read podEntries of {pods}", "data.podEntries"
         )
 
@@ -198,20 +198,20 @@ def _findings(
         return
     newer = newer_format(checkpoint, verification)
     if newer is not None:
-        yield StateFinding("format-unknown", f"{UNKNOWN_FORMAT}: {newer}")
+        yield StateFinding.of("format-unknown", f"{UNKNOWN_FORMAT}: {newer}")
         return
     if checkpoint.seal is not None and checkpoint.seal.problem and checkpoint.seal.checksum_fits:
-        yield StateFinding("unreadable", checkpoint.seal.problem, "data")
+        yield StateFinding.of("unreadable", checkpoint.seal.problem, "data")
         return
     if not verification.is_valid:
-        yield StateFinding(
+        yield StateFinding.of(
             "checksum-mismatch",
             f"the file says {verification.stored}, its content gives {verification.computed}",
             "checksum" if checkpoint.seal is None else "dataChecksum",
         )
         return
     if verification.form == "no checksum":
-        yield StateFinding("checksum-missing", "the stored checksum is 0, which is not checked", "checksum")
+        yield StateFinding.of("checksum-missing", "the stored checksum is 0, which is not checked", "checksum")
     pod_level, counted = pod_level_gate(verification, kubelet), _counts_pods(checkpoint, verification, kubelet)
     yield from _policy_changes(checkpoint, kubelet)
     if isinstance(checkpoint, MemoryCheckpoint):
@@ -223,7 +223,7 @@ def _findings(
         )
         yield from map(_tolerated, found) if kubelet.tolerates_drift else found
         if checkpoint.policy_name == "Static" and kubelet.reservation_problem is not None:
-            yield StateFinding("reservation-not-known", kubelet.reservation_problem, "machineState")
+            yield StateFinding.of("reservation-not-known", kubelet.reservation_problem, "machineState")
     else:
         accepted = cpu_checkpoint.accepts(verification.form, version=kubelet.version, pod_level=pod_level)
         yield from _format_findings(verification, accepted, kubelet, pod_level)
@@ -233,21 +233,21 @@ def _findings(
         )
     if pod_level and counted and checkpoint.pod_entries and charges_pods_again(kubelet.version):
         pods = ", ".join(checkpoint.pod_entries)
-        yield StateFinding("pod-level-charged-again", f"pods with pod-level resources: {pods}", "podEntries")
+        yield StateFinding.of("pod-level-charged-again", f"pods with pod-level resources: {pods}", "podEntries")
 
 
 def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
     configured = kubelet.memory_policy if isinstance(checkpoint, MemoryCheckpoint) else kubelet.cpu_policy
     if configured is not None and configured != checkpoint.policy_name:
         message = f"the file is of policy {checkpoint.policy_name!r}, the kubelet's configuration says {configured!r}"
-        yield StateFinding("policy-changed", message, "policyName")
+        yield StateFinding.of("policy-changed", message, "policyName")
 
 
 def _format_findings(
     verification: Verification, accepted: bool, kubelet: StartingKubelet, pod_level: bool
 ) -> Iterator[StateFinding]:
     if not accepted:
-        yield StateFinding(
+        yield StateFinding.of(
             "format-not-accepted",
             f"format {verification.form} is read as corrupt by Kubernetes {kubelet.version[0]}.{kubelet.version[1]} "
             f"with PodLevelResourceManagers {'on' if pod_level else 'off'}",
@@ -258,14 +258,13 @@ def _format_findings(
 def _tolerated(finding: StateFinding) -> StateFinding:
     if finding.name != "memory-total-drift":
         return finding
-    return replace(
-        finding, message=f"{finding.message}; {DRIFT_GATE} is on, whose effect is not known", stops="unknown"
-    )
+    message = f"{finding.message}; {DRIFT_GATE} is on, whose effect is not known"
+    return StateFinding.of(finding.name, message, finding.where, stops="unknown")
 
 
 def _device_findings(verification: Verification) -> Iterator[StateFinding]:
     if not verification.is_valid:
         message = f"the file says {verification.stored}, its content gives {verification.computed}"
-        yield StateFinding("devices-lost", f"checksum mismatch: {message}", "Checksum")
+        yield StateFinding.of("devices-lost", f"checksum mismatch: {message}", "Checksum")
     if verification.form == "before 1.20":
-        yield StateFinding("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")
+        yield StateFinding.of("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")

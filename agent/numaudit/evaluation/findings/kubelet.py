@@ -37,7 +37,7 @@ def _restart_unsafe(evidence: Evidence) -> Iterator[Found]:
     for file in evidence.intent.checkpoints:
         causes: dict[str, list[StateFinding]] = {}
         for one in file.outlook.findings:
-            if one.what_it_stops in MAKES_A_RESTART_UNSAFE:
+            if one.stops in MAKES_A_RESTART_UNSAFE:
                 causes.setdefault(one.name, []).append(one)
         for name, found in causes.items():
             first = with_names("; ".join(one.message for one in found[:3]), names)

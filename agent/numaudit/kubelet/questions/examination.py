@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import MEMORY, Checkpoint, Kind
 from numaudit.checkpoints.formats.memory import WITH_PODS, MemoryCheckpoint
@@ -67,21 +69,21 @@ def examine(file: CheckpointFile, machine: Machine | None, kubelet: StartingKube
 
 
 def _named(file: CheckpointFile, finding: StateFinding) -> StateFinding:
-    return replace(finding, message=f"{file.shown}: {finding.message}") if file.shown else finding
+    return structs.replace(finding, message=f"{file.shown}: {finding.message}") if file.shown else finding
 
 
 def examine_absent(kind: Kind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
     """Would the kubelet start without this file? `shown`: where it would be."""
     if kind == MEMORY and kubelet.memory_policy == "Static":
         text = f"no file {shown}, though the Memory Manager's policy is Static"
-        return replace(_start((StateFinding(CHECKPOINT_ABSENT, text),), kubelet), valid=None)
+        return replace(_start((StateFinding.of(CHECKPOINT_ABSENT, text),), kubelet), valid=None)
     return replace(_start((), kubelet), valid=None)
 
 
 def _start(findings: Sequence[StateFinding], kubelet: StartingKubelet) -> StartOutlook:
     """The outlook by the findings alone, and by what the kubelet says to its configuration."""
     if kubelet.configuration_problem is not None:
-        findings = (StateFinding(CONFIGURATION_REFUSED, kubelet.configuration_problem), *findings)
+        findings = (StateFinding.of(CONFIGURATION_REFUSED, kubelet.configuration_problem), *findings)
     is_valid = not any(one.severity == "error" for one in findings)
     answers = restart.outlook(findings, machine_known=True)
     return StartOutlook(is_valid, *answers, tuple(findings), kubelet.configuration_problem)

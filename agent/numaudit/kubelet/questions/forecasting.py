@@ -59,7 +59,7 @@ def start_of(outlooks: Mapping[Kind, StartOutlook], *, reboot: bool) -> Start:
     obstacles: dict[tuple[str, str], Obstacle] = {}
     for kind, one in files.items():
         for found in one.findings:
-            if found.what_it_stops != "nothing" and (reboot or found.what_it_stops != "reboot"):
+            if found.stops != "nothing" and (reboot or found.stops != "reboot"):
                 obstacles[found.name, found.message] = Obstacle(kind, found.name, found.message)
     return Start(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
 

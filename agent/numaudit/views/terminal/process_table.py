@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.report.names import display_name
-from numaudit.report.values import ContainerReport, ElsewhereReport, Report
+from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import UNKNOWN, size
+from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
@@ -22,12 +23,12 @@ def print_processes(report: Report, out: Console) -> None:
             wanted = _wanted(one)
             out.print()
             out.print(Text(f"{display_name(one)}: on other nodes than {wanted or 'none'}, by process", "bold"))
-            nodes = sorted({node for row in one.elsewhere for node in row.bytes})
+            nodes = sorted({node for row in one.elsewhere for node in row.bytes_by_node})
             table = new_table(
                 ">PID", "PROCESS", "STARTED (UTC)", "KIND", "POLICY", *(f">N{node}" for node in nodes), "SHARED FILE"
             )
             for row in one.elsewhere:
-                sizes = [size(row.bytes.get(node, 0)) for node in nodes]
+                sizes = [size(row.bytes_by_node.get(node, 0)) for node in nodes]
                 table.add_row(
                     str(row.pid), row.process or UNKNOWN, _time(row), row.kind, row.policy, *sizes, row.file or ""
                 )
@@ -41,7 +42,7 @@ def _wanted(one: ContainerReport) -> NodeSet:
     return promised or one.allowed_cpu_nodes or NodeSet()
 
 
-def _time(row: ElsewhereReport) -> str:
+def _time(row: ProcessMapping) -> str:
     if row.started_at is None:
         return UNKNOWN
     return datetime.fromtimestamp(row.started_at, UTC).strftime("%Y-%m-%d %H:%M:%S")

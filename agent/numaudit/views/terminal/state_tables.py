@@ -14,10 +14,10 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.pod.names import PodName, with_names
 from numaudit.errors import printable
-from numaudit.report.values import CheckpointFindingReport
 from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -107,7 +107,7 @@ def _kubelet(verification: StateVerification) -> str:
 def _print_findings(verification: StateVerification, out: Console) -> None:
     """Each remedy once, after the last finding that it is for."""
     names = _names(verification.pods)
-    by_remedy: dict[str, list[CheckpointFindingReport]] = {}
+    by_remedy: dict[str, list[StateFinding]] = {}
     for finding in verification.findings:
         by_remedy.setdefault(finding.remedy, []).append(finding)
     for remedy, findings in by_remedy.items():

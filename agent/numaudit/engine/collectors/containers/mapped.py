@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from numaudit.engine.collectors.containers.segments import Segment, Segments
 from numaudit.errors import ParseError, printable
@@ -15,12 +15,22 @@ from numaudit.kernel.cgroup import unescape
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory import numa_maps, page_owner, shared_maps
 from numaudit.kernel.memory.shared_maps import SharedMapping
-from numaudit.snapshot import ContainerId, Mappings, Process, ProcessMapping, SharedMemory
+from numaudit.snapshot import ContainerId, Mappings, ProcessMapping, SharedMemory
+from numaudit.value import Timestamp
 
 _JUDGED = ("anon", "heap", "stack", "shmem", "hugetlb")
 """Kinds of mapping; files of disks and libraries judge nothing."""
 _WORTH_ASKING = 1 << 20
 """Bytes of shared memory of which it is asked whose they are."""
+
+
+class Process(NamedTuple):
+    """One process (thread group)."""
+
+    pid: int
+    name: str | None
+    """Printable."""
+    started_at: Timestamp | None
 
 
 @dataclass
@@ -43,7 +53,7 @@ class ProcessWalk:
             return Process(pid, None, None)
         name = printable(process_stat.name_of(stat).decode("utf-8", "surrogateescape"))
         booted = self._booted_at
-        return Process(pid, name, None if booted is None else booted + started / os.sysconf("SC_CLK_TCK"))
+        return Process(pid, name, None if booted is None else Timestamp(booted + started / os.sysconf("SC_CLK_TCK")))
 
     @cached_property
     def _booted_at(self) -> float | None:
@@ -147,7 +157,7 @@ def _by_kind(process: Process, mappings: tuple[numa_maps.Mapping, ...]) -> list[
             for node, size in mapping.bytes_by_node.items():
                 by_node[node] = by_node.get(node, 0) + size
     return [
-        ProcessMapping(process, kind, policy, None if file is None else _name(file), by_node)
+        ProcessMapping(*process, kind, policy, None if file is None else _name(file), by_node)
         for (kind, policy, file), by_node in sums.items()
     ]
 
