@@ -5,7 +5,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 # One part of the tests: a folder of tests/, or `guest` for tests/vm.
 PART :=
 # Where bytecode is switched off, as in many containers, each process would compile the package, and pytest the tests, again.
-WITH_BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/.cache/pycache"
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help report test test-all test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
@@ -41,7 +41,7 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	HYPOTHESIS_PROFILE=$(EXAMPLES) $(WITH_BYTECODE) $(PYTHON) -m pytest tests/unit $(PARALLEL)
+	HYPOTHESIS_PROFILE=$(EXAMPLES) $(PYTHON) -m pytest tests/unit $(PARALLEL)
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh lab

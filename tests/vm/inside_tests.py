@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from bytecode import beside_the_source
 from debian import CHECKOUT
 from kernels import HOST_KERNELS, KERNELS
 
@@ -53,10 +54,10 @@ def _runs(kernel: str, marks: Collection[str], runs_all: bool) -> bool:
 
 @cache
 def _listed() -> tuple[Inside, ...]:
-    """In the order in which a guest runs them, asked from a pytest that only collects."""
+    """In the order in which a guest runs them, asked from a pytest that only collects, and leaves their bytecode."""
     command = [*PYTEST, "-p", "inside_tests", "--collect-only", "-q", "-o", "addopts=--strict-markers", INSIDE]
     path = f"{Path(__file__).parent}:{CHECKOUT / 'agent'}"
-    environment = {**os.environ, **NO_PLUGINS, "NUMAUDIT_GUEST": "collecting", "PYTHONPATH": path}
+    environment = {**beside_the_source(), **NO_PLUGINS, "NUMAUDIT_GUEST": "collecting", "PYTHONPATH": path}
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise pytest.UsageError(f"{INSIDE} cannot be collected:\n{done.stdout}{done.stderr}")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import bytecode
 import debian
 from architectures import X86_64, Architecture
 from debian import CACHE, CHECKOUT, run, tool
@@ -69,6 +70,7 @@ def fetch(architecture: Architecture) -> None:
         if not (here / "root").is_dir():
             _make_root(architecture, scratch / "root")
             debian.put(scratch / "root", here / "root")
+        bytecode.compile_root(here / "root")
         stamp = here / "site-packages/requirements.txt"
         if not stamp.is_file() or stamp.read_text() != requirements():
             _install_wheels(architecture, scratch / "site-packages", scratch / "requirements.txt")

@@ -72,15 +72,18 @@ def node(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Host:
     folder = tmp_path_factory.mktemp("node")
     (folder / "pod.yaml").write_text(MANIFEST)
     host = Host.under(shutil.copytree(fixtures / "kubernetes-four-nodes", folder / "host", symlinks=True))
-    _shorten_the_log(host)
+    _shorten(host)
     files_of(host)
     return host
 
 
-def _shorten_the_log(host: Host) -> None:
-    """Thousands of runs need not read what was logged of other pods."""
+def _shorten(host: Host) -> None:
+    """Thousands of runs need not read what was logged of other pods, nor the memory of processes outside of pods."""
     log = host.root / "numaudit/kubelet.log"
     log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if POD in line))
+    for cgroup in (host.root / "proc").glob("[0-9]*/cgroup"):
+        if "/kubepods" not in cgroup.read_text():
+            cgroup.with_name("numa_maps").write_text("")
 
 
 @pytest.fixture(params=DAMAGES)
