@@ -57,7 +57,7 @@ def report(*containers: Container, anon: dict[int, int] | None = None, taken_at:
 
 
 def tick(of: Report) -> Tick:
-    return Tick(of, "1.2.3", "3.11.7", STARTED, BOOTED, (Feature("pmu", False, 'no "PMU"\nhere\\'),))
+    return Tick(of, "1.2.3", "3.11.7", STARTED, BOOTED, of.containers, (Feature("pmu", False, 'no "PMU"\nhere\\'),))
 
 
 def exposition(of: Report) -> Exposition:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
-from numaudit.report.values import Report
+from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
 
 
@@ -38,6 +38,8 @@ class Tick:
     """Of the agent, in seconds since the epoch."""
     booted_at: float | None = None
     """Of the host: since then the kernel counts. None = not known."""
+    selected: Sequence[ContainerReport] = ()
+    """The containers that the settings select for series, before labels and series are left out."""
     features: tuple[Feature, ...] = ()
     ended_containers: int = 0
     """Exported although they have ended, so that the next scrapes see their last values."""

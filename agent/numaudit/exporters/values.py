@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import compress
@@ -10,6 +11,7 @@ from typing import Literal
 
 from numaudit.containermanager.versions import KNOWN_GATES
 from numaudit.evaluation.access import SampledPages
+from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.report.counters import Counters
@@ -57,6 +59,19 @@ def _allowed(memory: NodeSet | None, cpu: NodeSet | None) -> Columns:
 
 def verdict(container: ContainerReport) -> Values:
     return () if container.verdict is None else Columns(((container.verdict.name,),), _ONE)
+
+
+def containers_by_verdict(tick: Tick) -> Values:
+    counts = Counter(one.verdict.name for one in tick.selected if one.verdict is not None)
+    return [((name,), counts[name]) for name in REMEDIES]
+
+
+def misplaced_by_verdict(tick: Tick) -> Values:
+    sums = Counter[str]()
+    for one in tick.selected:
+        if one.verdict is not None and one.misplaced_bytes is not None:
+            sums[one.verdict.name] += one.misplaced_bytes
+    return [((name,), size) for name, size in sums.items()]
 
 
 def by_type(nodes: Iterable[NodeBytes]) -> Columns:
@@ -230,33 +245,6 @@ def policies(tick: Tick) -> Values:
 def _settings_text(settings: Mapping[str, object] | None) -> str:
     """As a flag of the kubelet has them, sorted: `name=true,other=false`."""
     return ",".join(f"{name}={str(value).lower()}" for name, value in sorted((settings or {}).items()))
-
-
-def restart_safe(tick: Tick) -> Values:
-    """Not after a reboot: what that does to a node's memory is unknown, so it would be 0 on every healthy node."""
-    for file in tick.report.checkpoints:
-        if file.starts_now != "unknown":
-            yield (file.file,), int(file.starts_now == "yes")
-
-
-def restart_starts(tick: Tick) -> Values:
-    """The answer of `numaudit state forecast`, of which `restart_safe` is the part of each file."""
-    for one in tick.report.restarts:
-        yield (str(one.reboot).lower(), one.starts), 1
-
-
-def refused_pods(tick: Tick) -> Values:
-    """Absent for a restart that the kubelet would not survive: what becomes of its pods is then another question."""
-    for one in tick.report.restarts:
-        if one.refused_pods is not None:
-            yield (str(one.reboot).lower(),), one.refused_pods
-
-
-def state_problems(tick: Tick) -> Values:
-    for file in tick.report.checkpoints:
-        names = dict.fromkeys(one.name for one in file.findings if one.severity == "error")
-        for name in names or filter(None, (file.problem,)):
-            yield (file.file, name), 1
 
 
 def vmstat(event: str) -> Callable[[Tick], Number | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from prometheus_client import ProcessCollector
 
+from numaudit.evaluation.verdicts import Verdict
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
 from numaudit.exporters.limit import Omitted, SeriesLimit
@@ -46,6 +47,25 @@ def test_series_that_a_label_filter_makes_one_are_added_up() -> None:
     assert _values(found, "container_allowed_node")["prod", "", "", "0", "memory"] == 1
     assert not [family for family in found.families if family.metric.name == "container_info"]
     assert found.created == {("prod", "", ""): 100.0, ("test", "", ""): 100.0}
+
+
+def test_verdicts_and_misplaced_bytes_of_a_node_are_counted_before_labels_make_containers_one() -> None:
+    of = report(container(1, pod="a"), container(2, pod="b"), container(3, pod="c"))
+    spilled = Verdict("spilled", "", None, (), None)
+    first, second, third = of.containers
+    found = exposition(
+        replace(
+            of,
+            containers=(
+                replace(first, verdict=spilled, judged_bytes=100, aligned_bytes=60),
+                replace(second, verdict=spilled, judged_bytes=50, aligned_bytes=45),
+                replace(third, verdict=replace(spilled, name="aligned"), judged_bytes=7, aligned_bytes=7),
+            ),
+        )
+    )
+    counts = _values(found, "node_containers")
+    assert (counts["spilled",], counts["aligned",], counts["drifted",]) == (2, 1, 0)
+    assert _values(found, "node_misplaced_bytes") == {("spilled",): 45, ("aligned",): 0}
 
 
 def test_over_the_limit_the_least_interesting_containers_are_left_out_whole_and_counted() -> None:

@@ -230,6 +230,28 @@ def test_a_checkpoint_that_stops_the_kubelet_is_named_in_the_metrics(tmp_path: P
     assert found["state_problem_info"][memory, "huge-pages-changed"] == 1
 
 
+def test_a_refused_configuration_is_blamed_on_no_checkpoint(tmp_path: Path) -> None:
+    """One series, not one of each file: the files are right."""
+    host = node_of(f"{SINGLE}/1-running", tmp_path)
+    memory, cpu = "memory_manager_state", "cpu_manager_state"
+    configure(host, "cpuManagerPolicy: static", "cpuManagerPolicy: bogus")
+    found = state_metrics(host)
+    assert found["state_restart_safe"] == {("configuration",): 0}
+    assert (found["state_valid"][memory,], found["state_valid"][cpu,]) == (1, 1)
+    absent = {("kubelet_internal_checkpoint", "absent"): 1}
+    assert found["state_problem_info"] == {("configuration", "configuration-refused"): 1} | absent
+    fewer_huge_pages(host)
+    found = state_metrics(host)
+    assert found["state_restart_safe"] == {("configuration",): 0, (memory,): 0}
+    assert found["state_problem_info"][memory, "huge-pages-changed"] == 1
+
+
+def test_a_kubelet_that_starts_once_and_then_no_more_has_its_cause_in_the_metrics(tmp_path: Path) -> None:
+    found = state_metrics(node_of("standalone-pod-level-resources/1", tmp_path))
+    assert found["state_restart_safe"]["memory_manager_state",] == 0
+    assert found["state_problem_info"]["memory_manager_state", "pod-level-charged-again"] == 1
+
+
 def test_doctor_has_a_check_for_each_file_that_is_there(tmp_path: Path) -> None:
     host = node_of(f"{SINGLE}/1-running", tmp_path)
     memory, cpu = checkpoint_checks(host, KubeletPoller.of(host).poll_state())

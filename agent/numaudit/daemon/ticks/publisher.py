@@ -82,7 +82,8 @@ class Publisher:
 
     def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
         limits = self.settings.metrics
-        series = self._tracker.update(self._selection.of(report.containers), report.taken_at, fetches, ended)
+        selected = self._selection.of(report.containers)
+        series = self._tracker.update(selected, report.taken_at, fetches, ended)
         containers = evaluate_containers(series, limits.labels, self._limit)
         omitted = containers.omitted
         self._dropped["max_series"] += omitted.series
@@ -95,6 +96,7 @@ class Publisher:
             python=platform.python_version(),
             started_at=self.started_at,
             booted_at=self._booted_at,
+            selected=selected,
             features=self._features.after(report.sources),
             ended_containers=sum(one.ended for one in series),
             dropped_series=dict(self._dropped),

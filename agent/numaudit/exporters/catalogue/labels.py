@@ -43,7 +43,10 @@ LABELS = {
         "Outcome of topology hints (aligned-single, ..., rejected-affinity) or of OTLP pushes (delivered, ...)",
     ),
     "finding": Label("numaudit.finding", "Name of the finding"),
-    "file": Label("file.name", "Checkpoint: memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint"),
+    "file": Label(
+        "file.name",
+        "Checkpoint: memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint; or the configuration",
+    ),
     "memory_manager": Label("numaudit.kubelet.memory_manager", "Memory Manager policy; empty if unknown"),
     "cpu_manager": Label("numaudit.kubelet.cpu_manager", "CPU Manager policy; empty if unknown"),
     "topology_manager": Label("numaudit.kubelet.topology_manager", "Topology Manager policy; empty if unknown"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.exporters import own_values, values
+from numaudit.exporters import kubelet_values, own_values, values
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Metric, one
 from numaudit.exporters.rejections import MOST_WORKLOADS
@@ -19,6 +19,16 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
         ("namespace", "workload"), lambda tick: tick.rejections.by_workload.items(), since="agent", item="pod",
     ),
     Metric(
+        "node_containers", "",
+        "Containers that metrics.include and metrics.exclude select, by verdict; complete whatever else is left out.",
+        ("verdict",), values.containers_by_verdict, item="container",
+    ),
+    Metric(
+        "node_misplaced_bytes", "bytes",
+        "Judged bytes on nodes that were not promised, by the verdict of the containers that have them.",
+        ("verdict",), values.misplaced_by_verdict,
+    ),
+    Metric(
         "node_policy_info", "", "The kubelet's version and policies; always 1.",
         (
             "memory_manager", "cpu_manager", "topology_manager", "scope", "topology_manager_options", "feature_gates",
@@ -28,16 +38,19 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "state_valid", "", "1 if the kubelet's checkpoint is valid, 0 if not.", ("file",),
-        lambda tick: [((file.file,), int(file.valid)) for file in tick.report.checkpoints if file.valid is not None],
+        kubelet_values.valid,
     ),
     Metric(
         "state_restart_safe", "",
-        "1 if the kubelet would start again with the checkpoint, 0 if it would refuse it or chance decides.",
-        ("file",), values.restart_safe,
+        "1 if the kubelet would start again with the checkpoint (or configuration), 0 if it would refuse it or chance "
+        "decides.",
+        ("file",), kubelet_values.restart_safe,
     ),
     Metric(
-        "state_problem_info", "", "1 for each problem that a checkpoint has.", ("file", "reason"),
-        values.state_problems,
+        "state_problem_info", "",
+        "1 for each error of a checkpoint or the configuration, and each problem that makes a restart unsafe.",
+        ("file", "reason"),
+        kubelet_values.problems,
     ),
     Metric(
         "memory_manager_bytes", "bytes",
@@ -224,12 +237,12 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     Metric(
         "restart_starts", "",
         "1 for whether the kubelet starts after a restart, or after a reboot of the node.",
-        ("reboot", "starts"), values.restart_starts,
+        ("reboot", "starts"), kubelet_values.restart_starts,
     ),
     Metric(
         "restart_refused_pods", "",
         "Pods that the kubelet would refuse after a restart, or after a reboot of the node, if it starts.",
-        ("reboot",), values.refused_pods, item="pod",
+        ("reboot",), kubelet_values.refused_pods, item="pod",
     ),
     Metric(
         "memory_manager_stale_entries", "",
