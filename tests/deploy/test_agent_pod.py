@@ -268,6 +268,14 @@ def test_an_update_goes_over_a_tenth_of_the_nodes_at_a_time_and_leaves_the_agent
     assert pod(build())["nodeSelector"] == {"kubernetes.io/os": "linux"}
 
 
+def test_the_operators_example_labels_monitors_and_rules_alike() -> None:
+    """The operator of kube-prometheus-stack loads neither without it."""
+    built = build_folder(DEPLOY / "examples/prometheus-operator")
+    of_the_operator = [one for one in built if one["apiVersion"].startswith("monitoring.coreos.com/")]
+    assert {one["kind"] for one in of_the_operator} == {"PodMonitor", "PrometheusRule"}
+    assert {one["metadata"]["labels"]["release"] for one in of_the_operator} == {"kube-prometheus-stack"}
+
+
 def test_the_page_names_every_component_and_example() -> None:
     page = (DEPLOY.parent / "docs/install.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))

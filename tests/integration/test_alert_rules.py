@@ -41,6 +41,13 @@ def test_in_prometheus_each_case_has_its_alert_and_no_other(promtool: str, tmp_p
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_an_alert_fires_although_scrapes_fail_now_and_then(tmp_path: Path) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps(alert_cases.test_file_of_failed_scrapes()))
+    done = _run(PROMTOOLS["of the system"](), "test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_in_victoria_metrics_each_alert_fires_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
     file.write_text(json.dumps(alert_cases.test_file(for_vmalert=True)))

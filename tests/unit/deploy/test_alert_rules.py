@@ -31,7 +31,11 @@ ALERTS = [rule for rule in RULES if "alert" in rule]
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 CATALOGUE = {metric.full_name: metric for metric in METRICS}
 OF_THE_TARGET = {"job", "instance", "nodename", "cluster"}
-RANGES = {"rate", "increase"}
+OF_OTHERS = {"up": set[str](), "kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"}}
+"""Series of Prometheus itself and of kube-state-metrics, with their labels."""
+OF_GAUGES = {"last_over_time", "max_over_time", "avg_over_time", "count_over_time", "changes"}
+OF_COUNTERS = {"rate", "increase"}
+BORN_WITH_A_VALUE = "numaudit_admission_workload_rejections_total"
 KNOWN_VALUES = {
     "verdict": set(get_args(VerdictName)),
     "finding": {rule.name for rule in FINDINGS},
@@ -93,7 +97,7 @@ def test_a_rule_asks_for_series_that_are_exported(rule: dict[str, Any]) -> None:
     for one in _selectors(rule):
         if one.name in RECORDED:
             continue
-        known = set() if one.name == "up" else set(labels_of(CATALOGUE[str(one.name)]))
+        known = _labels_of(str(one.name))
         for matcher in one.matchers.matchers:
             assert matcher.name in known | OF_THE_TARGET
             values = KNOWN_VALUES.get(matcher.name)
@@ -106,17 +110,29 @@ def test_a_rule_names_labels_that_there_are(rule: dict[str, Any]) -> None:
     assert named <= set(LABELS) | OF_THE_TARGET
 
 
+@each_alert
+def test_a_text_asks_for_series_that_are_exported(alert: dict[str, Any]) -> None:
+    asked = re.findall(r"(numaudit_\w+)\{([^}]*)\}", "".join(alert["annotations"].values()))
+    for name, matchers in asked:
+        assert set(re.findall(r"(\w+)=", matchers)) <= _labels_of(name) | OF_THE_TARGET
+
+
 @each_rule
-def test_a_counter_is_seen_by_its_rate_and_a_gauge_as_it_is(rule: dict[str, Any]) -> None:
+def test_a_counter_is_seen_by_its_rate_and_a_gauge_over_some_scrapes(rule: dict[str, Any]) -> None:
+    """A value of one scrape would be gone with the next one that fails."""
     in_ranges = [
-        argument.vector_selector.name
+        (str(selector.name), call.func.name)
         for call in _nodes(rule)
-        if isinstance(call, promql.Call) and call.func.name in RANGES
+        if isinstance(call, promql.Call)
         for argument in call.args
-        if isinstance(argument, promql.MatrixSelector)
+        for selector in _in_range(argument)
     ]
-    all_of_them = [one.name for one in _selectors(rule) if one.name in CATALOGUE]
-    assert sorted(map(str, in_ranges)) == sorted(str(name) for name in all_of_them if CATALOGUE[str(name)].is_counter)
+    asked = [str(one.name) for one in _selectors(rule) if one.name in CATALOGUE]
+    assert sorted(name for name, _ in in_ranges if name in CATALOGUE) == sorted(asked)
+    for name, function in in_ranges:
+        if name != BORN_WITH_A_VALUE:
+            is_counter = name in CATALOGUE and CATALOGUE[name].is_counter
+            assert function in (OF_COUNTERS if is_counter else OF_GAUGES)
 
 
 def test_the_mixin_has_every_rule_once() -> None:
@@ -152,7 +168,18 @@ def test_a_wrong_setting_is_an_error_that_says_where(tmp_path: Path, monkeypatch
 
 def test_the_series_of_the_cases_are_those_that_an_agent_exports() -> None:
     for one in (series for case in alert_cases.cases() for series in case.series):
-        assert one.name == "up" or set(one.labels) == set(labels_of(CATALOGUE[one.name])), one
+        assert set(one.labels) - OF_THE_TARGET == _labels_of(one.name), one
+
+
+def _in_range(argument: promql.Expr) -> Iterator[promql.VectorSelector]:
+    if isinstance(argument, promql.MatrixSelector):
+        yield argument.vector_selector
+    elif isinstance(argument, promql.SubqueryExpr) and isinstance(argument.expr, promql.VectorSelector):
+        yield argument.expr
+
+
+def _labels_of(name: str) -> set[str]:
+    return OF_OTHERS[name] if name in OF_OTHERS else set(labels_of(CATALOGUE[name]))
 
 
 def _selectors(rule: dict[str, Any]) -> Iterator[promql.VectorSelector]:

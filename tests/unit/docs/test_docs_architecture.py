@@ -51,7 +51,7 @@ NAMES_A_PROBE = {
     "evaluation/sources/first_touch.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/hint_faults.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/pmu.py": "a source of accesses has its own arithmetic",
-    "exporters/values.py": "a metric of counted or of sampled accesses names its source",
+    "exporters/catalogue/values.py": "a metric of counted or of sampled accesses names its source",
     "report/counters.py": "a counter's field is called as the probe that counts it",
     "selftest/busy.py": "the self test's known CPU time is compared with this probe",
     "selftest/sampling.py": "the self test's known accesses are compared with this probe",

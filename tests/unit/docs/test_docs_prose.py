@@ -11,8 +11,9 @@ import pytest
 from pages import TOP
 
 PROSE = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
-MOST_WORDS = 35_000
-"""Of all pages together, generated ones, tables and code included."""
+MOST_WORDS = 33_200
+"""Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
+LIST_OF_METRICS = TOP / "docs/metrics.md"
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
 MOST_WORDS_OF_ITEM = 40
@@ -103,7 +104,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_documentation_as_a_whole_is_short() -> None:
-    assert sum(words(page.read_text(encoding="utf-8")) for page in PROSE) <= MOST_WORDS
+    assert sum(words(page.read_text(encoding="utf-8")) for page in PROSE if page != LIST_OF_METRICS) <= MOST_WORDS
 
 
 def test_what_is_too_long_or_badly_worded_would_be_noticed() -> None:

@@ -17,9 +17,9 @@ from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.ticks.publisher import Published
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
+from numaudit.exporters.catalogue.values import misplaced
 from numaudit.exporters.exposition import Family
 from numaudit.exporters.series import Key
-from numaudit.exporters.values import misplaced
 from numaudit.kernel.host import Host
 from numaudit.report.values import Intended
 from numaudit.snapshot import HintFault

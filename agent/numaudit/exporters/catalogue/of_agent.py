@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.exporters import values
+from numaudit.exporters.catalogue import values
 from numaudit.exporters.facts import Live
 from numaudit.exporters.metric import Metric, one
 

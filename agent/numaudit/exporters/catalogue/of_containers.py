@@ -5,7 +5,7 @@ Counters give what this one container has counted since its start; `series` carr
 
 from __future__ import annotations
 
-from numaudit.exporters import values
+from numaudit.exporters.catalogue import values
 from numaudit.exporters.metric import Metric, one
 from numaudit.report.values import ContainerReport
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.exporters import kubelet_values, own_values, values
+from numaudit.exporters.catalogue import kubelet_values, own_values, values
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Metric, one
 from numaudit.exporters.rejections import MOST_WORKLOADS
