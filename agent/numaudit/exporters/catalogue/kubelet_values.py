@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numaudit.checkpoints.start.findings import CONFIGURATION_REFUSED, MAKES_A_RESTART_UNSAFE, MEANINGS
+from numaudit.checkpoints.start.findings import CONFIGURATION_REFUSED, MAKES_A_RESTART_UNSAFE, StateFinding
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Values
-from numaudit.report.values import CheckpointFindingReport, CheckpointReport
+from numaudit.report.values import CheckpointReport
 
 CONFIGURATION = "configuration"
 """In place of a file's name: what the kubelet refuses is its configuration, whatever is in its checkpoints."""
@@ -20,7 +20,7 @@ def restart_safe(tick: Tick) -> Values:
         yield (CONFIGURATION,), 0
     for file, findings in files:
         if refused:
-            if any(map(_is_unsafe, findings)):
+            if any(one.stops in MAKES_A_RESTART_UNSAFE for one in findings):
                 yield (file.file,), 0
         elif file.starts_now != "unknown":
             yield (file.file,), int(file.starts_now == "yes")
@@ -40,7 +40,9 @@ def problems(tick: Tick) -> Values:
     if refused:
         yield (CONFIGURATION, CONFIGURATION_REFUSED), 1
     for file, findings in files:
-        names = dict.fromkeys(one.name for one in findings if one.severity == "error" or _is_unsafe(one))
+        names = dict.fromkeys(
+            one.name for one in findings if one.severity == "error" or one.stops in MAKES_A_RESTART_UNSAFE
+        )
         for name in names or filter(None, (file.problem,)):
             yield (file.file, name), 1
 
@@ -58,7 +60,7 @@ def refused_pods(tick: Tick) -> Values:
             yield (str(one.reboot).lower(),), one.refused_pods
 
 
-def _checkpoints(tick: Tick) -> tuple[bool, list[tuple[CheckpointReport, list[CheckpointFindingReport]]]]:
+def _checkpoints(tick: Tick) -> tuple[bool, list[tuple[CheckpointReport, list[StateFinding]]]]:
     """Whether the kubelet refuses its configuration, and each checkpoint with what is found in the file itself.
 
     A refused configuration is the first finding of each of them.
@@ -67,9 +69,3 @@ def _checkpoints(tick: Tick) -> tuple[bool, list[tuple[CheckpointReport, list[Ch
     refused = any(one.name == CONFIGURATION_REFUSED for file in files for one in file.findings)
     left_out = _OF_A_REFUSED_CONFIGURATION if refused else ()
     return refused, [(file, [one for one in file.findings if one.name not in left_out]) for file in files]
-
-
-def _is_unsafe(one: CheckpointFindingReport) -> bool:
-    """May the kubelet not start with it, or not a second time? What stops it only here is an error only here."""
-    meaning = MEANINGS[one.name]
-    return meaning.stops in MAKES_A_RESTART_UNSAFE or one.severity == "error" != meaning.severity
