@@ -11,7 +11,7 @@ import pytest
 from pages import TOP
 
 PROSE = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
-MOST_WORDS = 33_200
+MOST_WORDS = 33_500
 """Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
 LIST_OF_METRICS = TOP / "docs/metrics.md"
 MOST_WORDS_OF_README = 1_200
