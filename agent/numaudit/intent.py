@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from numaudit.checkpoints.start.findings import StateFinding
-from numaudit.checkpoints.start.outlook import Answer, Outlook
-from numaudit.containermanager.memory.headroom import Headroom, Holder
-from numaudit.containermanager.memory.state import Block, MachineState
-from numaudit.containermanager.pod.spec import Pod, QosClass
-from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
-from numaudit.memorymanager.forecast import Forecast
 from numaudit.topology.nodeset import CpuSet, NodeSet
+
+if TYPE_CHECKING:  # the memory manager is imported where it is asked: only on a node with a kubelet
+    from numaudit.checkpoints.start.findings import Answer, StateFinding
+    from numaudit.checkpoints.start.outlook import Outlook
+    from numaudit.containermanager.memory.headroom import Headroom, Holder
+    from numaudit.containermanager.memory.state import Block, MachineState
+    from numaudit.containermanager.pod.spec import Pod, QosClass
+    from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+    from numaudit.memorymanager.forecast import Forecast
 
 SourceName = Literal[
     "memory checkpoint",

@@ -151,7 +151,7 @@ def main() -> int:
         port, pods_size, resources_size = ours.recv()
         endpoint = Endpoint(f"http://127.0.0.1:{port}")
         live = LiveKubelet(host, podresources.Client(socket), endpoint=endpoint)
-        kubelet = KubeletIntent(KubeletPoller(host, live, FileLog(log, "kubelet.log")))
+        kubelet = KubeletIntent.by(KubeletPoller(host, live, FileLog(log, "kubelet.log")))
         containers = tuple(
             Container(
                 ContainerId(1 + pod * PER_POD + number),

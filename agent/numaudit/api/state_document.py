@@ -11,8 +11,7 @@ from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import Checkpoint, Kind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.checkpoints.start.findings import StateFinding
-from numaudit.checkpoints.start.outlook import Answer
+from numaudit.checkpoints.start.findings import Answer, StateFinding
 from numaudit.containermanager.memory.headroom import headroom_of, holders_of
 from numaudit.containermanager.pod.names import PodName
 from numaudit.errors import InputError

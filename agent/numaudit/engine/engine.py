@@ -8,16 +8,19 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead.limiter import Limiter
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.probes.session import Readings, Session
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId, Snapshot
+
+if TYPE_CHECKING:
+    from numaudit.engine.overhead.limiter import Limiter
+    from numaudit.probes.session import Readings, Session
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class Engine:
 
     def tick(self, numa_maps_budget: float | None = None, numa_maps_of: ContainerId | None = None) -> Ticked:
         """numa_maps is read only with a budget (seconds), and of this one container only if one is given."""
-        readings = None if self.session is None else Readings(self.session)
+        readings = None if self.session is None else _readings(self.session)
         observed = self.observer.observe(mappings_budget=numa_maps_budget, readings=readings, mappings_of=numa_maps_of)
         snapshot, observed_at = self.with_promises(observed), time.monotonic()
         last = None if self.counts_from_load else self.last
@@ -76,3 +79,9 @@ class Engine:
         except (NumauditError, OSError) as error:
             _log.warning("the probes cannot be kept to their budget: %s", error)
             return snapshot
+
+
+def _readings(session: Session) -> Readings:
+    from numaudit.probes.session import Readings  # noqa: PLC0415 (takes long, and most reports have no probes)
+
+    return Readings(session)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.engine.collectors.base import Collector, Run, Tick
 from numaudit.engine.collectors.containers.owners import Owners
-from numaudit.engine.collectors.table import collectors
+from numaudit.engine.collectors.table import Collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import MachineNow
 from numaudit.kernel.open_file_cache import OpenFileCache
 from numaudit.kernel.origin import origin_of
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.probes.kinds import kinds_by_default
-from numaudit.probes.probe import Kind
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Readings, Session
 from numaudit.snapshot import ContainerId, Snapshot
+
+if TYPE_CHECKING:  # the probes' modules are imported with the first probe
+    from numaudit.probes.probe import Kind
+    from numaudit.probes.session import Readings, Session
 
 _LEAST_CAPACITY = 1024
 """BPF maps hold twice as many cgroups as there are, and at least this many."""
@@ -41,7 +41,8 @@ class Observer:
     reader: Reader
     files: OpenFileCache
     kubelet: KubeletIntent
-    collectors: Sequence[Collector]
+    due: Callable[[Tick], Iterator[Collector]]
+    """The collectors of a tick, in their order."""
     owners: Owners = field(default_factory=Owners)
 
     @classmethod
@@ -51,18 +52,23 @@ class Observer:
         hierarchies = find_hierarchies(host)
         files = OpenFileCache()
         reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
-        inventory, kubelet = Inventory(host, hierarchies), KubeletIntent.of(host)
-        return cls(host, machine, hierarchies, inventory, reader, files, kubelet, collectors(kubelet))
+        inventory, kubelet = Inventory(host, hierarchies), KubeletIntent(host)
+        return cls(host, machine, hierarchies, inventory, reader, files, kubelet, Collectors(kubelet).due)
 
     def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.
 
         Where memory is counted by cgroup v1 no two containers could be kept apart, so nothing is loaded.
         """
+        from numaudit.probes.kinds import kinds_by_default  # noqa: PLC0415 (takes long)
+
         return self.probe_loader(kinds_by_default() if kinds is None else kinds)()
 
     def probe_loader(self, kinds: Collection[Kind[Any]]) -> Callable[[], Session]:
         """What loads these probes, in any thread, sized for the cgroups that there are now."""
+        from numaudit.probes.reasons import Reason, Refusal  # noqa: PLC0415 (takes long)
+        from numaudit.probes.session import Session  # noqa: PLC0415
+
         if self.host.is_live and not self.hierarchies.is_v2:
             text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
             return partial(Session.refused, kinds, Refusal(Reason.CGROUP_V1, text))
@@ -94,9 +100,8 @@ class Observer:
         tick = Tick(self.host, machine, self.reader, census, self.owners, readings, mappings_budget, mappings_of)
         hierarchies = self.hierarchies
         snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)
-        for one in self.collectors:
-            if one.is_due(tick):
-                snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)
+        for one in self.due(tick):
+            snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)
         if readings is not None and is_followed:
             run("bpf clean-up", lambda _: readings.forget(self.owners.ended()), 0)
         self.files.end_tick()

@@ -10,11 +10,14 @@ from msgspec import field
 from numaudit.containermanager.memory.candidates import fewest_nodes
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.requests import pod_requests
-from numaudit.containermanager.topologymanager.admission_error import UNEXPECTED, AdmissionError
+from numaudit.containermanager.topologymanager.admission_error import (
+    TOPOLOGY_AFFINITY_ERROR,
+    UNEXPECTED,
+    AdmissionError,
+)
 from numaudit.errors import InputError
 from numaudit.evaluation.workloads import workload_of
 from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
-from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp, Value, timestamp

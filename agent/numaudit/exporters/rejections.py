@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from numaudit.containermanager.topologymanager.admission_error import UNEXPECTED
+from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.metric import OTHER
-from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 from numaudit.memorymanager.outcome import AdmissionOutcome
 
 Pair = tuple[str, str]

@@ -3,37 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
 
-from numaudit.kernel.host import Host
-from numaudit.kubelet.intent.intent_of import Collected, Steps, intent_of
-from numaudit.kubelet.sources.poller import KubeletPoller
-from numaudit.kubelet.sources.readings import Readings
-from numaudit.snapshot import Container
+from numaudit.kubelet.sources import presence
+
+if TYPE_CHECKING:
+    from numaudit.kernel.host import Host
+    from numaudit.kubelet.intent.intent_of import Collected, Steps
+    from numaudit.kubelet.sources.poller import KubeletPoller
+    from numaudit.kubelet.sources.readings import Readings
+    from numaudit.snapshot import Container
 
 
-@dataclass(frozen=True, slots=True)
 class KubeletIntent:
-    """Polls the kubelet of one host, or a captured tree, and judges what it read."""
+    """Polls the kubelet of one host, or a captured tree, and judges what it read.
 
-    poller: KubeletPoller
-    _steps: Steps = field(default_factory=Steps)
+    On a host without a kubelet the first answer, the only one that most verbs need, loads no module for it.
+    """
+
+    def __init__(self, host: Host, poller: KubeletPoller | None = None) -> None:
+        """None = the running kubelet of this host, or what a captured tree has of one."""
+        self._host = host
+        self._poller = poller
+        self._steps: Steps | None = None
+        self._is_first = True
 
     @classmethod
-    def of(cls, host: Host) -> KubeletIntent:
-        """The running kubelet of this host, or what a captured tree has of one."""
-        return cls(KubeletPoller.of(host))
+    def by(cls, poller: KubeletPoller) -> Self:
+        """Of a kubelet that is asked in another way."""
+        return cls(poller.host, poller)
+
+    @property
+    def poller(self) -> KubeletPoller:
+        """Who asks."""
+        if self._poller is None:
+            from numaudit.kubelet.sources.poller import KubeletPoller  # noqa: PLC0415 (takes long)
+
+            self._poller = KubeletPoller.of(self._host)
+        return self._poller
 
     def collect(self, containers: Sequence[Container]) -> Collected:
         """Poll every source once. Raises Unavailable where there is no kubelet at all."""
+        if self._poller is None and self._is_first:
+            self._is_first = False
+            presence.require(self._host)
+        from numaudit.kubelet.intent.intent_of import Steps, intent_of  # noqa: PLC0415 (takes long)
+
+        self._steps = self._steps or Steps()
         here = tuple(containers)
         return intent_of(self.poller.poll(here), here, self._steps)
 
     @property
     def readings(self) -> Readings | None:
         """What the newest poll read; None = no kubelet was there to ask."""
-        return self.poller.newest
+        return None if self._poller is None else self._poller.newest
 
     def close(self) -> None:
         """Close connections and files."""
-        self.poller.close()
+        if self._poller is not None:
+            self._poller.close()

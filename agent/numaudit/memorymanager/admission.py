@@ -25,7 +25,7 @@ from numaudit.containermanager.memory.static_policy import NO_HINT, Choice, Memo
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
 from numaudit.containermanager.predicates import Capacity, NodeShortage, shortage
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, merge
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
@@ -41,7 +41,6 @@ from numaudit.memorymanager.outcome import (
 )
 from numaudit.topology.nodeset import NodeSet
 
-TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 _REFUSALS = {
     None: "Resources cannot be allocated with Topology locality",
     CONTAINER_SCOPE: (

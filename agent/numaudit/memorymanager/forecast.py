@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from numaudit.checkpoints.start.outlook import Answer
+from numaudit.checkpoints.start.findings import Answer
 from numaudit.containermanager.memory.static_policy import memory_nodes
 from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.memorymanager.admission import Admission, NodeState

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from numaudit.pmu.families import Latency
+if TYPE_CHECKING:
+    from numaudit.pmu.families import Latency
 
 ASSUMED_LOCAL_NS = (60.0, 100.0)
 """Of local memory, where nothing is known of the CPU: the least and the most."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import convert
 
@@ -14,7 +14,6 @@ from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.evaluation.verdicts import severity
 from numaudit.intent import CheckpointHealth, Intent
-from numaudit.memorymanager.forecast import Forecast
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
 from numaudit.report.memory_manager import memory_manager_report
@@ -32,6 +31,9 @@ from numaudit.report.values import (
 )
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, NodeMemory, Snapshot
 from numaudit.value import Timestamp, timestamp
+
+if TYPE_CHECKING:
+    from numaudit.memorymanager.forecast import Forecast
 
 _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
     "ok": "ok",

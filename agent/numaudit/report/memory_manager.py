@@ -6,16 +6,19 @@ The map and what it leaves are keyed by node, resource and number of nodes; a do
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from numaudit.containermanager.memory.headroom import Headroom, Holder
-from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.names import PodName
 from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent import Intent
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
+
+if TYPE_CHECKING:
+    from numaudit.containermanager.memory.headroom import Headroom, Holder
+    from numaudit.containermanager.memory.state import MachineState
 
 
 class MemoryTableReport(Value, frozen=True):

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from numaudit.checkpoints.start.findings import StateFinding
-from numaudit.checkpoints.start.outlook import Answer
+from numaudit.checkpoints.start.findings import Answer, StateFinding
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome

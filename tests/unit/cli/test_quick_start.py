@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,11 @@ def test_a_completion_imports_only_what_its_options_need() -> None:
 
 def test_the_words_of_sort_are_those_of_the_columns() -> None:
     assert SORT_KEYS == KEYS
+
+
+def test_a_report_of_a_host_without_a_kubelet_imports_no_kubelet_and_no_probe(fixtures: Path) -> None:
+    imported = _imported(f"assert call(['report', '--root', {str(fixtures / 'huge-pages')!r}]) == 0\n")
+    packages = {"kubelet.parsers", "kubelet.questions", "probes", "scenario", "checkpoints.formats", "exporters", "net"}
+    loaded = {one for one in packages if f"numaudit.{one}" in imported}
+    assert loaded | (imported & LIBRARIES) == {"msgspec", "rich"}
+    assert not any(name.startswith(("numaudit.kubelet.sources.poller", "numaudit.api.document")) for name in imported)

@@ -23,7 +23,7 @@ def test_features_are_examined_by_what_the_tick_knows_of_the_kubelet(tmp_path: P
 
     with serving(answer) as url:
         host = Host(kubelet_root=str(tmp_path / "none"), connection=KubeletConnection(url))
-        kubelet = KubeletIntent.of(host)
+        kubelet = KubeletIntent(host)
         kubelet.poller.poll(())
         of_the_tick = [*asked]
         assert kubelet.readings is not None

@@ -15,6 +15,7 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers.config import Document, known_flags, merge, parse_configz, read_flags, settle
+from numaudit.kubelet.sources import presence
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.topology.quantity import Quantity
 
@@ -146,7 +147,7 @@ def test_the_process_names_its_files_and_its_flags_win(tmp_path: Path) -> None:
     (tmp_path / "etc/k.d/10-a.conf").write_text("topologyManagerScope: pod")
     (tmp_path / "etc/k.d/sub/20.conf").write_text("topologyManagerPolicy: best-effort")
     (tmp_path / "etc/k.d/ignored.yaml").write_text("topologyManagerPolicy: none")
-    assert kubelet_process.find(one) == 77
+    assert presence.find(one) == 77
     settings = kubelet_process.read_settings(one, 77)
     assert settings.reason is None
     config = settings.config

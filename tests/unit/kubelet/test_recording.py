@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _read(host: Host, answers: Answers, log: Path) -> Intent:
-    return KubeletIntent(KubeletPoller(host, answers, FileLog(log, "log"))).collect(STEP.containers()).intent
+    return KubeletIntent.by(KubeletPoller(host, answers, FileLog(log, "log"))).collect(STEP.containers()).intent
 
 
 def test_what_is_asked_of_a_kubelet_reads_back_the_same(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_capture_of_a_captured_tree_has_the_kubelets_answers_and_settings(fixt
     for file in sorted((tree / "numaudit").iterdir()):
         assert (copied.answers / file.name).read_bytes() == file.read_bytes()
     assert (copied.root / "etc/kubernetes/kubelet.yaml").exists()
-    first, second = (KubeletIntent.of(one).collect(()).intent for one in (Host.under(tree), copied))
+    first, second = (KubeletIntent(one).collect(()).intent for one in (Host.under(tree), copied))
     assert second.containers == first.containers
     assert second.config == first.config
 

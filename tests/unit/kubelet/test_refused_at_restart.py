@@ -47,7 +47,7 @@ def intent_of_node(folder: Path, *more: dict[str, Any]) -> Intent:
     listed = json.loads(file.read_text())
     listed["items"] += more
     file.write_text(json.dumps(listed))
-    return KubeletIntent.of(Host.under(root)).collect(()).intent
+    return KubeletIntent(Host.under(root)).collect(()).intent
 
 
 def test_the_pod_that_a_real_kubelet_refused_at_its_restart_is_found(tmp_path: Path) -> None:

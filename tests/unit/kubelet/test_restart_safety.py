@@ -37,7 +37,7 @@ PAGE = 2 << 20
 
 
 def health(host: Host, file: str = "memory_manager_state") -> CheckpointHealth:
-    return health_in(KubeletIntent.of(host).collect(()).intent, file)
+    return health_in(KubeletIntent(host).collect(()).intent, file)
 
 
 def health_in(intent: Intent, file: str = "memory_manager_state") -> CheckpointHealth:
@@ -162,7 +162,7 @@ def test_a_file_is_examined_again_only_when_something_changed(tmp_path: Path, mo
     monkeypatch.setattr(restart, "examine", counted)
     monkeypatch.setattr(machine_watch, "MACHINE_EVERY", 0.0)
     _age(host, 200)  # a file that was just written is looked at more than once
-    kubelet = KubeletIntent.of(host)
+    kubelet = KubeletIntent(host)
     for _ in range(3):
         kubelet.collect(())
     assert sorted(examined) == ["cpu_manager_state", "memory_manager_state"]
@@ -187,7 +187,7 @@ def _age(host: Host, seconds: int, *names: str) -> None:
 def test_each_cause_is_one_finding_with_its_own_remedy(tmp_path: Path) -> None:
     host = node_of(f"{ERRORS}/1", tmp_path)
     fewer_huge_pages(host)
-    intent = KubeletIntent.of(host).collect(()).intent
+    intent = KubeletIntent(host).collect(()).intent
     taken = Snapshot(0.0, read_machine(ERRORS), "v2", intent=replace(intent, containers=()))
     found = [one for one in find(taken) if one.name == "restart-unsafe"]
     assert len(found) == 1
@@ -211,7 +211,7 @@ def test_state_verify_says_the_same_of_a_changed_reservation(
 
 def state_metrics(host: Host) -> dict[str, dict[tuple[str, ...], float]]:
     """The catalogue's rows about checkpoints: name -> labels -> value."""
-    intent = KubeletIntent.of(host).collect(()).intent
+    intent = KubeletIntent(host).collect(()).intent
     report = build(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent))
     rows = [one for one in TICK_METRICS if one.name.startswith("state_")]
     return {one.name: dict(one.values(tick(report))) for one in rows}

@@ -47,7 +47,7 @@ def checks_of(host: Host) -> list[Check]:
 
 def answers(host: Host, capsys: Capture, file: str = MEMORY) -> tuple[str, str, str]:
     """Does the kubelet start now? By `state verify`, by the report and by `doctor`."""
-    (reported,) = [one for one in KubeletIntent.of(host).collect(()).intent.checkpoints if one.file == file]
+    (reported,) = [one for one in KubeletIntent(host).collect(()).intent.checkpoints if one.file == file]
     (checked,) = [one for one in checks_of(host) if one.name == file]
     found = re.search(r"now: ([a-z ]+);", checked.detail)
     assert found is not None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
@@ -20,7 +19,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import SINCE as SEALED_SINCE
 from numaudit.checkpoints.formats.seal import NewerFormat
 from numaudit.checkpoints.start.cpu_start import cpu_findings
-from numaudit.checkpoints.start.findings import StateFinding, Stops
+from numaudit.checkpoints.start.findings import Answer, StateFinding, Stops
 from numaudit.checkpoints.start.memory_start import memory_findings, replayed
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.memory.machine_state import SystemReserved
@@ -34,9 +33,6 @@ UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"
 MOST_OF_A_NAME = 20
 """Findings of one name that are listed; a damaged file may give a million of them."""
 
-Answer = Literal["yes", "no", "at risk", "once", "unknown"]
-"""`at risk`: it depends on chance, or on what the next boot makes of the machine. `once`: it starts, and makes of the
-file what it does not start with again. `unknown`: no machine to compare, or what decides about it is not known."""
 _WORST_FIRST: tuple[Answer, ...] = ("no", "at risk", "once", "unknown", "yes")
 
 

@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from numaudit.api.redact import hidden_name
-from numaudit.api.redact import redact as without_names
 from numaudit.api.selection import shown_of
-from numaudit.cli import json_output, options, progress
+from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
-from numaudit.cli.observe import report_watch
 from numaudit.cli.observe.report_view import View
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
@@ -76,12 +73,16 @@ def run(
                 "--watch draws tables until Ctrl-C: leave out -o json and html, --fail-on and --fail-below"
             )
         is_given = click.get_current_context().get_parameter_source("numa_maps_budget") is not ParameterSource.DEFAULT
+        from numaudit.cli.observe import report_watch
+
         return report_watch.watch(observer, view, watch, (numa_maps_budget or None) if is_given else None, kinds)
     interrupted = Event()
     whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
     report = view.subject(whole)
     shown = view.rows(report)
     if output == "json":
+        from numaudit.cli import json_output
+
         json_output.write("Report", shown, _origin(host, shown, key))
     elif output == "html":
         from numaudit.views.page.report_page import report_page
@@ -169,13 +170,17 @@ def _origin(host: Host, report: Report, key: bytes | None) -> Origin:
     origin = origin_of(host, report.taken_at)
     if key is None or origin.host is None:
         return origin
+    from numaudit.api.redact import hidden_name
+
     return Origin(hidden_name(origin.host, key), origin.taken_at)
 
 
 def _hiding(root: Path | None, key: bytes) -> Callable[[Report, Report], Report]:
     """Hides the names of a report, by one key until the process ends."""
+    from numaudit.api.redact import redact
+
     names = _names_of_host(root)
-    return lambda report, whole: without_names(report, key, whole, names)
+    return lambda report, whole: redact(report, key, whole, names)
 
 
 def _names_of_host(root: Path | None) -> tuple[str, ...]:

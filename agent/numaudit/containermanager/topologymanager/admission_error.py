@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from numaudit.errors import NumauditError
 
+TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 UNEXPECTED = "UnexpectedAdmissionError"
 SMT_ALIGNMENT = "SMTAlignmentError"
 EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"

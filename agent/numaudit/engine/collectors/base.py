@@ -8,20 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.errors import Absent, NumauditError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host, explain
-from numaudit.probes.probe import Kind, Reading
-from numaudit.probes.session import Readings
 from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
+if TYPE_CHECKING:
+    from numaudit.probes.probe import Kind, Reading
+    from numaudit.probes.session import Readings
+
 Value = TypeVar("Value")
-R = TypeVar("R", bound=Reading)
+R = TypeVar("R", bound="Reading")
 _log = logging.getLogger(__name__)
 
 

@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
-from numaudit.engine.collectors.base import Collector
+from numaudit.engine.collectors.base import Collector, Tick
 from numaudit.engine.collectors.containers.allowed import AllowedCollector
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, RootNumaMapsCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
-from numaudit.engine.collectors.probes.probe_accounts import ProbeAccountsCollector
 from numaudit.kubelet.kubelet_intent import KubeletIntent
-from numaudit.probes.kinds import KINDS
-from numaudit.probes.probe import Kind
+
+if TYPE_CHECKING:
+    from numaudit.probes.probe import Kind
 
 
-def collectors(kubelet: KubeletIntent) -> tuple[Collector, ...]:
-    """Those of one host."""
-    return (
-        NodeCollector(),
-        ResidencyCollector(),
-        IntentCollector(kubelet),
-        AllowedCollector(),
-        NumaBalancingCollector(),
-        *map(_of_probe, KINDS),
-        ProbeAccountsCollector(),
-        NumaMapsCollector(),
-        RootNumaMapsCollector(),
-    )
+class Collectors:
+    """Those of one host. Modules of probes are imported in the first tick that has some."""
+
+    def __init__(self, kubelet: KubeletIntent) -> None:
+        self._first = (
+            NodeCollector(),
+            ResidencyCollector(),
+            IntentCollector(kubelet),
+            AllowedCollector(),
+            NumaBalancingCollector(),
+        )
+        self._probes: tuple[Collector, ...] = ()
+        self._last = (NumaMapsCollector(), RootNumaMapsCollector())
+
+    def due(self, tick: Tick) -> Iterator[Collector]:
+        """Those that are asked in this tick, in their order."""
+        if tick.readings is not None and not self._probes:
+            self._probes = of_probes()
+        return (one for one in (*self._first, *self._probes, *self._last) if one.is_due(tick))
+
+
+def of_probes() -> tuple[Collector, ...]:
+    """Of all kinds of probes."""
+    from numaudit.engine.collectors.probes.probe_accounts import ProbeAccountsCollector  # noqa: PLC0415
+    from numaudit.probes.kinds import KINDS  # noqa: PLC0415 (takes long)
+
+    return (*map(_of_probe, KINDS), ProbeAccountsCollector())
 
 
 def _of_probe(kind: Kind[Any]) -> Collector:

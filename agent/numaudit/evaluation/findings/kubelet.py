@@ -12,10 +12,9 @@ from numaudit.checkpoints.start.findings import (
 )
 from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.names import with_names
-from numaudit.containermanager.topologymanager.admission_error import UNEXPECTED
+from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Evidence, Found, Rule
 from numaudit.intent import Intent
-from numaudit.memorymanager.admission import TOPOLOGY_AFFINITY_ERROR
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from msgspec import Struct
+
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host, read_text
 
@@ -52,8 +54,7 @@ class MappedBytes:
                 _add(self.by_page_size, mapping.page_size, node, size)
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(Struct, frozen=True):
     """One line. Each mapping counts in its own page size: a huge page weighs 2 MiB, not 4 KiB."""
 
     address: int
@@ -107,7 +108,7 @@ def parse_line(line: str) -> Mapping:
         key, equals, value = word.partition("=")
         if not equals:
             continue
-        node = _NODE.fullmatch(key)
+        node = _NODE.fullmatch(key) if key[:1] == "N" else None
         if node is not None:
             pages[int(node[1])] = _number(value, line)
         elif key == "kernelpagesize_kB":

@@ -15,7 +15,7 @@ from time import monotonic, time
 from numaudit.checkpoints.formats.file import Kind
 from numaudit.errors import Absent, ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
-from numaudit.kernel.host import Host, explain, may_be_there
+from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import klog
 from numaudit.kubelet.parsers import log as kubelet_log
@@ -24,7 +24,7 @@ from numaudit.kubelet.parsers.admissions import Admissions
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import PodList, PodReader
-from numaudit.kubelet.sources import podresources, state_files
+from numaudit.kubelet.sources import podresources, presence, state_files
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.sources.client import Answers, LiveKubelet, RecordedKubelet
@@ -145,7 +145,7 @@ class KubeletPoller:
         if not self._is_there():
             self.newest = None
             error = Unavailable if self._was_there else Absent
-            raise error(f"no kubelet: no process of that name is visible, and there is no {self.host.kubelet_root}")
+            raise error(presence.none_here(self.host))
         self._was_there = True
         self._settings.ask(self._read_settings)
         now = time()
@@ -154,7 +154,7 @@ class KubeletPoller:
     def _is_there(self) -> bool:
         """A kubelet whose address was given is one to ask, whatever this host shows."""
         given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
-        return given or self._pid is not None or any(map(may_be_there, (self.host.kubelet, self.host.answers)))
+        return given or self._pid is not None or presence.left_something(self.host)
 
     def _end(self, files: dict[Kind, CheckpointFile]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
@@ -206,11 +206,11 @@ class KubeletPoller:
 
     def _find_kubelet(self) -> None:
         """Notice a kubelet that started, ended or was started again."""
-        if self._pid is not None and kubelet_process.is_kubelet(self.host, self._pid):
+        if self._pid is not None and presence.is_kubelet(self.host, self._pid):
             return
         if self._pid is None and monotonic() < self._next_search:
             return
-        before, self._pid = self._pid, kubelet_process.find(self.host)
+        before, self._pid = self._pid, presence.find(self.host)
         self._next_search = monotonic() + SELDOM
         if self._pid != before:
             for source in (self._settings, self._pods, self._resources, self._metrics, self._lines):

@@ -12,6 +12,7 @@ from numaudit.intent import KubeletConfig
 from numaudit.kernel.host import Host, explain, may_be_there, read_bytes, read_text
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers.config import Document, Flags
+from numaudit.kubelet.sources.presence import find
 
 _USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
 """kubeadm, hand-made set-ups, and a cloud's images."""
@@ -39,21 +40,6 @@ class Located:
     settings: Settings | None = None
     problem: str | None = None
     """Why the settings are not known."""
-
-
-def find(host: Host) -> int | None:
-    """The process id of the kubelet, by its name. None = none is visible."""
-    for folder in host.proc.glob("[0-9]*"):
-        if is_kubelet(host, int(folder.name)):
-            return int(folder.name)
-    return None
-
-
-def is_kubelet(host: Host, pid: int) -> bool:
-    try:
-        return read_bytes(host.proc / str(pid) / "comm").strip() == b"kubelet"
-    except OSError:
-        return False
 
 
 def read_settings(host: Host, pid: int | None) -> Settings:

@@ -12,8 +12,7 @@ from numaudit.kernel.host import Host, may_be_there, read_bytes
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.parsers import pods
-from numaudit.kubelet.sources import podresources
-from numaudit.kubelet.sources import process as kubelet_process
+from numaudit.kubelet.sources import podresources, presence
 from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.sources.log_follow import LogSource, live_log
 from numaudit.kubelet.sources.process import Settings
@@ -34,7 +33,7 @@ def record(host: Host, settings: Settings | None) -> Iterator[Answer]:
         files = sorted(host.answers.iterdir()) if host.answers.is_dir() else []
         yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
         return
-    if kubelet_process.find(host) is None and host.connection.url is None and not may_be_there(host.kubelet):
+    if presence.find(host) is None and host.connection.url is None and not may_be_there(host.kubelet):
         return
     live = LiveKubelet.of(host, None if settings is None else settings.config.document)
     try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
+
+from msgspec import structs
 
 from numaudit.engine.collectors.containers.segments import Segment, Segments
 from numaudit.errors import ParseError, printable
@@ -138,7 +140,7 @@ class Mapped:
         if mapping.kind == "file":
             if not self.walk.is_in_memory(pid, shared.device):
                 return mapping
-            mapping = replace(mapping, kind="shmem")
+            mapping = structs.replace(mapping, kind="shmem")
         self._segments.add(pid, mapping, shared)
         return mapping
 
