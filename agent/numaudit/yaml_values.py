@@ -146,7 +146,7 @@ class _Values:
         else:
             first = around.lines.get(event.value)
             if first is not None:
-                raise InputError(f"{self._at(event)}: {brief(event.value)} is there twice, first in line {first}")
+                raise InputError(f"{self._at(event)}: {brief(event.value)} is given twice, first in line {first}")
             around.lines[event.value] = line_of(event) + 1
             around.key, around.has_key = value, True
 

@@ -82,7 +82,7 @@ def test_page_alloc_is_paused_over_the_limit_and_comes_back_after_a_calm_time(
     assert overhead.steps == ("page_alloc off",)
     (events,) = [one.events for one in overhead.probes if one.probe == "page_alloc"]
     assert events >= 8192
-    with pytest.raises(Refusal, match="took more CPU time than they may") as refusal:
+    with pytest.raises(Refusal, match="used more CPU time than their limit") as refusal:
         session.read(PAGE_ALLOC)
     assert refusal.value.reason is Reason.OVER_BUDGET
     seconds[0] = 1000.0  # from here on next to nothing of the time

@@ -44,7 +44,7 @@ def temporary_folder() -> Iterator[Path]:
     try:
         made = tempfile.TemporaryDirectory(prefix="numaudit-")
     except OSError as error:
-        raise Unavailable(f"cannot make a temporary folder: {error.strerror}; TMPDIR names another place") from error
+        raise Unavailable(f"cannot make a temporary folder: {error.strerror}; set TMPDIR to another folder") from error
     with made as folder:
         yield Path(folder).resolve()
 

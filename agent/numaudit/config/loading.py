@@ -177,7 +177,9 @@ class _File:
         known = {key.partition(".")[0] for key in KEYS}
         if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
             found = ", ".join(map(_named, names[:3]))
-            raise InputError(f"{self.path}: holds none of numaudit's settings, but {found}; is it another's file?")
+            raise InputError(
+                f"{self.path}: holds none of numaudit's settings, but {found}; is it the file of another program?"
+            )
 
     def _walk(self, loader: yaml.SafeLoader, node: yaml.Node, prefix: str) -> None:
         """Settings below one node. An empty value leaves a setting as it is."""
@@ -203,7 +205,7 @@ class _File:
         if first is None:
             self.seen[key.lower()] = node.start_mark.line + 1
         else:
-            self.sources.problems.append(f"{self._line(node)}: {_named(key)} is there twice, first in line {first}")
+            self.sources.problems.append(f"{self._line(node)}: {_named(key)} is given twice, first in line {first}")
         return first is None
 
     def _take(self, loader: yaml.SafeLoader, node: yaml.Node, key: str, where: str) -> None:

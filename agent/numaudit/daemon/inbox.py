@@ -37,7 +37,9 @@ class Inbox:
         try:
             error = outcome.get(timeout=seconds)
         except Empty:
-            raise Unavailable("the agent is busy with a tick; it does this after it, see the log") from None
+            raise Unavailable(
+                "the agent is still busy with a tick; it will do this afterwards, and its log says what came of it"
+            ) from None
         if error is not None:
             raise error
 

@@ -36,7 +36,10 @@ def _check(name: str, found: StartOutlook) -> Check:
     gravest = next(iter([*stopping, *errors, *warnings]), None)
     if gravest is None and found.starts_now == "unknown":
         return Check(
-            name, "reduced", detail, "the nodes, their memory and the CPUs must be readable, to be compared with"
+            name,
+            "reduced",
+            detail,
+            "make the nodes, their memory and the CPUs readable, so that they can be compared with it",
         )
     if gravest is None:
         return Check(name, "ok", detail)

@@ -115,7 +115,7 @@ def _nodes(name: str, host: Host) -> Check:
         f"{nodes} online ({machine.online}), {len(machine.with_memory)} with memory, {len(machine.with_cpus)} with CPUs"
     )
     if nodes == 1:
-        return Check(name, "reduced", detail, "with one node all memory is local; there is nothing to misplace")
+        return Check(name, "reduced", detail, "with one node all memory is local, so nothing can be misplaced")
     return Check(name, "ok", detail)
 
 
@@ -174,7 +174,9 @@ def _numa_maps(name: str, host: Host) -> Check:
         )
     if host.is_live and _is_own_pid_namespace(host):
         hint = "run in the host's PID namespace (docker run --pid=host; hostPID: true in Kubernetes)"
-        return Check(name, "reduced", "only of the processes of this PID namespace, not of the host's others", hint)
+        return Check(
+            name, "reduced", "only the processes of this PID namespace can be read, not the host's others", hint
+        )
     return Check(name, "ok", "mapping kinds and memory policies can be read")
 
 

@@ -14,7 +14,7 @@ _RIGHTS = (
     "give its service account `get` on nodes/pods, nodes/configz and nodes/metrics (deploy/components/api-server); "
     "kubelets before 1.33 ask for nodes/proxy instead, which also allows commands in every container"
 )
-_NO_TOKEN = "without it: no names of refused pods, no counters; verdicts do not need it"  # noqa: S105 (a hint)
+_NO_TOKEN = "without it the names of refused pods and the kubelet's counters are missing; verdicts do not need it"  # noqa: S105 (a hint)
 
 
 def answer_checks(readings: Readings) -> Iterator[Check]:

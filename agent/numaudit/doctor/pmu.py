@@ -36,7 +36,7 @@ def check_pmu(host: Host, *, under_load: bool) -> str:
             count_a_load(cores, plan, events, cpu)
     finally:
         events.close()
-    noticed = "; a test load was noticed" if under_load else ""
+    noticed = "; it noticed a test load" if under_load else ""
     return f"{_what(cores, plan)}{noticed}"
 
 

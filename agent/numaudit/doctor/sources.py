@@ -89,7 +89,7 @@ def _check_hint_faults(trial: Trial) -> str:
             time.sleep(0.05)
     seen, own = _count_faults(trial.session) - before, _kernel_count(trial.host) - own_before
     if seen:
-        return f"{what}; a test load was noticed"
+        return f"{what}; it noticed a test load"
     if own:
         raise Unavailable(f"the kernel took {own} samples of a test load, and the probe counted none of them")
     raise Unavailable(f"the kernel took no sample of a test load within {_SAMPLES_WITHIN:g} s")
@@ -121,23 +121,23 @@ def _check_first_touch(trial: Trial) -> str:
         probe.close()
     if seen < _TOUCHED:
         raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples saw them")
-    return f"{what}; a test load was noticed"
+    return f"{what}; it noticed a test load"
 
 
 def _check_expected(trial: Trial) -> str:
     """CPU time must grow while this very process spins, unless it is in the root cgroup, which is not counted."""
     require_v2(find_hierarchies(trial.host))
     before = _count_time(trial.session)
-    what = "where bytes are x where CPUs ran: what would be remote if all bytes were used equally; no measurement"
+    what = "an estimate from where bytes are and where CPUs ran: the remote share if all bytes were used equally"
     if not trial.under_load:
         return what
     end = time.process_time() + _SPIN
     while time.process_time() < end:
         pass
     if _count_time(trial.session) > before:
-        return f"{what}; a test load was noticed"
+        return f"{what}; it noticed a test load"
     if "0::/" in read_text(trial.host.proc / "self/cgroup").splitlines():
-        return f"{what}; not tried with a load, for this process is in the root cgroup"
+        return f"{what}; not tested under load, because this process is in the root cgroup"
     raise Unavailable("the probe cpu_time counted nothing while this process was busy")
 
 

@@ -188,7 +188,7 @@ def _is_plain(answer: Answer) -> bool:
     """A compressed answer, which no request asks for, may unfold to any size."""
     plain = answer.headers.get("Content-Encoding", "identity") == "identity"
     if not plain:
-        _log.warning("the OTLP receiver's answer is compressed, which was not asked for; it is not read")
+        _log.warning("the OTLP receiver's answer is compressed, which the request did not accept; it is not read")
     return plain
 
 

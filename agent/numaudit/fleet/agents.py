@@ -124,7 +124,7 @@ def _refuse_twins(scope: Scope, builds: Sequence[Sample]) -> None:
         if differing:
             name = differing[0]
             raise Unavailable(
-                f"the agent at {_instance(scope, key_of(one, scope))} is there twice: its series differ in "
+                f"the agent at {_instance(scope, key_of(one, scope))} is reported twice: its series differ in "
                 f"{', '.join(differing)} ({other.label(name)!r}, {one.label(name)!r}); choose one with "
                 f"--selector '{name}=\"{other.label(name)}\"'"
             )

@@ -68,7 +68,7 @@ def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top
     if all(one.state == "unknown" for one in fits):
         reasons = Counter(one.message for one in fits).most_common()
         listed = "; ".join(f"{reason} ({_nodes(nodes)})" for reason, nodes in reasons[:_MOST_REASONS])
-        raise Unavailable(f"it is not known of any node what it would admit: {listed}")
+        raise Unavailable(f"whether the pod would fit is unknown on every node: {listed}")
     counted = count_of(found.agents)
     notices = notices_of(prometheus.warnings, found.agents, counted)
     if counted.reporting < len(fits):

@@ -149,7 +149,7 @@ def _page_size(name: str) -> int:
     except ParseError:
         size = 0
     if size <= 0:
-        raise NotTold(f"it exports a resource {name[:60]!r}, which is no size of pages")
+        raise NotTold(f"it exports a resource {name[:60]!r}, which is not a page size")
     return size
 
 
@@ -196,7 +196,7 @@ def _settings(text: str) -> dict[str, str]:
 def _node(sample: Sample, label: str = "numa_node") -> int:
     text = sample.label(label)
     if not (text.isascii() and text.isdecimal()) or len(text) > 4 or int(text) >= NodeSet.limit:
-        raise NotTold(f"its {sample.label('__name__')} has {label}={text[:20]!r}, which is no node")
+        raise NotTold(f"its {sample.label('__name__')} has {label}={text[:20]!r}, which is not a node")
     return int(text)
 
 
@@ -210,5 +210,7 @@ def _group(sample: Sample) -> tuple[int, ...]:
 def _whole(sample: Sample) -> int:
     value = sample.value
     if not 0 <= value <= _EXACT or value != int(value):
-        raise NotTold(f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is no exact number of bytes")
+        raise NotTold(
+            f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is not an exact number of bytes"
+        )
     return int(value)

@@ -74,7 +74,7 @@ def connected(url: str, config: HttpConfig, timeout: float) -> Iterator[Promethe
     """
     parts = _parse(url)
     if parts.username is not None and "Authorization" in config.headers:
-        raise InputError("--prometheus and --http.config.file both name who asks: take user and password off the URL")
+        raise InputError("--prometheus and --http.config.file both give a user: remove user and password from the URL")
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Accept": "application/json",
@@ -102,7 +102,7 @@ def _parse(url: str) -> SplitResult:
         return parse_url(url)
     except ValueError as why:
         raise InputError(
-            f"--prometheus: what is given (hidden) is no URL of a server: {why}; give one such as "
+            f"--prometheus: the value (hidden) is not the URL of a server: {why}; give one such as "
             "http://prometheus.monitoring:9090"
         ) from None
 

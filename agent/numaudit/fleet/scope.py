@@ -33,14 +33,15 @@ class Scope:
     def __post_init__(self) -> None:
         """Raises InputError for what PromQL would not take."""
         if not _LABEL.fullmatch(self.node_label):
-            raise InputError(f"--node-label: {self.node_label[:60]!r} is no name of a label, such as nodename or node")
+            raise InputError(f"--node-label: {self.node_label[:60]!r} is not a label name, such as nodename or node")
         if self.node_label in LABELS:
             raise InputError(
-                f"--node-label: {self.node_label} is a label of the agents' own, and says nothing of the node"
+                f"--node-label: {self.node_label} is a label that the agents set "
+                "themselves; it does not identify the node"
             )
         if self.selector.strip() and not _MATCHERS.fullmatch(self.selector):
             raise InputError(
-                f"--selector: {self.selector[:100]!r} are no matchers; write them as in PromQL: "
+                f"--selector: {self.selector[:100]!r} is not a list of label matchers; write it as in PromQL: "
                 'cluster="east",region=~"eu-.*"'
             )
 

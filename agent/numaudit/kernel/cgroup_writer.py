@@ -41,7 +41,10 @@ class OwnCgroup:
         deadline = time.monotonic() + _PATIENCE
         while "populated 1" in read_text(self.path / "cgroup.events"):
             if time.monotonic() > deadline:
-                raise NumauditError(f"processes in {self.path} outlive SIGKILL; remove it with rmdir when they end")
+                raise NumauditError(
+                    f"processes in {self.path} did not end after SIGKILL; remove the cgroup "
+                    "with rmdir when they have ended"
+                )
             time.sleep(0.01)
         self.path.rmdir()
 

@@ -76,7 +76,7 @@ def forecast_on(host: Host, asked: Asked, *, reboot: bool) -> Forecast:
     """What a restart would do to the pods of this host. Raises Unavailable with what is not known."""
     readings = poll_once(KubeletPoller.of(host))
     if readings is None:
-        raise Unavailable("no kubelet has run here, so there is nothing to foresee")
+        raise Unavailable("no kubelet has run on this host, so there is no restart to forecast")
     return forecast_here(readings, kubelet_here(readings, asked), asked, reboot=reboot)
 
 

@@ -106,7 +106,7 @@ def check_wanted(wanted: Wanted, machine: Machine) -> None:
             known = ", ".join(hugepages_name(one) for one in sorted(sizes)) or "none"
             raise InputError(f"{name}: this machine has no huge pages of that size; it has {known}")
         if amount % size:
-            raise InputError(f"{name}: {Quantity.of(amount)} is no whole number of pages")
+            raise InputError(f"{name}: {Quantity.of(amount)} is not a whole number of pages")
 
 
 def held_by(kubelet: Kubelet, memory: MemoryState, cpu: CPUState, is_alive: Callable[[str], bool]) -> NodeState:

@@ -156,7 +156,7 @@ def _node(id_: int, sizes: Mapping[str, int]) -> Node:
         if name != MEMORY:
             size = read_quantity(name.removeprefix(HUGEPAGES_PREFIX), f"machine.{id_}.{name}").value
             if size == 0 or total % size:
-                raise InputError(f"machine.{id_}.{name}: {total} bytes are no whole number of these pages")
+                raise InputError(f"machine.{id_}.{name}: {total} bytes are not a whole number of these pages")
             pages.append(HugePages(size, total // size))
     return Node(id_, memory=sizes.get(MEMORY, 0), huge_pages=tuple(sorted(pages, key=lambda one: one.page_size)))
 

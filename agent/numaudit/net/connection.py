@@ -61,16 +61,16 @@ class Answer:
         if coding in ("", "identity"):
             return self.body
         if coding not in ("gzip", "x-gzip"):
-            raise NotUnderstood(f"the answer is packed as {coding[:60]!r}, which was not asked for")
+            raise NotUnderstood(f"the answer is encoded as {coding[:60]!r}, which the request did not accept")
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
             body = unpack.decompress(self.body, most + 1)
         except zlib.error as error:
-            raise NotUnderstood(f"the answer cannot be unpacked: {error}") from None
+            raise NotUnderstood(f"the answer cannot be decompressed: {error}") from None
         if len(body) > most:
             raise TooLarge(f"the answer is larger than {most} bytes")
         if not unpack.eof:
-            raise NotUnderstood("the answer cannot be unpacked: it breaks off")
+            raise NotUnderstood("the answer cannot be decompressed: it ends too early")
         return body
 
 
@@ -146,7 +146,7 @@ class Connection(http.client.HTTPConnection):
             while size := response.readinto(part[: min(_AT_ONCE, most + 1 - body.tell())]):
                 body.write(part[:size])
             if response.length and body.tell() <= most:
-                raise NotUnderstood("the answer breaks off")
+                raise NotUnderstood("the answer ends too early")
             complete = body.tell() <= most
             body.truncate(most)
             return Answer(response.status, response.headers, body.getvalue(), complete)

@@ -221,7 +221,7 @@ def _node_of_cpu(host: Host, cpu: int) -> int:
     folder = host.cpus / f"cpu{cpu}"
     found = [int(match[1]) for entry in folder.iterdir() if (match := _NODE.fullmatch(entry.name))]
     if len(found) != 1:
-        raise Unavailable(f"{folder} names no node, so it is not known from where CPU {cpu} touches memory")
+        raise Unavailable(f"{folder} does not name the node of CPU {cpu}, so its page faults cannot be attributed")
     return found[0]
 
 

@@ -64,14 +64,14 @@ _HINTS = {
     Reason.NO_BCC: "install the distribution's bcc for Python: apt-get install python3-bpfcc (Fedora: python3-bcc)",
     Reason.BCC_BROKEN: "reinstall bcc with its LLVM: apt-get install --reinstall python3-bpfcc libbpfcc",
     Reason.NO_HEADERS: "unset BCC_KERNEL_SOURCE: numaudit brings the few headers that its programs need",
-    Reason.COMPILE_ERROR: "a program does not fit this kernel or bcc: please report it with this text",
+    Reason.COMPILE_ERROR: "the program cannot be compiled for this kernel with this bcc: please report this text",
     Reason.NO_TRACEFS: "mount -t tracefs tracefs /sys/kernel/tracing (in a container: mount the host's there)",
     Reason.TRACEFS_CLOSED: (
         "run as root, or with the capability DAC_READ_SEARCH too; or open it to the user's group: "
         "mount -o remount,mode=0750,gid=GROUP /sys/kernel/tracing"
     ),
     Reason.NO_TRACEPOINT: "this kernel was built without the tracepoint; use a kernel that has it",
-    Reason.NO_EVENT: "this kernel or machine has no such event; nothing can be done about it",
+    Reason.NO_EVENT: "this kernel or machine does not have the event; nothing can be done about that",
     Reason.NO_KPROBES: "use a kernel with CONFIG_KPROBES and CONFIG_NUMA_BALANCING; every distribution's has both",
     Reason.NO_BTF: "use a kernel with CONFIG_DEBUG_INFO_BTF; every distribution's has it",
     Reason.NO_PERMISSION: "run as root, or with the capabilities BPF and PERFMON (before Linux 5.8: SYS_ADMIN)",
@@ -79,12 +79,12 @@ _HINTS = {
     Reason.PARANOID: "sysctl kernel.perf_event_paranoid=2, or run with the capability SYS_ADMIN",
     Reason.NO_MEMORY: "give the agent's cgroup more memory, or ask for smaller maps",
     Reason.TOO_MANY_FILES: "raise the limit of open files (ulimit -n, or LimitNOFILE of the service)",
-    Reason.BUSY: "another tool uses it exclusively: end that tool, or wait until it has ended",
-    Reason.REFUSED_BY_VERIFIER: "the kernel's verifier refuses the program: please report it with this text",
+    Reason.BUSY: "another tool uses it exclusively: stop that tool, or wait until it ends",
+    Reason.REFUSED_BY_VERIFIER: "the kernel's verifier refuses the program: please report this text",
     Reason.UNSUPPORTED: "this kernel is too old or restricted for the program; Linux 5.14 or newer has all of it",
     Reason.LOADER_TIMEOUT: "the host is overloaded or bcc hangs: try again when it is less busy",
     Reason.LOADER_DIED: "look for the out-of-memory killer in dmesg; loading takes about 20 MiB, compiling about 150",
-    Reason.LOADER_FAILED: "please report it with this text",
+    Reason.LOADER_FAILED: "please report this text",
     Reason.CGROUP_V1: "boot with systemd.unified_cgroup_hierarchy=1: BPF programs know cgroups of version 2 only",
     Reason.NO_CGROUPS: "numaudit doctor says more, in its line `cgroup`",
     Reason.NO_MEMORY_BLOCKS: "use a kernel with CONFIG_MEMORY_HOTPLUG (every distribution's has it) and mount sysfs",
@@ -93,7 +93,7 @@ _HINTS = {
     Reason.SWITCHED_OFF: "name it in the agent's setting `probes`",
     Reason.NO_PMU: "numaudit doctor says more, in its line `access pmu`; the other sources do not need a PMU",
     Reason.COUNTS_NOTHING: "this CPU or its hypervisor does not count them; the other sources do not need a PMU",
-    Reason.LOADING: "wait: the loader takes seconds, and is given a minute",
+    Reason.LOADING: "wait: loading takes seconds, and at most a minute",
 }
 
 _SYS_ADMIN, _PERFMON, _BPF = 21, 38, 39

@@ -93,7 +93,9 @@ class Session:
         if isinstance(probe, Refusal):
             raise Refusal(probe.reason, probe.text)
         if probe.is_paused:
-            raise Refusal(Reason.OVER_BUDGET, "it is paused: all probes together took more CPU time than they may")
+            raise Refusal(
+                Reason.OVER_BUDGET, "it is paused, because all probes together used more CPU time than their limit"
+            )
         return probe.read()
 
     def running(self) -> dict[str, Probe[Reading]]:

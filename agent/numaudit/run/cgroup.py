@@ -25,7 +25,9 @@ def mount(host: Host, wanted: Wanted) -> Path:
     unified = find_hierarchies(host).unified
     boot = "boot with systemd.unified_cgroup_hierarchy=1 (and without cgroup_disable)"
     if unified is None:
-        raise Unavailable(f"a command can only be held to nodes by cgroup version 2, which is not mounted here; {boot}")
+        raise Unavailable(
+            f"`numaudit run` restricts a command to nodes by cgroup version 2, which is not mounted here; {boot}"
+        )
     try:
         offered = available_controllers(unified)
     except OSError as error:

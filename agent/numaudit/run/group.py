@@ -22,7 +22,8 @@ def group_of_its_own(host: Host) -> Iterator[OwnCgroup]:
     hierarchies = find_hierarchies(host)
     if hierarchies.unified is None or not hierarchies.is_v2:
         raise Unavailable(
-            f"cgroup {hierarchies.mode}: a command is told from others by its cgroup of version 2; "
+            f"cgroup {hierarchies.mode}: `numaudit` finds the processes of a command by its "
+            "cgroup, which must be of version 2; "
             "boot with systemd.unified_cgroup_hierarchy=1"
         )
     try:

@@ -82,7 +82,7 @@ def refuse_beside_a_kubelet(kubelet: Located) -> None:
     ]
     if static:
         raise Unavailable(
-            f"the kubelet of this host (process {pid}) gives out the same nodes: its {' and '.join(static)} has a "
+            f"the kubelet of this host (process {pid}) manages the same nodes: its {' and '.join(static)} has a "
             f"static policy; {way_out}"
         )
 

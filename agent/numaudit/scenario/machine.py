@@ -48,7 +48,7 @@ def read_machine(document: Document) -> Machine:
     if not nodes:
         raise document.part("nodes").error("a machine needs at least one node")
     if len(nodes) > MOST_NODES:
-        raise document.part("nodes").error(f"at most {MOST_NODES} nodes can be tried, not {len(nodes)}")
+        raise document.part("nodes").error(f"at most {MOST_NODES} nodes can be simulated, not {len(nodes)}")
     nodes.sort(key=lambda one: one.id)
     _refuse_repeated(document, nodes)
     nodes = _with_all_page_sizes(nodes)
@@ -135,7 +135,7 @@ def _refuse_repeated(document: Document, nodes: list[Node]) -> None:
     ids = [node.id for node in nodes]
     for node in nodes:
         if ids.count(node.id) > 1:
-            raise document.part("nodes").error(f"node {node.id} is there twice")
+            raise document.part("nodes").error(f"node {node.id} is given twice")
         if node.distances and len(node.distances) != len(nodes):
             raise document.part("nodes").error(
                 f"node {node.id} has {len(node.distances)} distances, but there are {len(nodes)} nodes"
@@ -173,7 +173,7 @@ def _groups(place: Document, known: Mapping[int, int]) -> list[CpuSet]:
             raise one.error(f"there is no CPU {shown(strange[0])}; name the CPUs of the nodes")
         cpus = CpuSet.from_ids(listed)
         if cpus & seen:
-            raise one.error(f"CPU {cpus & seen} is there twice")
+            raise one.error(f"CPU {cpus & seen} is given twice")
         seen |= cpus
         groups.append(cpus)
     return groups

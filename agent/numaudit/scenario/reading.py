@@ -139,7 +139,7 @@ def _opened(part: Document, open_file: OpenFile, what: str) -> Document:
     except InputError as error:
         raise part.error(str(error)) from None
     if isinstance(found.value, str) or (isinstance(found.value, Mapping) and set(found.value) == {"file"}):
-        raise found.error(f"it only names another file; name {what} itself in {part.path}")
+        raise found.error(f"it only names another file; put {what} itself in {part.path}")
     return found
 
 
@@ -197,7 +197,7 @@ class _Steps:
             raise place.error("several namespaces have such a pod; write it as NAMESPACE/NAME")
         names = [*self._known, *(pod.name for pod in self._known.values())]
         known = nearest(place.value, names, f"; there is {', '.join(self._known) or 'none'}")
-        raise place.error(f"no step before admits a pod {place.value!r}{known}")
+        raise place.error(f"no earlier step admits a pod {place.value!r}{known}")
 
 
 def read_manifest(manifest: Document, devices: Devices | None = None) -> Pod:
@@ -218,7 +218,7 @@ def _check_size(spec: Document) -> None:
     for name in ("initContainers", "containers"):
         part = spec.part(name)
         if isinstance(part.value, list) and len(part.value) > MOST_CONTAINERS:
-            raise part.error(f"at most {MOST_CONTAINERS} containers can be tried, not {len(part.value)}")
+            raise part.error(f"at most {MOST_CONTAINERS} containers can be simulated, not {len(part.value)}")
 
 
 def unknown_devices(pod: Pod, devices: Devices) -> tuple[str, ...]:

@@ -225,11 +225,12 @@ def _no_agreement(kubelet: Kubelet, admission: Admission, merge: MergeSteps) -> 
 
 
 def _nothing_left(kubelet: Kubelet, admission: Admission, resource: str) -> str:
-    """no set of nodes can provide its CPUs (0 of 7 are free)"""
+    """no NUMA node has a whole CPU free (0 of 7)"""
     if resource == CPU and kubelet.cpu is not None and admission.state.cpu is not None:
         free = len(kubelet.cpu.available(admission.state.cpu))
-        return f"no set of nodes can provide its CPUs ({free} of {len(kubelet.cpu.allocatable)} are free)"
-    return f"no set of nodes can provide {resource} (its hints are empty)"
+        of = f"({free} of {len(kubelet.cpu.allocatable)})"
+        return f"too few whole CPUs are free {of}" if free else f"no NUMA node has a whole CPU free {of}"
+    return f"no NUMA node can provide {resource} (its hints are empty)"
 
 
 def _preferences(merge: MergeSteps) -> str:
@@ -242,7 +243,9 @@ def _preference(offer: Offer) -> str:
     if masks:
         return f"{_name(offer)} prefers {' or '.join(map(str, masks[:_MOST_HOLDERS]))}"
     left = [one.affinity for one in offer.kept if one.affinity is not None]
-    return f"{_name(offer)} prefers none that is left" + (f" ({left[0]} would do, not preferred)" if left else "")
+    return f"{_name(offer)} has no preferred nodes left" + (
+        f" ({left[0]} is possible, but not preferred)" if left else ""
+    )
 
 
 def _name(offer: Offer) -> str:
@@ -287,9 +290,9 @@ def _no_room(memory: MemoryState, requests: Requests, explained: Explained | Non
         free = max((now for now, _ in sizes), default=0)
         narrow = sizes[0][0] if sizes else 0
         if free < asked:
-            return f"no set of nodes that it may use has more than {words.amount(free)}{of} free"
+            return f"no nodes that it may use have more than {words.amount(free)}{of} free"
         if explained is not None and narrow < asked:
             merged = explained.decision.merged.affinity
             where = "" if merged is None else f" on {words.nodes(merged)} (the merged hint)"
             return f"too little memory is free{where}, and it may not use more nodes"
-    return "no set of nodes that the merged hint allows has enough free memory"
+    return "the nodes of the merged hint do not have enough free memory"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from numaudit.containermanager.memory.candidates import JudgedCandidate
 from numaudit.containermanager.memory.group_rules import Verdict
@@ -59,15 +59,26 @@ def hint(one: TopologyHint) -> str:
 
 
 def hints(some: Iterable[TopologyHint] | None) -> str:
-    """on 0 or 1 (not preferred: 3); the preferred ones by name"""
+    """node 0 or 1 (3 more are not preferred); the preferred ones by name"""
     if some is None:
         return "no preference"
     listed = tuple(some)
     if not listed:
-        return "no set of nodes"
+        return "no node fits"
     preferred = [_affinity(one) for one in listed if one.preferred]
     others = len(listed) - len(preferred)
-    return f"on {' or '.join(preferred) or 'none'}" + (f" (not preferred: {others})" if others else "")
+    more = f" ({others} more {'is' if others == 1 else 'are'} not preferred)" if others else ""
+    return f"{_one_of(preferred)}{more}"
+
+
+def _one_of(sets: Sequence[str]) -> str:
+    """node 0, 1 or 2; nodes 0 or 0-1; no preferred node"""
+    if not sets:
+        return "no preferred node"
+    word = "node" if all(one.isdecimal() for one in sets) else "nodes"
+    *first, last = sets
+    text = f"{', '.join(first)} or {last}" if first else last
+    return "any node" if "any" in sets else f"{word} {text}"
 
 
 def _affinity(one: TopologyHint) -> str:

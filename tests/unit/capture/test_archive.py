@@ -205,7 +205,7 @@ def test_no_place_for_temporary_folders_is_reported(
 ) -> None:
     file = _pack(tmp_path / "a.tar.xz", NODE)
     monkeypatch.setattr("tempfile.tempdir", "/none")
-    message = "cannot make a temporary folder: No such file or directory; TMPDIR names another place"
+    message = "cannot make a temporary folder: No such file or directory; set TMPDIR to another folder"
     with pytest.raises(Unavailable, match=message), unpacked(file):
         pass
     with pytest.raises(Unavailable, match=message):

@@ -94,8 +94,8 @@ def test_figures_that_cannot_be_stored_are_printed_before_the_error(
     assert call(["calibrate", "-o", "json", "--file", str(tmp_path / "no/such/folder/x.json")]) == 3
     out, err = capsys.readouterr()
     assert json.loads(out)["kind"] == "Calibration"
-    assert "the figures are not stored: cannot write" in err
-    assert "--file names another place" in err
+    assert "the figures were not stored: cannot write" in err
+    assert "choose another file with --file" in err
 
 
 def test_without_a_file_there_is_no_calibration(tmp_path: Path) -> None:
@@ -114,5 +114,5 @@ def test_a_calibration_of_another_cpu_is_not_used(tmp_path: Path) -> None:
 def test_a_file_of_another_form_is_not_used(text: str, tmp_path: Path) -> None:
     host = _store(tmp_path)
     host.calibration.write_text(text)
-    with pytest.raises(Unavailable, match=r"calibration\.json is no calibration: "):
+    with pytest.raises(Unavailable, match=r"calibration\.json is not a calibration: "):
         read_calibration(host, _MACHINE)

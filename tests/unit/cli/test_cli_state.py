@@ -449,7 +449,7 @@ def test_a_file_that_may_not_be_read_cannot_be_answered_for(verb: str) -> None:
             check=False,
         )
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"numaudit: cannot read {file}: the kubelet keeps it for root alone; run as root\n"
+    assert done.stderr == f"numaudit: cannot read {file}: only root may read it; run as root\n"
 
 
 def test_show_prints_the_whole_file_in_its_own_words(capsys: Capture) -> None:
@@ -619,7 +619,7 @@ def test_the_pods_that_keep_a_group_together_are_named(capsys: Capture) -> None:
     (wide,) = [uid for uid, own in held.items() for (block,) in own.values() if len(block["numaAffinity"]) > 1]
     assert line.startswith("group 0-1 is kept together by ")
     assert wide in line
-    assert "largest Guaranteed container: not known without the Topology Manager's policy" in text
+    assert "largest Guaranteed container: unknown, because the Topology Manager's policy is unknown" in text
 
 
 def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> None:
@@ -651,7 +651,8 @@ def test_the_state_document_has_the_same_headroom_but_for_what_no_file_says(caps
 def test_a_host_without_a_kubelet_has_no_headroom(capsys: Capture, host: str) -> None:
     assert call(["state", "headroom", "--root", str(FIXTURES / host)]) == 3
     assert capsys.readouterr().err == (
-        "numaudit: no memory map is known here: no kubelet: no process of that name is visible, and there is no "
+        "numaudit: the kubelet's memory map is not known on this host: no kubelet: no "
+        "process of that name is visible, and there is no "
         "/var/lib/kubelet; run it on a node, as root, or give a captured one with --root\n"
     )
 

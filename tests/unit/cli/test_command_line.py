@@ -66,9 +66,9 @@ def _run(
         (["config", "show", "--config", ""], "Invalid value for '--config': the path is empty"),
         (
             ["config", "show", "--set", "=5"],
-            "--set needs KEY=VALUE, such as log.format=json; what is given (hidden) has no key",
+            "--set needs KEY=VALUE, such as log.format=json; the value (hidden) has no key",
         ),
-        (["config", "show", "--set", "9" * 5000], "what is given (hidden) has no equals sign"),
+        (["config", "show", "--set", "9" * 5000], "the value (hidden) has no equals sign"),
         (["report", "--duration", "9" * 5000], f"'{'9' * 60}...' is not between 0 and 24 hours"),
         (["report", "--root", ""], "Invalid value for '--root': the path is empty"),
     ],

@@ -106,12 +106,12 @@ def test_a_name_that_is_not_there_is_said_before_anything_is_measured(
     [
         ([], "give either -f FILE"),
         (["some-pod", "-f", "POD"], "give either -f FILE"),
-        (["some-pod", "--make-room"], "--make-room is about a pod that may come"),
-        (["some-pod", "--fail-on-reject"], "--fail-on-reject is about a pod that may come"),
+        (["some-pod", "--make-room"], "--make-room is for a pod that is not here yet"),
+        (["some-pod", "--fail-on-reject"], "--fail-on-reject is for a pod that is not here yet"),
         (["-f", "POD", "--duration", "1s"], "--duration measures a pod that runs"),
         (["gu-small-numanode", "--duration", "1s", "--root", "ROOT"], "--root reads a captured tree"),
         (["nobody", "--root", "ROOT"], "no container matches 'nobody'"),
-        (["/system", "--root", "ROOT"], "is no container of a pod"),
+        (["/system", "--root", "ROOT"], "is not a container of a pod"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

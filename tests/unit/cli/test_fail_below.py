@@ -118,11 +118,11 @@ def test_a_container_whose_bytes_are_not_known_does_not_pass(
             file.unlink()
     assert call(["report", "--root", str(root), "--fail-below", "0.5"]) == 3
     _, err = capsys.readouterr()
-    assert "numaudit: 'default/gu-init-numanode/app': where its bytes are is not known" in err
+    assert "numaudit: 'default/gu-init-numanode/app': the nodes of its memory are not known" in err
     assert "numaudit: --fail-below: a container cannot be compared" in err
     assert call(["report", "--root", str(root), "--fail-below", "0.5", "default/gu-two-numanode"]) == 0
     assert call(["report", "--root", str(half_astray), "--fail-below", "0.9"]) == 1
-    assert "where its bytes are is not known" in capsys.readouterr().err
+    assert "the nodes of its memory are not known" in capsys.readouterr().err
 
 
 def test_a_container_of_which_no_promise_is_known_does_not_pass(

@@ -48,14 +48,16 @@ def test_a_verdict_that_is_not_accepted_outweighs_bytes_that_are_not_known(drift
         file.unlink()
     assert call(["report", other, "--root", str(drifted), "--fail-below", "0.9"]) == 3
     assert call(["report", "--root", str(drifted), "--fail-below", "0.9", "--fail-on", "drifted"]) == 1
-    assert "where its bytes are is not known" in capsys.readouterr().err
+    assert "the nodes of its memory are not known" in capsys.readouterr().err
 
 
 def test_misaligned_is_answered_with_the_verdicts_that_are(drifted: Path, capsys: Capture) -> None:
     for name in ("misaligned", "Misaligned"):
         assert call(["report", "--root", str(drifted), "--fail-on", name]) == 2
         error = capsys.readouterr().err
-        assert "misaligned is no verdict but these: --fail-on drifted,cpu-remote,spilled,remote-access" in error
+        assert (
+            "misaligned stands for several verdicts; write --fail-on drifted,cpu-remote,spilled,remote-access" in error
+        )
     given = error.rpartition(" ")[2].strip()
     assert call(["report", "--root", str(drifted), "--fail-on", given]) == 1
 
@@ -82,7 +84,7 @@ def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
 def test_a_name_that_is_missing_is_refused_with_the_list(drifted: Path, capsys: Capture, given: str) -> None:
     assert call(["report", "--root", str(drifted), "--fail-on", given]) == 2
     assert capsys.readouterr().err == (
-        f"numaudit: --fail-on {given!r}: a name is missing; give some of drifted,spilled,cpu-remote,remote-access,"
+        f"numaudit: --fail-on {given!r}: a name is missing; choose from drifted,spilled,cpu-remote,remote-access,"
         "unknown,split,aligned,unmanaged\n"
     )
 

@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a node without memory": ({"machine": {"nodes": [{"id": 0}]}}, "machine.nodes[0].memory: must be a quantity"),
     "a node twice": (
         {"machine": {"nodes": [*machine("1Gi")["nodes"], *machine("1Gi")["nodes"]]}},
-        "node 0 is there twice",
+        "node 0 is given twice",
     ),
     "an odd size": ({"machine": {"nodes": [{"id": 0, "memory": "11Gx"}]}}, "machine.nodes[0].memory: "),
     "a node beyond all nodes": (
@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "two steps in one": ({"steps": [{"admit": pod("a"), "remove": {"pod": "a"}}]}, "a step is one of admit"),
     "an unknown pod": (
         {"steps": [{"admit": pod("alpha")}, {"remove": {"pod": "alpa"}}]},
-        "steps[1].remove.pod: no step before admits a pod 'alpa'; did you mean alpha",
+        "steps[1].remove.pod: no earlier step admits a pod 'alpa'; did you mean alpha",
     ),
     "an unknown container": (
         {"steps": [{"admit": pod("a")}, {"start": {"pod": "a", "container": "ap"}}]},
@@ -197,7 +197,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a list for steps": ({"steps": {}}, "steps: must be a list, not dict"),
     "an absent file": ({"steps": [{"admit": {"file": "gone.yaml"}}]}, "gone.yaml: No such file or directory"),
-    "the scenario itself as a file": ({"machine": "scenario.yaml"}, "would go in a circle"),
+    "the scenario itself as a file": ({"machine": "scenario.yaml"}, "which cannot include itself"),
 }
 
 
@@ -262,7 +262,7 @@ def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path:
         ("", "it is empty"),
         ("[unclosed", "not YAML"),
         ("- a list", "must be a mapping, not list"),
-        ("kind: Scenario\nkind: Scenario\n", "scenario.yaml:2: kind is there twice, first in line 1"),
+        ("kind: Scenario\nkind: Scenario\n", "scenario.yaml:2: kind is given twice, first in line 1"),
         ("a: &a [x]\nb: *a\n", "write that out"),
         ("a: &a [1,2]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "write that out"),
         ("[" * 5000, "nested deeper than 40 levels"),

@@ -132,7 +132,7 @@ def test_a_checkpoint_that_may_not_be_read_is_no_answer(
     words = [str(file) if word == "FILE" else word for word in arguments]
     done = _run(folder, "state", *words, "--root", tree)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"numaudit: cannot read {file}: the kubelet keeps it for root alone; run as root\n"
+    assert done.stderr == f"numaudit: cannot read {file}: only root may read it; run as root\n"
 
 
 @pytest.mark.parametrize(

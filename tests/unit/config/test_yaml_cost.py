@@ -134,8 +134,8 @@ def test_a_place_has_the_line_of_its_key_or_of_what_is_around_it(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\na: 2\n", ":2: a is there twice, first in line 1"),
-        ("{1: a, 0x1: b, 1: c}", ":1: 1 is there twice"),
+        ("a: 1\na: 2\n", ":2: a is given twice, first in line 1"),
+        ("{1: a, 0x1: b, 1: c}", ":1: 1 is given twice"),
         ("a: {<<: {b: 1}}", ":1: not YAML: a value has a tag (!) or is a merge (<<)"),
         ("a: !!set {b}", ":1: not YAML: a value has a tag"),
         ("a: !b c", ":1: not YAML: a value has a tag"),
@@ -161,7 +161,7 @@ def test_a_pod_of_too_many_containers_is_refused(capsys: pytest.CaptureFixture[s
         "metadata: {name: p}\nspec:\n  containers:\n" + "".join(f"  - {{name: c{n}}}\n" for n in range(1001))
     )
     assert call(["explain", "-f", str(pod), "--machine", str(machine), "--config", str(kubelet)]) == 2
-    assert "pod.yaml:3: spec.containers: at most 1000 containers can be tried, not 1001" in capsys.readouterr().err
+    assert "pod.yaml:3: spec.containers: at most 1000 containers can be simulated, not 1001" in capsys.readouterr().err
 
 
 def _calls(folder: Path, kind: str, count: int) -> int:

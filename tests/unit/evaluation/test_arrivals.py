@@ -86,7 +86,7 @@ def only(ticks: Iterable[Snapshot]) -> Cause:
     return found
 
 
-WAS_FULL = Cause("full-node", "node 0 was full when 40Mi came: allocations for it went to other nodes")
+WAS_FULL = Cause("full-node", "node 0 was full when 40Mi came, so allocations for it went to other nodes")
 
 
 def test_a_node_that_was_full_is_the_cause_also_when_it_has_room_again_at_the_tick() -> None:
@@ -107,13 +107,13 @@ def test_a_full_node_is_denied_only_of_bytes_that_came_while_it_was_watched() ->
         "not explained by the cpuset, a full node or a migration by its own tasks; not measured: a memory policy",
     )
     unseen = only([tick(0, 40), tick(15, 40)]).evidence
-    assert "not watched while they came: a full node" in unseen
+    assert "not watched while the memory came: a full node" in unseen
     assert "not explained by the cpuset;" in unseen
-    assert "while they came: a full node" in only([tick(0, 0), tick(15, 40, foreign=None)]).evidence
+    assert "while the memory came: a full node" in only([tick(0, 0), tick(15, 40, foreign=None)]).evidence
 
 
 def test_counters_that_never_grow_are_switched_off_and_deny_nothing() -> None:
-    assert "while they came: a full node" in only([tick(0, 0, hits=False), tick(15, 40, hits=False)]).evidence
+    assert "while the memory came: a full node" in only([tick(0, 0, hits=False), tick(15, 40, hits=False)]).evidence
 
 
 def test_a_node_that_was_full_at_another_time_is_no_cause() -> None:
@@ -124,7 +124,7 @@ def test_a_node_that_was_full_at_another_time_is_no_cause() -> None:
 def test_few_allocations_for_a_node_are_no_answer_where_they_may_be_of_huge_pages() -> None:
     """The kernel counts an allocation once, whether it is of 4 KiB or of 2 MiB."""
     found = only([tick(0, 0), tick(15, 2000, foreign=10)])
-    assert "while they came: a full node" in found.evidence
+    assert "while the memory came: a full node" in found.evidence
 
 
 def test_a_container_that_began_between_two_ticks_was_watched_from_its_first_byte() -> None:
@@ -149,16 +149,16 @@ def test_without_nodes_numa_balancing_brings_pages_to_the_cpus_that_a_container_
     near = only([tick(0, 0, moved={}), tick(15, 40, moved=moved)])
     assert near.evidence.startswith("not explained by the cpuset, a full node or a migration by its own tasks")
     wide = only([tick(0, 0, moved={}, cpus="0-7"), tick(15, 40, moved=moved, cpus="0-7")])
-    assert "not watched while they came: a migration by its own tasks" in wide.evidence
+    assert "not watched while the memory came: a migration by its own tasks" in wide.evidence
     unknown_page = {"moved": moved, "between": {(None, 1): 40}}
     wide = only([tick(0, 0, moved={}, cpus="0-7"), tick(15, 40, cpus="0-7", **unknown_page)])  # type: ignore[arg-type]
-    assert "not watched while they came: a migration by its own tasks" in wide.evidence
+    assert "not watched while the memory came: a migration by its own tasks" in wide.evidence
 
 
 def test_what_a_system_call_moved_is_a_cause_of_what_came_meanwhile_only() -> None:
     moved = {"syscall_or_cpuset": 40}
     assert only([tick(0, 0, moved={}), tick(15, 40, moved=moved)]) == Cause(
-        "migration", "its tasks moved 40Mi between nodes while they came (syscall_or_cpuset)"
+        "migration", "its tasks moved 40Mi between nodes while the memory came (syscall_or_cpuset)"
     )
     brought_home = [tick(0, 80, moved={}), tick(15, 40, moved=moved)]
     assert only(brought_home).cause == "unknown"

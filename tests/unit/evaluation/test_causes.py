@@ -67,7 +67,9 @@ def test_without_a_promise_a_cpuset_is_a_cause_only_when_it_keeps_memory_away_fr
 
 def test_a_full_node_is_named_and_one_with_room_is_not() -> None:
     (found,) = causes(NODE_0, True, None, None, (node(0, MIB), node(1, 0)), came=UNSEEN)
-    assert found == Cause("full-node", "node 0 has 1Mi of 100Mi free now; it was not watched when they came")
+    assert found == Cause(
+        "full-node", "node 0 has 1Mi of 100Mi free now; numaudit did not watch it when the memory came"
+    )
     assert names(*causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=UNSEEN)) == ["unknown"]
 
 
@@ -78,7 +80,7 @@ def test_a_node_that_is_full_now_is_no_cause_of_bytes_that_came_while_it_had_roo
 def test_a_node_that_was_full_when_they_came_is_named_whatever_is_free_now() -> None:
     came = Arrival(NODE_0, 20 * MIB, full={0: 19 * MIB})
     (found,) = causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=came)
-    assert found == Cause("full-node", "node 0 was full when 19Mi came: allocations for it went to other nodes")
+    assert found == Cause("full-node", "node 0 was full when 19Mi came, so allocations for it went to other nodes")
 
 
 def test_what_is_exactly_at_a_limit_is_not_past_it() -> None:
@@ -98,7 +100,7 @@ def test_pages_that_its_own_tasks_moved_are_named_with_the_kernels_reason() -> N
     moved = Arrival(NODE_0, 20 * MIB, moved={"numa_misplaced": 4 * MIB, "syscall_or_cpuset": 5 * MIB, "damon": 9})
     assert causes(NODE_0, True, None, None, (), came=moved) == (
         Cause("migration", "its tasks moved 4Mi to other nodes (numa_misplaced)"),
-        Cause("migration", "its tasks moved 5Mi between nodes while they came (syscall_or_cpuset)"),
+        Cause("migration", "its tasks moved 5Mi between nodes while the memory came (syscall_or_cpuset)"),
     )
 
 
@@ -111,14 +113,15 @@ def test_only_what_was_measured_is_denied() -> None:
     (found,) = causes(NODE_0, True, None, None, (), came=UNSEEN)
     assert found == Cause(
         "unknown",
-        "not measured: a memory policy, the cpuset; not watched while they came: a full node, a migration by its own "
+        "not measured: a memory policy, the cpuset; not watched while the memory came: a "
+        "full node, a migration by its own "
         "tasks",
     )
     half = Arrival(NODE_0, 20 * MIB, unwatched={"a migration by its own tasks": 20 * MIB})
     (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), None, (node(0, 50 * MIB),), came=half)
     assert found.evidence == (
         "not explained by the cpuset or a full node; not measured: a memory policy; "
-        "not watched while they came: a migration by its own tasks"
+        "not watched while the memory came: a migration by its own tasks"
     )
     watched = Arrival(NODE_0, 20 * MIB)
     (found,) = causes(NODE_0, True, Allowed(NODE_0, ALL_CPUS), mappings("bind:0", 0), (), came=watched)

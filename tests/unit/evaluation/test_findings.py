@@ -69,7 +69,7 @@ def test_an_entry_whose_pod_is_gone_is_stale_and_tells_how_much_it_holds() -> No
     memory = (Block.of("memory", GIB, NodeSet.of(1)),)
     (found,) = find(tick(ContainerIntent("gone", "db", promise=Promise(memory), is_stale=True)))
     assert (found.name, found.pod_uid, found.container) == ("stale", "gone", "db")
-    assert "holds 1Gi of node 1" in found.message
+    assert "still promises it 1Gi on node 1" in found.message
 
 
 def test_a_finding_names_its_pod() -> None:

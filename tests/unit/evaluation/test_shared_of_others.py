@@ -84,7 +84,7 @@ def test_the_cause_names_the_kind_the_file_and_whose_it_is() -> None:
     (cause,) = verdicts[USER].causes
     assert cause.cause == "shared-memory"
     assert cause.evidence == (
-        "it maps at least 32Mi of shared memory there that is charged to others: "
+        "it maps at least 32Mi of shared memory there that is charged to other cgroups: "
         "32Mi of shmem /dev/shm/x, charged to /owner"
     )
     assert verdicts[OWNER].causes == ()
@@ -92,7 +92,7 @@ def test_the_cause_names_the_kind_the_file_and_whose_it_is() -> None:
 
 def test_an_owner_that_is_not_known_is_not_guessed() -> None:
     (cause,) = judge(snapshot(piece(32 * MIB))).verdicts[USER].causes
-    assert cause.evidence.endswith("32Mi of shmem /dev/shm/x, whose it is is not known")
+    assert cause.evidence.endswith("32Mi of shmem /dev/shm/x, its owner is not known")
 
 
 def test_shared_memory_that_is_near_or_small_is_no_cause() -> None:

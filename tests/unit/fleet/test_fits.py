@@ -213,7 +213,7 @@ def test_a_series_that_an_old_agent_lacks_is_named(dropped: str, reason: str) ->
     found = _ask(answering([*full, *old]), pod("b", "1Gi"))
     assert [(one.node, one.state) for one in found.nodes] == [("new", "fits"), ("old", "unknown")]
     assert reason in (found.nodes[1].message or "")
-    with pytest.raises(Unavailable, match="it is not known of any node what it would admit") as raised:
+    with pytest.raises(Unavailable, match="whether the pod would fit is unknown on every node") as raised:
         _ask(answering(old), pod("b", "1Gi"))
     assert reason in str(raised.value)
 
@@ -246,7 +246,7 @@ def test_numbers_and_names_that_make_no_node_are_not_believed(family: str, label
         else one
         for one in scraped
     ]
-    with pytest.raises(Unavailable, match="not known of any node"):
+    with pytest.raises(Unavailable, match="unknown on every node"):
         _ask(answering(wrong), pod("b", "1Gi"))
 
 

@@ -55,7 +55,7 @@ def test_of_several_agents_on_a_node_the_freshest_counts() -> None:
 @pytest.mark.parametrize("label", ["cluster", "replica"])
 def test_two_series_of_one_agent_are_refused_with_the_label_that_tells_them_apart(label: str) -> None:
     twins = [build("a", **{label: "x"}), build("a", **{label: "y"})]
-    with pytest.raises(Unavailable, match="is there twice") as raised:
+    with pytest.raises(Unavailable, match="is reported twice") as raised:
         find_agents(Scope(), twins, [], [], [])
     assert f"--selector '{label}=\"x\"'" in str(raised.value)
 

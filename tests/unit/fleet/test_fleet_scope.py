@@ -22,7 +22,7 @@ def test_matchers_of_promql_are_taken(selector: str) -> None:
 
 @pytest.mark.parametrize("selector", ["x", 'a="x"} or up{b="y"', 'a="x" or b="y"', "a=x", '{a="x"}', 'a="x\n"'])
 def test_what_is_no_matcher_is_refused(selector: str) -> None:
-    with pytest.raises(InputError, match=r"--selector: .* are no matchers"):
+    with pytest.raises(InputError, match=r"--selector: .* is not a list of label matchers"):
         Scope(selector=selector)
 
 

@@ -91,7 +91,7 @@ def test_user_and_password_of_the_url_are_sent_and_never_shown() -> None:
 
 
 def test_a_url_and_settings_that_both_name_who_asks_are_refused() -> None:
-    with pytest.raises(InputError, match="both name who asks"):
+    with pytest.raises(InputError, match="both give a user"):
         ask("http://me:secret@127.0.0.1:1", HttpConfig({"Authorization": "Bearer x"}))
 
 
@@ -109,7 +109,7 @@ def test_a_url_and_settings_that_both_name_who_asks_are_refused() -> None:
     ],
 )
 def test_what_is_no_url_is_a_usage_error(url: str) -> None:
-    with pytest.raises(InputError, match="no URL of a server") as raised:
+    with pytest.raises(InputError, match="not the URL of a server") as raised:
         ask(url)
     assert "s3cret" not in str(raised.value)
 
@@ -137,7 +137,7 @@ def test_what_is_no_url_is_a_usage_error(url: str) -> None:
         (FakePrometheus(b'{"hello": "world"}'), "not that of Prometheus' HTTP API"),
         (FakePrometheus(b"\xff\xfe\x00"), "not that of Prometheus' HTTP API"),
         (FakePrometheus(b'{"status":"success","data":{"resultType":"matrix","result":[]}}'), "not that of Prometheus'"),
-        (FakePrometheus(b"not gzip", Content_Encoding="gzip"), "cannot be unpacked"),
+        (FakePrometheus(b"not gzip", Content_Encoding="gzip"), "cannot be decompressed"),
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )

@@ -157,6 +157,6 @@ def test_a_memory_file_that_is_gone_leaves_it_open_where_its_pods_go(
         assert {one.fate for one in found.pods} == {"unknown"}
         assert (found.starts, found.is_safe) == ("yes", False)
         assert call(["state", "forecast", "--root", str(node.root)]) == 5
-        assert "placed without knowing where they are now" in capsys.readouterr().out
+        assert "whose present nodes are not known" in capsys.readouterr().out
     finally:
         path.write_bytes(before)

@@ -38,7 +38,7 @@ def test_a_kubelet_that_keeps_every_question_takes_no_more_than_the_share(tmp_pa
     reasons = {source.name: source.reason or "" for source in readings.sources}
     # Looking for the kubelet's process has taken a part of it, which on a busy machine is to be seen.
     assert re.search(r"no complete answer within 0\.\d+ s", reasons["kubelet configuration"])
-    assert reasons["pods"].startswith("not asked: ")
+    assert reasons["pods"].startswith("not asked, ")
 
 
 def test_what_was_not_asked_for_lack_of_time_is_asked_in_the_next_tick(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_pods_for_which_no_time_is_left_are_read_in_the_next_tick(
             patched.setattr(LiveKubelet, "pods", late)
             readings = one.poll(())
         reasons = {source.name: source.reason or "" for source in readings.sources}
-        assert reasons["pods"].startswith("read in part: ")
+        assert reasons["pods"].startswith("read in part, ")
         assert one.poll(()).pods
         one.close()
 

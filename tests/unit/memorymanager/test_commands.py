@@ -170,5 +170,5 @@ def test_huge_pages_that_the_machine_does_not_have_are_named() -> None:
         InputError, match=r"hugepages-1Gi: this machine has no huge pages of that size; it has hugepages-2Mi"
     ):
         check_wanted(Wanted(GIB, 0, {GIB: GIB}), MACHINE)
-    with pytest.raises(InputError, match="no whole number of pages"):
+    with pytest.raises(InputError, match="not a whole number of pages"):
         check_wanted(Wanted(GIB, 0, {2 * MIB: 3 * MIB}), MACHINE)

@@ -113,7 +113,7 @@ def test_a_way_in_by_a_newer_kubelet_is_found() -> None:
     played = play({**given_scenario, "kubernetesVersion": "1.23"})
     wanted = read_pod(pod("a", **{"vendor.example/sgx": "1"}))
     found = explain(played.scenario.setup, played.state, wanted)
-    assert "No set of nodes can provide vendor.example/sgx (its hints are empty)." in found.sentence
+    assert "No NUMA node can provide vendor.example/sgx (its hints are empty)." in found.sentence
     assert "Upgrading to Kubernetes 1.28" in changes(found)
 
 

@@ -166,7 +166,7 @@ def test_a_captured_state_comes_out_as_it_went_in() -> None:
         (lambda: read_state({"machineState": {0: {"cells": {1}}}}), "state: Object of type set"),
         (lambda: initial_state({"a": {}}), "not a NUMA node: 'a'"),
         (lambda: initial_state({0: {"cpu": 1}}), "machine.0: 'cpu' is neither memory nor hugepages-<size>"),
-        (lambda: initial_state({0: {"hugepages-2Mi": 3}}), "no whole number of these pages"),
+        (lambda: initial_state({0: {"hugepages-2Mi": 3}}), "not a whole number of these pages"),
         (lambda: initial_state({0: {"memory": "x"}}), "machine.0.memory: not a quantity"),
         (lambda: merge_hints([{"m": [{"mask": 1}]}], "restricted", [0]), "answers.0.m: must be {'nodes': "),
         (lambda: merge_hints([{"m": [{"nodes": [-1]}]}], "restricted", [0]), "answers.0.m.nodes: not a NUMA node: -1"),

@@ -53,7 +53,7 @@ def test_counted_accesses_decide(ratio: float, expected_state: str, measured: Co
 def test_pages_do_not_tell_how_often_they_are_used(pages: Access, measured: ContainerReport) -> None:
     found, evidence = state(with_accesses(measured, pages, EXPECTED), Limits(remote=0.5))
     assert found == "inconclusive"
-    assert "it tells which pages are used, and not how often" in evidence
+    assert "it shows which pages are used, not how often" in evidence
     assert "--max-remote-pages" in evidence
 
 
@@ -91,7 +91,7 @@ def test_pages_that_were_not_sampled_judge_nothing(measured: ContainerReport) ->
 def test_what_is_only_to_be_expected_or_of_first_uses_judges_nothing(measured: ContainerReport) -> None:
     found, evidence = state(with_accesses(measured, first_uses(0.0), EXPECTED), Limits(remote=0.05))
     assert found == "inconclusive"
-    assert "0.00% is to be expected, which is no measurement" in evidence
+    assert "0.00% is an estimate, not a measurement" in evidence
     assert state(with_accesses(measured), Limits(remote=0.05))[0] == "inconclusive"
 
 

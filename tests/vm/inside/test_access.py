@@ -440,7 +440,7 @@ def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
     assert done.returncode == 0, done.stderr
     sources = {one["name"]: one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("access ")}
     assert sources["access hint_faults"]["state"] == "ok", sources
-    assert "a test load was noticed" in sources["access hint_faults"]["detail"]
+    assert "it noticed a test load" in sources["access hint_faults"]["detail"]
     assert sources["access first_touch"]["state"] == "ok", sources
     assert sources["access expected"]["state"] == "ok", sources
     has_pmu = bool(core_pmus(Host()))  # an emulated one does not have the events that tell local from remote

@@ -88,7 +88,7 @@ def run(
     if scenario is not None:
         others = [machine, configuration, *given.values(), kubernetes_version, feature_gates, root]
         if any(one is not None for one in others):
-            raise InputError("--scenario describes the whole node: give it alone, with -f")
+            raise InputError("--scenario describes the whole node: give only -f beside it")
         node = _end_of(scenario)
     else:
         changes = {"machine": machine, "kubelet": configuration}
@@ -135,14 +135,14 @@ def _check_form(
 ) -> None:
     """One form at a time: -f with its options, or POD with --duration."""
     if (which is None) == (pod is None):
-        raise InputError("give either -f FILE, a pod that may come, or POD[/CONTAINER], one that is here")
+        raise InputError("give either -f FILE (a pod that is not here yet) or POD[/CONTAINER] (one that is here)")
     if pod is not None:
         if duration is not None:
-            raise InputError("--duration measures a pod that runs: give POD in place of -f FILE")
+            raise InputError("--duration measures a pod that runs: give POD instead of -f FILE")
         return
     for one in context.command.params:
         if one.name not in _OF_POD and context.get_parameter_source(one.name or "") is ParameterSource.COMMANDLINE:
-            raise InputError(f"{one.opts[0]} is about a pod that may come: it needs -f FILE in place of {which!r}")
+            raise InputError(f"{one.opts[0]} is for a pod that is not here yet: give -f FILE instead of {which!r}")
     if duration is not None and root is not None:
         raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
 

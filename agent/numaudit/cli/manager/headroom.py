@@ -38,7 +38,7 @@ def command(output: str, root: Path | None) -> None:
     report = Engine(Observer.of(host)).tick().report
     found = report.memory_manager
     if found is None:
-        raise Unavailable(f"no memory map is known here: {_why_not(report)}")
+        raise Unavailable(f"the kubelet's memory map is not known on this host: {_why_not(report)}")
     if output == "json":
         json_output.of_host("Headroom", found, host, report.taken_at)
     else:

@@ -44,7 +44,7 @@ def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[Hin
     found = narrow(report, which)
     containers = [one for one in found.containers if one.pod_uid is not None and one.container is not None]
     if not containers and not found.rejections:
-        raise InputError(f"{which!r} is no container of a pod; `numaudit report {which}` shows what is known of it")
+        raise InputError(f"{which!r} is not a container of a pod; `numaudit report {which}` shows what is known of it")
     return containers, found.rejections
 
 

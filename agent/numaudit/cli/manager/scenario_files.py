@@ -19,7 +19,7 @@ class ScenarioFiles:
     def open(self, name: str, what: str) -> Document:
         path = self._scenario.parent / name
         if "\0" not in name and path.resolve() == self._scenario.resolve():
-            raise InputError(f"{name} is the scenario itself: its files would go in a circle")
+            raise InputError(f"{name} is the scenario itself, which cannot include itself; name another file")
         if path not in self._read:
             self._read[path] = yaml_document.read(path, what)
         return self._read[path]

@@ -46,7 +46,7 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
     file.
     """
     if dry_run and target is not None:
-        raise click.UsageError("--dry-run stores nothing, so there is no use for --file")
+        raise click.UsageError("--dry-run stores nothing, so --file has no effect: leave out one of them")
     from numaudit.api import document
     from numaudit.kernel.origin import origin_of
     from numaudit.selftest.calibrate import calibrate
@@ -78,7 +78,7 @@ def _store(path: Path, text: bytes) -> None:
         replace_file(path, text, mode=0o644)
     except OSError as error:
         raise Unavailable(
-            f"the figures are not stored: {explain(error, str(path)).replace('read', 'write', 1)}; "
-            "--file names another place, --dry-run stores nothing"
+            f"the figures were not stored: {explain(error, str(path)).replace('read', 'write', 1)}; "
+            "choose another file with --file, or store nothing with --dry-run"
         ) from error
     click.echo(f"stored in {path}", err=True)

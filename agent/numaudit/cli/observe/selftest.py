@@ -42,5 +42,5 @@ def command(output: str) -> int:
     if "inconclusive" in states:
         return EXIT_INCONCLUSIVE
     if states == {"not tried"}:
-        raise Unavailable("nothing could be tried on this host; the table says why")
+        raise Unavailable("no part of the self-test could run on this host; the table says why")
     return 0

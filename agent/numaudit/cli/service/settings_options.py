@@ -87,7 +87,7 @@ def _sources(
         path, equals, value = assignment.partition("=")
         if not equals or not path:
             raise InputError(
-                "--set needs KEY=VALUE, such as log.format=json; what is given (hidden) has no "
+                "--set needs KEY=VALUE, such as log.format=json; the value (hidden) has no "
                 f"{'key' if equals else 'equals sign'}"
             )
         flags.append(("--set", path, value))

@@ -75,20 +75,22 @@ def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Threshol
     limit = thresholds.spilled_bytes
     for node, size in came.full.items():
         if size > limit:
-            text = f"node {node} was full when {in_units(size)} came: allocations for it went to other nodes"
+            text = f"node {node} was full when {in_units(size)} came, so allocations for it went to other nodes"
             yield Cause("full-node", text)
     if "a full node" not in came.missed(limit):
         return
     for one in nodes:
         if one.node in came.wanted and came.full.get(one.node, 0) <= limit and _is_full(one, thresholds):
             free = f"{in_units(one.free or 0)} of {in_units(one.total or 0)}"
-            yield Cause("full-node", f"node {one.node} has {free} free now; it was not watched when they came")
+            yield Cause(
+                "full-node", f"node {one.node} has {free} free now; numaudit did not watch it when the memory came"
+            )
 
 
 def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
     for reason, size in came.moved.items():
         if size > thresholds.spilled_bytes:
-            which = "to other nodes" if reason == NUMA_BALANCING else "between nodes while they came"
+            which = "to other nodes" if reason == NUMA_BALANCING else "between nodes while the memory came"
             yield Cause("migration", f"its tasks moved {in_units(size)} {which} ({reason})")
 
 
@@ -119,7 +121,7 @@ def _unexplained(
     if mappings is not None and others[:1] == ["a memory policy"]:
         others[0] = f"a memory policy ({mappings.processes_read} of {mappings.processes} processes read)"
     found += [f"not measured: {', '.join(others)}"] if others else []
-    found += [f"not watched while they came: {', '.join(missed)}"] if missed else []
+    found += [f"not watched while the memory came: {', '.join(missed)}"] if missed else []
     return "; ".join(found)
 
 
@@ -180,12 +182,12 @@ class Explained:
         said = [f"{in_units(size)} of {one.kind} {one.file}, {self._owner(one)}" for one, size in pieces[:_PIECES]]
         if len(pieces) > _PIECES:
             said.append(f"{len(pieces) - _PIECES} more")
-        text = f"it maps at least {in_units(outside)} of shared memory there that is charged to others"
+        text = f"it maps at least {in_units(outside)} of shared memory there that is charged to other cgroups"
         return (Cause("shared-memory", f"{text}: {'; '.join(said)}"),)
 
     def _owner(self, one: SharedMemory) -> str:
         if one.charged_to is None:
-            return "whose it is is not known"
+            return "its owner is not known"
         if not self._names:
             self._names.update({each.id: name_of(each) for each in self.snapshot.containers})
         return f"charged to {self._names.get(one.charged_to, 'a cgroup that is gone')}"

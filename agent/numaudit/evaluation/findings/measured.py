@@ -22,10 +22,13 @@ def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
 
 
 def _over_budget(evidence: Evidence) -> Iterator[Found]:
-    """The probes took more CPU time than they may, so some of them are paused."""
+    """The probes used more CPU time than their limit, so some of them are paused."""
     overhead = evidence.snapshot.overhead
     if overhead is not None and overhead.steps:
-        text = f"to keep the probes below {overhead.limit:.2%} of the CPU time: {', '.join(overhead.steps)}"
+        text = (
+            f"the probes reached their limit of {overhead.limit:.2%} of the CPU time. Steps: "
+            f"{', '.join(overhead.steps)}"
+        )
         if overhead.coverage is not None:
             text += f"; {overhead.coverage:.0%} of the containers are watched at a time"
         yield Found(text)
@@ -35,15 +38,15 @@ RULES = (
     Rule(
         "cannot-heal",
         "warning",
-        "Its CPUs use memory of another node, and its cpuset.mems or a full node keeps the kernel from moving that "
-        "here: let it use the memory of the nodes where its CPUs are, or run it on CPUs of the nodes where its memory "
-        "is. Until then each attempt costs time and moves nothing.",
+        "The kernel cannot move this memory to the CPUs that use it, because cpuset.mems does not allow their node or "
+        "that node is full: let it use the memory of the nodes where its CPUs are, or run it on CPUs of the "
+        "nodes where its memory is. Until then each attempt costs time and moves nothing.",
         _cannot_heal,
     ),
     Rule(
         "over-budget",
         "info",
-        "Nothing has to be done: what is paused resumes when there is less load. To measure more, raise the agent's "
+        "Nothing has to be done: paused probes resume when there is less load. To measure more, raise the agent's "
         "setting overhead.max_cpu_percent, or name fewer probes.",
         _over_budget,
     ),

@@ -23,10 +23,18 @@ def _stale(evidence: Evidence) -> Iterator[Found]:
     for one in evidence.intent.containers:
         if one.is_stale and one.promise.memory:
             size = sum(block.size for block in one.promise.memory)
-            yield _of(one, f"holds {in_units(size)} of node {one.promise.memory_nodes}, but its pod is gone")
+            yield _of(
+                one,
+                f"the kubelet still promises it {in_units(size)} on node "
+                f"{one.promise.memory_nodes}, but its pod is gone",
+            )
         elif one.has_ended and one.promise.memory and any(block.size for block in one.promise.memory):
             size = sum(block.size for block in one.promise.memory)
-            yield _of(one, f"holds {in_units(size)} of node {one.promise.memory_nodes}, but the container has ended")
+            yield _of(
+                one,
+                f"the kubelet still promises it {in_units(size)} on node "
+                f"{one.promise.memory_nodes}, but the container has ended",
+            )
 
 
 def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
@@ -36,7 +44,7 @@ def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
             continue
         cpu_nodes = evidence.snapshot.machine.nodes_of_cpus(cpus)
         if not cpu_nodes <= memory:
-            text = f"exclusive CPUs {cpus} are on nodes {cpu_nodes}, the promised memory on {memory}"
+            text = f"its exclusive CPUs {cpus} are on node {cpu_nodes}, but its promised memory is on node {memory}"
             found = _of(one, text, cpu_nodes - memory)
             yield found._replace(remedy=_remedy(evidence.intent))
 
@@ -52,7 +60,10 @@ def _device_remote(evidence: Evidence) -> Iterator[Found]:
         for devices in one.promise.devices or ():
             if memory and devices.nodes and devices.nodes.isdisjoint(memory):
                 ids = ", ".join(devices.ids[:3])
-                text = f"{devices.resource} ({ids}) is on node {devices.nodes}, the promised memory on {memory}"
+                text = (
+                    f"{devices.resource} ({ids}) is on node {devices.nodes}, but the promised "
+                    f"memory is on node {memory}"
+                )
                 apart = remedies.of_parts_that_are_apart(evidence.intent)
                 yield _of(one, text, devices.nodes)._replace(remedy=apart)
 
@@ -74,8 +85,8 @@ def _oom_risk(evidence: Evidence) -> Iterator[Found]:
         for one, within, size in outstanding:
             if within == nodes and size:
                 text = (
-                    f"{in_units(size)} of its promised memory is not resident yet; all promises on node {nodes} still "
-                    f"want {in_units(wanted)}, but only {in_units(available)} are free or reclaimable there"
+                    f"{in_units(size)} of its promised memory is not resident yet; all promises on node {nodes} may "
+                    f"still claim {in_units(wanted)}, but only {in_units(available)} are free or reclaimable there"
                 )
                 yield _of(one, text, nodes)
 

@@ -122,7 +122,7 @@ def _refuse_unread(files: Mapping[Kind, CheckpointFile]) -> None:
     """A file that is there, but not read, may hold anything: it is not as if there were none."""
     for one in files.values():
         if one.problem is not None and not one.is_absent:
-            raise Unavailable(f"what the pods hold is not known: {one.detail or one.problem}")
+            raise Unavailable(f"the memory and CPUs that the pods hold are not known: {one.detail or one.problem}")
 
 
 def _forecast(
@@ -148,7 +148,7 @@ def _forecast(
         is_whole = _is_whole(kubelet, memory is not None, cpu is not None)
         return forecast(kubelet, state, pods, reboot=reboot, start=start, is_whole=is_whole)
     except (InputError, KubeletHangs, ParseError) as error:
-        raise Unavailable(f"the restart cannot be foreseen: {error}") from None
+        raise Unavailable(f"the restart cannot be forecast: {error}") from None
 
 
 def _is_whole(kubelet: Kubelet, has_memory: bool, has_cpu: bool) -> bool:

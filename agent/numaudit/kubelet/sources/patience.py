@@ -14,12 +14,12 @@ class NoTimeLeft(Unavailable):
 def check_time(until: float) -> None:
     """Raises NoTimeLeft after `until` by the monotonic clock."""
     if monotonic() >= until:
-        raise NoTimeLeft("read in part: there was no time left for it in this tick; the next one goes on")
+        raise NoTimeLeft("read in part, because the time for this tick was used up; the next tick continues")
 
 
 def time_left(deadline: float, until: float) -> float:
     """Seconds for one answer: `deadline`, but none after `until` by the monotonic clock. Raises NoTimeLeft."""
     seconds = min(deadline, until - monotonic())
     if seconds <= 0:
-        raise NoTimeLeft("not asked: the kubelet's other answers took all the time that there is for it")
+        raise NoTimeLeft("not asked, because the kubelet's other answers used up the time for this tick")
     return seconds

@@ -36,7 +36,7 @@ def read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise Unavailable(f"cannot read {path}: the kubelet keeps it for root alone; run as root") from None
+        raise Unavailable(f"cannot read {path}: only root may read it; run as root") from None
     except OSError as error:
         raise Unavailable(f"cannot read {path}: {error.strerror or error}") from None
 

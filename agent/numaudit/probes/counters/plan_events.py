@@ -115,11 +115,13 @@ def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
         found = plan.accesses([float(count) for count in counts])
         if found is not None and found.local + found.remote > 0:
             if sum(map(operator.mul, plan.local, counts)) < 0:
-                raise Refusal(Reason.COUNTS_NOTHING, f"{names}: fewer accesses in all than remote ones")
+                raise Refusal(Reason.COUNTS_NOTHING, f"{names}: they count fewer accesses in total than remote ones")
             return
     if not any(totals[2::WORDS]):
-        raise Refusal(Reason.BUSY, f"the counters never run for {names}: others have them, such as the NMI watchdog")
-    raise Refusal(Reason.COUNTS_NOTHING, f"the events {names} open and count nothing while memory is used")
+        raise Refusal(
+            Reason.BUSY, f"the counters never run for {names}: another user has them, such as the NMI watchdog"
+        )
+    raise Refusal(Reason.COUNTS_NOTHING, f"the events {names} can be opened, but count nothing while memory is used")
 
 
 def use_memory() -> None:

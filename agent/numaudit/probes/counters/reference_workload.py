@@ -39,7 +39,7 @@ class ReferenceWorkload:
         """Wait for the process to say a word."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], _PATIENCE)[0]:
-            raise NumauditError(f"the process that does known work is silent for {_PATIENCE:g} s")
+            raise NumauditError(f"the process that runs the known workload has not answered for {_PATIENCE:g} s")
         if self.process.stdout.readline().strip() != word:
             raise self._ended()
 

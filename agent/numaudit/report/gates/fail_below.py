@@ -83,7 +83,7 @@ def _doubt(one: ContainerReport) -> str | None:
     if not nodes:
         return None
     if one.judged_bytes is None:
-        return "where its bytes are is not known"
+        return "the nodes of its memory are not known"
     if one.verdict is not None and one.verdict.name == "unknown":
         return one.verdict.reason
     return None

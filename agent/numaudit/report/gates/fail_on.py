@@ -16,9 +16,9 @@ def read_verdicts(text: str, option: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if not name:
-            raise InputError(f"{option} {brief(text)!r}: a name is missing; give some of {','.join(REMEDIES)}")
+            raise InputError(f"{option} {brief(text)!r}: a name is missing; choose from {','.join(REMEDIES)}")
         if name.lower() == "misaligned":
-            raise InputError(f"{option}: misaligned is no verdict but these: {option} {','.join(MISALIGNED)}")
+            raise InputError(f"{option}: misaligned stands for several verdicts; write {option} {','.join(MISALIGNED)}")
         if name not in REMEDIES:
             begin_alike = [one for one in REMEDIES if one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)

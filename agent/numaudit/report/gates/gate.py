@@ -105,26 +105,29 @@ def _remote_pages(accesses: tuple[Access, ...], limit: float) -> tuple[GateState
     if upper <= limit:
         return "passed", evidence
     if access.upper is None:
-        return "inconclusive", f"{evidence}; its threads run on several nodes, and a page shows only who used it first"
-    return "inconclusive", f"{evidence}; the limit is between: measure longer, or more of its memory cannot be sampled"
+        return "inconclusive", f"{evidence}; its threads run on several nodes, and only the first use of a page is seen"
+    return (
+        "inconclusive",
+        f"{evidence}; the limit lies between the two: measure longer, unless the rest of its memory cannot be sampled",
+    )
 
 
 def _why_not(access: Access) -> str:
     if access.of == "expectation" and access.remote_ratio is not None:
-        return f"{access.remote_ratio:.2%} is to be expected, which is no measurement"
+        return f"{access.remote_ratio:.2%} is an estimate, not a measurement"
     if access.of == "pages" and access.pages is not None:
-        return "it tells which pages are used, and not how often"
+        return "it shows which pages are used, not how often"
     if access.of == "first-uses" and access.remote_ratio is not None:
-        return "it says nothing of later uses"
+        return "it does not count later uses"
     return access.reason or "no samples"
 
 
 def _spilled(container: ContainerReport, limit: int) -> tuple[GateState, str]:
     if container.judged_bytes is None:
         reasons = "; ".join(one.reason for one in container.unknown) or "its memory is not shown by node"
-        return "inconclusive", f"where its bytes are is not known: {reasons}"
+        return "inconclusive", f"the nodes of its memory are not known: {reasons}"
     if container.aligned_bytes is None:
-        return "inconclusive", "nothing was promised to it, or that is not known"
+        return "inconclusive", "no node was promised to it, or its promise is unknown"
     outside = container.judged_bytes - container.aligned_bytes
     evidence = f"{in_units(outside)} of {in_units(container.judged_bytes)} are outside the promised nodes"
     return ("passed" if outside <= limit else "failed"), evidence

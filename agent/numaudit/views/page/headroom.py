@@ -12,11 +12,11 @@ from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import table
 
-_MAP = ("Node", "Group", "Allocatable", "Promised", "Left", "Stranded", "Unpromised", "In left", "In promised")
+_MAP = ("Node", "Group", "Allocatable", "Promised", "Free", "Stranded", "Without promise", "Uses free", "Uses promised")
 _HELP = (
-    "Group = nodes that serve containers together. Stranded = left, but for no container of one node. Unpromised = "
-    "memory of all that has no promise; of it, In left is what fills memory that the map calls free, and In promised "
-    "what fills memory that was promised."
+    "Group = nodes that serve containers together. Stranded = free, but for no container of one node. Without promise "
+    "= anon + shmem of everything that has no promise. Uses free = its part that uses memory that is free in the map. "
+    "Uses promised = its part that uses memory that was promised."
 )
 
 
@@ -26,7 +26,7 @@ def headroom_part(manager: MemoryManagerReport | None) -> Part:
         content: tuple[Markup | str, ...] = (element("p", "There is no memory map of the kubelet's Memory Manager."),)
     else:
         content = (
-            table("What is promised on each node, and what is left", _MAP, _rows(manager)),
+            table("Promised and free memory of each node", _MAP, _rows(manager)),
             element("p", _HELP),
             *_admissible(manager),
             _holders(manager),
@@ -53,12 +53,16 @@ def _rows(manager: MemoryManagerReport) -> Iterator[tuple[str, ...]]:
 def _admissible(manager: MemoryManagerReport) -> Iterator[Markup]:
     if manager.fragmentation_ratio is not None:
         part = f"{manager.fragmentation_ratio:.0%}"
-        yield element("p", f"Fragmentation: {part} of the largest container that all free memory would be enough for.")
+        yield element(
+            "p",
+            f"Fragmentation {part}: the largest container that would be admitted is smaller by "
+            "this share than the one that all free memory would allow.",
+        )
     if manager.admissible is None:
-        yield element("p", "What would be admitted is not known: the Topology Manager's policy is not known.")
+        yield element("p", "The largest container is unknown, because the Topology Manager's policy is unknown.")
     else:
         rows = ((str(one.nodes), size(one.bytes) if one.bytes else "none") for one in manager.admissible)
-        yield table("The largest memory of a container that would be admitted now", ("Nodes", "Memory"), rows)
+        yield table("Largest Guaranteed container that would be admitted now", ("Nodes", "Memory"), rows)
 
 
 def _holders(manager: MemoryManagerReport) -> Markup | str:
@@ -73,4 +77,4 @@ def _holders(manager: MemoryManagerReport) -> Markup | str:
         )
         for one in manager.holders
     )
-    return table("Who holds it", ("Group", "Pod", "Holds", "Stale"), rows)
+    return table("Pods that hold promised memory", ("Group", "Pod", "Holds", "Stale"), rows)

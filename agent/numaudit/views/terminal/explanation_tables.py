@@ -119,7 +119,7 @@ def _print_merge(one: ExplainedMerge, out: Console) -> None:
             print_note(f"{answer.provider}: no preference", out)
         for resource, hints in (answer.hints or {}).items():
             if not hints:
-                print_note(printable(f"{resource}: {'no preference' if hints is None else 'no set of nodes'}"), out)
+                print_note(printable(f"{resource}: {'no preference' if hints is None else 'no node fits'}"), out)
     _print_steps(one.merge, out)
 
 

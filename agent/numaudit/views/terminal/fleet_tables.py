@@ -45,7 +45,7 @@ def print_fleet(found: FleetReport, top: int, out: Console) -> None:
         _line(
             out,
             f"{size(found.free_bytes)} of {size(found.allocatable_bytes)} allocatable memory are free; "
-            f"{size(found.stranded_bytes)} of that for no container of one NUMA node",
+            f"{size(found.stranded_bytes)} of that cannot serve a container on one NUMA node",
         )
     _notes(found.notices, out)
 

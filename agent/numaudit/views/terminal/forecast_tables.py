@@ -48,10 +48,10 @@ def _answer(found: Forecast) -> Iterator[str]:
         case "yes":
             yield f"{what}{_becomes_of_pods(found)}"
         case "no":
-            words = found.refusal or "its words are not known"
+            words = found.refusal or "its message is not known"
             yield f"the kubelet does not start after {what}: {printable(words)}"
             if found.pods_problem is not None:
-                yield f"What becomes of the pods is not known: {printable(found.pods_problem)}"
+                yield f"The fate of the pods is not known: {printable(found.pods_problem)}"
             else:
                 yield f"Once its state files are removed, a start{_becomes_of_pods(found)}"
         case "at risk":
@@ -69,7 +69,7 @@ def _becomes_of_pods(found: Forecast) -> str:
         return f" changes nothing for its {len(found.pods)} Guaranteed pods"
     ends = [f"{counts['refused']} pods refused", f"{counts['elsewhere']} placed elsewhere", f"{counts['kept']} kept"]
     if counts["unknown"]:
-        ends.append(f"{counts['unknown']} placed without knowing where they are now")
+        ends.append(f"{counts['unknown']} whose present nodes are not known")
     return f": {', '.join(ends)}"
 
 

@@ -47,9 +47,9 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
 
 def _admissible(manager: MemoryManagerReport) -> str:
     if manager.admissible is None:
-        return "largest Guaranteed container: not known without the Topology Manager's policy"
+        return "largest Guaranteed container: unknown, because the Topology Manager's policy is unknown"
     parts = [f"{size(one.bytes)} on {_on(one.nodes)}" for one in manager.admissible if one.bytes]
-    text = f"largest Guaranteed container that is admitted now: {', '.join(parts) or 'none'}"
+    text = f"largest Guaranteed container that would be admitted now: {', '.join(parts) or 'none'}"
     if manager.fragmentation_ratio is None:
         return f"{text}; nothing is free"
     return f"{text}; fragmentation {manager.fragmentation_ratio:.0%}"
@@ -75,8 +75,9 @@ def _warnings(manager: MemoryManagerReport) -> Iterator[str]:
     for node in manager.nodes:
         if node.unpromised_in_reserved_bytes:
             yield (
-                f"node {node.numa_node}: {size(node.unpromised_in_reserved_bytes)} without a promise are where memory "
-                "was promised: reserve more for the system, or limit what is not Guaranteed"
+                f"node {node.numa_node}: containers without a promise use "
+                f"{size(node.unpromised_in_reserved_bytes)} of the "
+                "promised memory: reserve more for the system, or limit pods that are not Guaranteed"
             )
 
 

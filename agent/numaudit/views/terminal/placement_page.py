@@ -113,7 +113,7 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
         yield "The kubelet's log does not show its admission."
     else:
         merged = UNKNOWN if logged.hint is None else words.hint(logged.hint)
-        yield f"By the kubelet's log: {_answers(logged.providers)}; merged hint {merged}."
+        yield f"Hints in the kubelet's log: {_answers(logged.providers)}. Merged hint: {merged}."
         yield from (f"  {line}" for line in _at(logged.at))
         if logged.regenerated:
             yield "  A restarted kubelet wrote this, so the hints repeat its checkpoint."
@@ -154,20 +154,20 @@ def _rules(merge: ExplainedMerge) -> Iterator[str]:
     for verdict, sets in by_verdict.items():
         more = f" and {len(sets) - _MOST_SETS} more" if len(sets) > _MOST_SETS else ""
         yield f"  memory {verdict}: {'; '.join(sets[:_MOST_SETS])}{more}"
-    yield f"  {_answers(one for one in merge.providers if one.provider != 'memory')}"
+    yield f"  Other hints: {_answers(one for one in merge.providers if one.provider != 'memory')}"
     answer = "admits" if merge.merge.admitted else "refuses"
-    yield f"  merged hint {words.hint(merge.merge.hint)}; {merge.merge.policy} {answer} it"
+    yield f"  Merged hint: {words.hint(merge.merge.hint)}. The policy {merge.merge.policy} {answer} it."
 
 
 def _answers(providers: Iterable[ProviderAnswer]) -> str:
-    """cpu 0 preferred, 7 more possible; devices no preference"""
+    """cpu: nodes 0 or 1 (3 more are not preferred); devices: no preference"""
     parts = []
     for answer in providers:
         if not answer.hints:
-            parts.append(f"{answer.provider} no preference")
+            parts.append(f"{answer.provider}: no preference")
         for resource, hints in (answer.hints or {}).items():
-            parts.append(f"{resource} {words.hints(hints)}")
-    return ", ".join(parts) or "no hints"
+            parts.append(f"{resource}: {words.hints(hints)}")
+    return "; ".join(parts) or "no hints"
 
 
 def _allowed(one: ContainerReport) -> Iterator[str]:

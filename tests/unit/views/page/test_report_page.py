@@ -184,7 +184,8 @@ def test_headroom_names_what_is_left_what_is_in_the_way_and_who_holds_it() -> No
         "tr: 1 | none",
         "tr: 2 | 5Gi",
         "tr: 0-1 | prod/db-0 | memory 4Gi | yes",
-        "p: Fragmentation: 25% of the largest container that all free memory would be enough for.",
+        "p: Fragmentation 25%: the largest container that would be admitted is smaller by "
+        "this share than the one that all free memory would allow.",
     ):
         assert line in said
 

@@ -20,11 +20,13 @@ def read_calibration(host: Host, machine: Machine) -> Calibration:
     try:
         text = read_bytes(path)
     except FileNotFoundError:
-        raise Absent("memory was not measured here; `numaudit calibrate` does it") from None
+        raise Absent(
+            "the speed of memory was not measured on this host; run `numaudit calibrate` to measure it"
+        ) from None
     try:
         found = msgspec.json.decode(text, type=Calibration, strict=False, dec_hook=_time)
     except msgspec.DecodeError as error:
-        raise Unavailable(f"{host.name_of(path)} is no calibration: {error}; {_AGAIN}") from None
+        raise Unavailable(f"{host.name_of(path)} is not a calibration: {error}; {_AGAIN}") from None
     here = Fingerprint.of(machine, read_cores(host, machine).cpus)
     if (difference := found.machine.differs_from(here)) is not None:
         raise Unavailable(f"{host.name_of(path)} is of another kind of machine: {difference}; {_AGAIN}")

@@ -70,7 +70,10 @@ def require_sampling(host: Host, machine: Machine) -> None:
     if len(machine.nodes) < 2:
         raise Unavailable("with one node there are no remote accesses, so the kernel takes no samples")
     if not mode.flags:
-        raise Unavailable("kernel.numa_balancing is 0, so the kernel takes no samples; 1 switches it on")
+        raise Unavailable(
+            "kernel.numa_balancing is 0, so the kernel takes no samples; `sysctl "
+            "kernel.numa_balancing=1` switches it on"
+        )
     if not mode.samples_accesses:
         raise Unavailable(
             f"kernel.numa_balancing is {mode.flags}: the kernel samples only memory of slow tiers, none on nodes with "
