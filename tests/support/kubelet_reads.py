@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -19,6 +18,7 @@ import yaml
 
 from kubelet_http import replies, serving
 from podresources_server import serving as podresources_serving
+from tree_copies import lent
 
 LIST = "/v1.PodResourcesLister/List"
 
@@ -39,10 +39,10 @@ class CountedKubelet:
 
 @contextmanager
 def counted_kubelet(captured: Path) -> Iterator[CountedKubelet]:
-    """The kubelet of a captured tree, in a copy whose name is short enough for a socket."""
+    """The kubelet of a captured tree, in a copy."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="na-")))
-        root = shutil.copytree(captured, folder / "host", symlinks=True)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        root = stack.enter_context(lent(captured))
         answers = (root / "numaudit").rename(folder / "answers")
         one = CountedKubelet(root, answers / "kubelet.log")
         (configuration,) = (root / "etc/kubernetes").iterdir()

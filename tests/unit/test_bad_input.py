@@ -19,6 +19,7 @@ from numaudit.cli.main import call
 from numaudit.kernel import host
 from numaudit.kernel.host import Host
 from numaudit.kernel.open_file_cache import OpenFileCache
+from tree_copies import lent
 
 DPDK = "/docker/" + "d1" * 32
 FILES = (
@@ -102,9 +103,10 @@ def _without_debug(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tree(fixtures: Path, tmp_path: Path) -> Path:
+def tree(fixtures: Path) -> Iterator[Path]:
     """A copy of the host with huge pages, to be damaged."""
-    return shutil.copytree(fixtures / "huge-pages", tmp_path / "tree")
+    with lent(fixtures / "huge-pages") as copy:
+        yield copy
 
 
 def _call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -155,11 +157,11 @@ def test_any_damaged_file_costs_an_answer_at_most(
 @pytest.mark.parametrize("damage", ["empty", "cut", "binary", "a folder"])
 @pytest.mark.parametrize("file", KUBELET_FILES)
 def test_any_damaged_file_of_the_kubelet_costs_an_answer_at_most(
-    capsys: pytest.CaptureFixture[str], fixtures: Path, tmp_path: Path, file: str, damage: str
+    capsys: pytest.CaptureFixture[str], fixtures: Path, file: str, damage: str
 ) -> None:
-    tree = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "tree")
-    DAMAGES[damage](tree / file)
-    report = _report(capsys, tree)
+    with lent(fixtures / "kubernetes-four-nodes") as tree:
+        DAMAGES[damage](tree / file)
+        report = _report(capsys, tree)
     judged = [one["judgedBytes"] for one in report["containers"] if one["kind"] == "container"]
     assert len(judged) == 10
     assert None not in judged

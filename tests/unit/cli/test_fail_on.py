@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from numaudit.cli.main import call
+from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 POD = "default/gu-two-numanode"
@@ -15,14 +16,14 @@ UID = "d3e03ed6e8ea78355e1d1b3a6bdbf5f3"
 
 
 @pytest.fixture
-def drifted(fixtures: Path, tmp_path: Path) -> Path:
+def drifted(fixtures: Path) -> Iterator[Path]:
     """A node on which every container is aligned but those of one pod, which may use the memory of all nodes."""
-    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host")
-    files = list((root / "sys/fs/cgroup").glob(f"**/pod{UID}/*/cpuset.mems.effective"))
-    assert files
-    for file in files:
-        file.write_text("0-3\n")
-    return root
+    with lent(fixtures / "kubernetes-four-nodes") as root:
+        files = list((root / "sys/fs/cgroup").glob(f"**/pod{UID}/*/cpuset.mems.effective"))
+        assert files
+        for file in files:
+            file.write_text("0-3\n")
+        yield root
 
 
 def test_a_drifted_container_whose_bytes_are_in_place_fails_on_its_verdict(drifted: Path, capsys: Capture) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hostile_names import HOSTILE
 from numaudit.cli.main import call
+from tree_copies import lent
 
 MARKUP = ("[red]x[/red] [link=file:///etc]y[/link]", "[/]", "x" * 4096)
 NAMES = [name for name in (*HOSTILE, *MARKUP) if "\udcff" not in name]
@@ -41,12 +41,15 @@ VIEWS: dict[str, View] = {
 
 
 @pytest.fixture(params=NAMES, ids=range(len(NAMES)), scope="module")
-def hostile(
-    request: pytest.FixtureRequest, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, str]:
+def hostile(request: pytest.FixtureRequest, fixtures: Path) -> Iterator[tuple[Path, str]]:
     """A node whose namespaces and pods are called so, by /pods and by the log."""
     name: str = request.param
-    root = shutil.copytree(fixtures / "misaligned-node", tmp_path_factory.mktemp("node") / "host", symlinks=True)
+    with lent(fixtures / "misaligned-node") as root:
+        _rename_pods(root, name)
+        yield root, name
+
+
+def _rename_pods(root: Path, name: str) -> None:
     (root / "numaudit/podresources-list.pb").unlink()
     file = root / "numaudit/pods.json"
     pods = json.loads(file.read_text())
@@ -55,7 +58,6 @@ def hostile(
     file.write_text(json.dumps(pods))
     log = root / "numaudit/kubelet.log"
     log.write_text(log.read_text().replace("default/gu-toobig-numanode", json.dumps(f"{name}/{name}")[1:-1]))
-    return root, name
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -30,6 +30,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
 from numaudit.views.top import app
 from numaudit.views.top.news import Feed, Measured, News
+from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 PATIENCE = 60.0
@@ -49,9 +50,15 @@ class Kubelet:
 
 
 @pytest.fixture
-def recorded(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubelet:
+def node(fixtures: Path) -> Iterator[Path]:
+    with lent(fixtures / "kubernetes-four-nodes") as copy:
+        yield copy
+
+
+@pytest.fixture
+def recorded(node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubelet:
     """A captured node passes for the live one. Its kubelet's configuration and answers come over HTTP alone."""
-    root = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
+    root = node
     answers = (root / "numaudit").rename(tmp_path / "answers")
     (configuration,) = (root / "etc/kubernetes").iterdir()
     in_force = {"kubeletconfig": yaml.safe_load(configuration.read_text())}

@@ -20,17 +20,18 @@ from numaudit.cli.observe import report_watch
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
+from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 Between = Callable[..., None]
 
 
 @pytest.fixture
-def node(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def node(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of a captured node, taken for this host."""
-    root = shutil.copytree(fixtures / "misaligned-node", tmp_path / "host")
-    monkeypatch.setattr("numaudit.cli.options.Host", lambda: Host.under(root))
-    return root
+    with lent(fixtures / "misaligned-node") as root:
+        monkeypatch.setattr("numaudit.cli.options.Host", lambda: Host.under(root))
+        yield root
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import io
 import shutil
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from top_screen import Screen, captured, screen
+from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 LONG = 3600.0
@@ -26,9 +27,10 @@ LONG = 3600.0
 
 
 @pytest.fixture
-def node(fixtures: Path, tmp_path: Path) -> Path:
+def node(fixtures: Path) -> Iterator[Path]:
     """A copy of a captured node, to be changed between ticks."""
-    return shutil.copytree(fixtures / "misaligned-node", tmp_path / "host")
+    with lent(fixtures / "misaligned-node") as copy:
+        yield copy
 
 
 def _live(root: Path, steps: Callable[[Screen], Awaitable[None]], interval: float = 0.05) -> Screen:

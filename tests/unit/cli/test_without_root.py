@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from agent_process import PATIENCE
 from fixture_trees import FIXTURES
 from numaudit.cli import main, options
 from numaudit.kernel.host import Host
+from tree_copies import lent
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
@@ -35,11 +35,11 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def tree(folder: Path) -> Path:
+def tree() -> Iterator[Path]:
     """A captured node that runs a kubelet, with the folder as the kubelet makes it."""
-    tree = shutil.copytree(FIXTURES / "kubernetes-four-nodes", folder / "tree", symlinks=True)
-    (tree / "var/lib/kubelet").chmod(0o750)
-    return tree
+    with lent(FIXTURES / "kubernetes-four-nodes") as tree:
+        (tree / "var/lib/kubelet").chmod(0o750)
+        yield tree
 
 
 @dataclass(frozen=True, slots=True)

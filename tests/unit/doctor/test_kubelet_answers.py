@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -25,6 +23,7 @@ from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
+from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 FILES = {"/pods": "pods.json", "/configz": "configz.json", "/metrics": "kubelet-metrics.txt"}
@@ -46,10 +45,9 @@ class Pod:
 
 
 @pytest.fixture
-def pod(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory(prefix="na-") as name:  # short enough for a socket
-        root = Path(shutil.copytree(TREE, Path(name) / "n", symlinks=True))
-        answers = (root / "numaudit").rename(Path(name) / "answers")
+def pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pod]:
+    with lent(TREE) as root:
+        answers = (root / "numaudit").rename(tmp_path / "answers")
         listed = (answers / "podresources-list.pb").read_bytes()
         one = Pod(Host.under(root))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,17 @@ from numaudit.cli.main import call
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.value import Origin, Timestamp
+from tree_copies import lent
 
 NOTED = {"host": "worker-3", "takenAt": "2025-01-02T03:04:05.678Z"}
 
 
 @pytest.fixture
-def captured(tmp_path: Path, fixtures: Path) -> Path:
+def captured(fixtures: Path) -> Iterator[Path]:
     """A captured host that says whose it is."""
-    shutil.copytree(fixtures / "misaligned-node", tmp_path / "host", symlinks=True)
-    (tmp_path / "host" / NOTE).write_text(json.dumps(NOTED))
-    return tmp_path / "host"
+    with lent(fixtures / "misaligned-node") as host:
+        (host / NOTE).write_text(json.dumps(NOTED))
+        yield host
 
 
 def _document(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

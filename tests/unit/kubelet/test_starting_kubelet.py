@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Check
+from tree_copies import lent
 
 SINGLE = "standalone-single-numa-node/1-running"
 POD_LEVEL = "standalone-pod-level-resources/1"
@@ -28,9 +30,10 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def node(fixtures: Path, tmp_path: Path) -> Path:
+def node(fixtures: Path) -> Iterator[Path]:
     """A whole captured node."""
-    return Path(shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "node", symlinks=True))
+    with lent(fixtures / "kubernetes-four-nodes") as copy:
+        yield copy
 
 
 def configure(root: Path, old: str, new: str) -> None:
