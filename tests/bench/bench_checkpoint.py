@@ -12,7 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 
-from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse, render, verify, write
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse, render, verify
+from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.memory.machine_state import charge, default_machine_state
 from numaudit.containermanager.memory.replay import replay, without_assignments
 from numaudit.containermanager.memory.state import Block, MemoryState

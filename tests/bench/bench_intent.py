@@ -19,8 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from numaudit.checkpoints.formats import cpu as cpu_checkpoint
-from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.cpu.state import CPUState
@@ -100,10 +99,10 @@ def checkpoints(kubelet: Path) -> None:
     names = [f"c{number}" for number in range(PER_POD)]
     blocks = {uid(pod): dict.fromkeys(names, (Block((pod % 8,), "memory", GIB),)) for pod in range(PODS)}
     machine = {node: NUMANodeState(125, {"memory": MemoryTable(1, 1, 1, 1, 1)}, (node,)) for node in range(8)}
-    data = memory_checkpoint.write(MemoryCheckpoint.of("Static", MemoryState(machine, blocks)))
+    data = seal.write(MemoryCheckpoint.of("Static", MemoryState(machine, blocks)))
     (kubelet / "memory_manager_state").write_bytes(data)
     cpus = {uid(pod): {n: CpuSet.of(pod * PER_POD + i) for i, n in enumerate(names)} for pod in range(PODS)}
-    data = cpu_checkpoint.write(CpuCheckpoint.of("static", CPUState(CpuSet.of(2000), cpus)))
+    data = seal.write(CpuCheckpoint.of("static", CPUState(CpuSet.of(2000), cpus)))
     (kubelet / "cpu_manager_state").write_bytes(data)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.cpu.allocation import take
 from numaudit.containermanager.cpu.options import parse_cpu_options
@@ -176,7 +177,7 @@ def read_state(state: Plain) -> MemoryState:
 
 def write_state(state: MemoryState) -> dict[str, Any]:
     """A state of the library in plain values, in the words of `memory_manager_state`."""
-    document = memory_checkpoint.write(MemoryCheckpoint("", state.machine, state.entries, state.pod_entries, 0))
+    document = seal.write(MemoryCheckpoint("", state.machine, state.entries, state.pod_entries, checksum=0))
     plain = go_json.load(document)
     return {"entries": {}, "podEntries": {}} | {
         key: value for key, value in read_mapping(plain, "state").items() if key not in ("policyName", "checksum")

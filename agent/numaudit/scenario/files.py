@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -43,8 +44,8 @@ class Files:
 def written(kubelet: Kubelet, state: NodeState) -> Files:
     """The files that a kubelet leaves on disk."""
     return Files(
-        memory_checkpoint.write(_memory(kubelet, state)),
-        cpu_checkpoint.write(_cpu(kubelet, state)),
+        seal.write(_memory(kubelet, state)),
+        seal.write(_cpu(kubelet, state)),
         checkpoints.write(_devices(state.devices)),
     )
 

@@ -21,6 +21,7 @@ from numaudit import __version__
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -312,7 +313,7 @@ def written_by_1_37(folder: Path) -> Path:
     old = memory_checkpoint.parse(POD_LEVEL.read_bytes())
     new = MemoryCheckpoint.of(old.policy_name, old.state, pod_level=True, version=(1, 37))
     file = folder / "memory_manager_state"
-    file.write_bytes(memory_checkpoint.write(new))
+    file.write_bytes(seal.write(new))
     return file
 
 

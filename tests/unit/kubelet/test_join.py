@@ -302,7 +302,7 @@ def test_nodes_in_another_order_are_no_contradiction() -> None:
 def test_checkpoints_are_sorted_by_container() -> None:
     block = Block((0, 1), "hugepages-2Mi", 4 << 20)
     memory = MemoryCheckpoint.of("Static", MemoryState({}, {"u1": {"db": (block,)}}, {"u9": (block,)}), pod_level=True)
-    cpu = CpuCheckpoint("static", "0,4", {"u1": {"db": "1-2"}}, None, {"u9": "3"}, 0)
+    cpu = CpuCheckpoint("static", "0,4", {"u1": {"db": "1-2"}}, None, {"u9": "3"}, checksum=0)
     nic = PodDevices("u1", "db", "vendor.example/nic", {0: ("n1",), -1: ("n2",)}, None)
     fuse = PodDevices("u1", "db", "vendor.example/fuse", {-1: ("f",)}, None)
     devices = DeviceCheckpoint((nic, fuse), {}, 0)
@@ -320,7 +320,7 @@ def test_checkpoints_are_sorted_by_container() -> None:
 
 
 def test_a_cpu_checkpoint_by_container_ids_names_no_pod() -> None:
-    cpu = CpuCheckpoint("static", "0", None, {A: "1"}, None, 0)
+    cpu = CpuCheckpoint("static", "0", None, {A: "1"}, None, checksum=0)
     assert by_container(None, cpu, None, current=(False, True, False)).cpus is None
 
 

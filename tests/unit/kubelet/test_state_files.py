@@ -14,7 +14,8 @@ import pytest
 
 from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.memory import MemoryCheckpoint, write
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.errors import InputError, Unavailable

@@ -8,6 +8,7 @@ import pytest
 
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.errors import InputError
@@ -118,8 +119,8 @@ def test_a_kubelet_would_start_with_every_state_that_is_written() -> None:
     state = given(kubelet, ("a", Wanted(15 * GIB, 3)), ("b", Wanted(5 * GIB, 1)))
     memory, cpu = checkpoints_of(state)
     memory, cpu = (
-        memory_checkpoint.parse(memory_checkpoint.write(memory)),
-        cpu_checkpoint.parse(cpu_checkpoint.write(cpu)),
+        memory_checkpoint.parse(seal.write(memory)),
+        cpu_checkpoint.parse(seal.write(cpu)),
     )
     assert memory_checkpoint.verify(memory).is_valid and cpu_checkpoint.verify(cpu).is_valid
     read = replace(state, memory=replace(state.memory, state=memory.state), cpu=cpu.state)

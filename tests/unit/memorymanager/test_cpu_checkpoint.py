@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.checkpoints.formats.cpu import CpuCheckpoint, accepts, parse, verify, write
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint, accepts, parse, verify
+from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.errors import ParseError
 from numaudit.topology.nodeset import CpuSet

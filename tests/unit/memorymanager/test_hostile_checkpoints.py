@@ -13,6 +13,7 @@ import pytest
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.kubelet_words import kubelet_says
@@ -65,7 +66,7 @@ def pods(count: int) -> bytes:
     table = MemoryTable(10**7, 0, 10**7, 10**6, 9 * 10**6)
     entries = {str(uuid.UUID(int=7919 * number)): {"app": (Block((0,), "memory", 10),)} for number in range(count)}
     state = MemoryState({0: NUMANodeState(100_000, {"memory": table}, (0,))}, entries)
-    return memory_checkpoint.write(MemoryCheckpoint.of("Static", state))
+    return seal.write(MemoryCheckpoint.of("Static", state))
 
 
 def test_a_file_of_10_mb_is_read_and_verified_within_3_seconds() -> None:
@@ -138,7 +139,7 @@ def test_of_very_many_findings_the_first_are_listed() -> None:
 def test_1000_nodes_that_all_disagree_are_judged_soon() -> None:
     machine = {str(one): {**NODE, "cells": list(range(one % 7, 1000))} for one in range(1000)}
     checkpoint = memory_checkpoint.parse(memory_file(machineState=machine))
-    data = memory_checkpoint.write(checkpoint).replace(
+    data = seal.write(checkpoint).replace(
         b'"checksum":1', b'"checksum":%d' % memory_checkpoint.verify(checkpoint).computed
     )
     assert "groups-overlap" in {one.name for one in soon(lambda: outlook_of(data)).findings}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.checkpoints.formats.memory import MemoryCheckpoint, accepts, parse, render, verify, write
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint, accepts, parse, render, verify
+from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.memory.replay import DIFFERENT, check_start
 from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.errors import ParseError

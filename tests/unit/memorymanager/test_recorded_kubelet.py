@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.memory.state import MemoryState
@@ -101,11 +101,11 @@ def check_files(run: str, step: str, state: NodeState, *, pod_level: bool) -> No
     theirs = memory_checkpoint.parse(data)
     ours = in_order_of(theirs.state, state.memory.state)
     assert ours == theirs.state
-    assert memory_checkpoint.write(MemoryCheckpoint.of("Static", ours, pod_level=pod_level)) == data
+    assert seal.write(MemoryCheckpoint.of("Static", ours, pod_level=pod_level)) == data
     assert state.cpu is not None
     data = (RUNS / run / step / "cpu_manager_state").read_bytes()
     written = CpuCheckpoint.of("static", state.cpu, pod_level=pod_level)
-    assert cpu_checkpoint.write(written) == data
+    assert seal.write(written) == data
 
 
 def in_order_of(theirs: MemoryState, ours: MemoryState) -> MemoryState:

@@ -329,7 +329,7 @@ def test_cpus_in_no_set_are_refused_before_strict_reservation_existed() -> None:
 
 
 def test_old_cpu_files_and_pod_entries_without_checksum_are_findings() -> None:
-    by_id = CpuCheckpoint("none", "1-3", None, {"containerID1": "4-6", "containerID2": "1-3"}, {}, 3680390589)
+    by_id = CpuCheckpoint("none", "1-3", None, {"containerID1": "4-6", "containerID2": "1-3"}, {}, checksum=3680390589)
     assert names(outlook_of(by_id)) == ["format-old"]
     stale = replace(cpus("0,2-7", {"app": "1"}), pod_entries={"uid": "1"})
     assert names(outlook_of(stale, guest(*FIRST_BOOT))) == ["stale-pod-entries"]

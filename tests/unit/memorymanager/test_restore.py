@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
@@ -46,14 +47,14 @@ def sealed(data: bytes) -> bytes:
     """A memory_manager_state with the checksum that fits it."""
     checkpoint = memory_checkpoint.parse(data)
     stored = memory_checkpoint.verify(replace(checkpoint, checksum=1)).computed
-    return memory_checkpoint.write(replace(checkpoint, checksum=stored))
+    return seal.write(replace(checkpoint, checksum=stored))
 
 
 def sealed_cpu(data: bytes) -> bytes:
     """Likewise a cpu_manager_state, whatever its CPU lists say."""
     checkpoint = cpu_checkpoint.unmarshal(data)
     stored = cpu_checkpoint.verify(replace(checkpoint, checksum=1)).computed
-    return cpu_checkpoint.write(replace(checkpoint, checksum=stored))
+    return seal.write(replace(checkpoint, checksum=stored))
 
 
 def test_a_sound_file_is_taken_and_a_missing_one_is_made() -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import Literal
 
 from numaudit.checkpoints.formats import seal
-from numaudit.checkpoints.formats.seal import Seal
+from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import ParseError
@@ -38,7 +38,7 @@ _SHORT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class CpuCheckpoint:
+class CpuCheckpoint(SealedCheckpoint):
     """The file's content, of V4 that of its `data`; CPU lists such as `0-3,8`. None = Go's nil (an explicit null)."""
 
     policy_name: str
@@ -49,15 +49,6 @@ class CpuCheckpoint:
     """V1: container id -> CPU list. None in the other formats; `entries` is None then."""
     pod_entries: Mapping[str, str] | None
     """Pod UID -> CPU list of the whole pod."""
-    checksum: int
-    unknown: tuple[str, ...] = ()
-    """Paths of keys that are none of the format's; the kubelet passes over them."""
-    refused: tuple[str, ...] = ()
-    """Paths of entries that were left out, because their key is half of a surrogate pair."""
-    seal: Seal | None = None
-    """Of V4; None = an older format."""
-    outside: CpuCheckpoint | None = None
-    """Of V4: what the file says outside of `data`, all that a kubelet before 1.37 reads."""
 
     @classmethod
     def of(
@@ -71,13 +62,23 @@ class CpuCheckpoint:
         """The kubelet's file for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
         lists = {uid: {name: str(cpus) for name, cpus in held.items()} for uid, held in state.entries.items()}
         pods = {uid: str(cpus) for uid, cpus in state.pod_entries.items()} if pod_level else {}
-        sealed = version >= seal.SINCE
-        plain = cls(policy_name, str(state.default_cpus), lists, None, {} if sealed else pods, 0)
-        plain = replace(plain, checksum=checksum(_render(plain, "V3" if pod_level and not sealed else "V2")))
-        if not sealed:
-            return plain
-        content = replace(plain, pod_entries=pods)
-        return replace(content, seal=Seal.of(_plain_content(content)), outside=plain)
+        form: Form = "V3" if pod_level and version < seal.SINCE else "V2"
+        whole = cls(policy_name, str(state.default_cpus), lists, None, pods, checksum=0)
+        return seal.made(whole, replace(whole, pod_entries={}), version, lambda one: _render(one, form))
+
+    @property
+    def content(self) -> dict[str, object]:
+        document: dict[str, object] = {
+            "policyName": self.policy_name,
+            "defaultCpuSet": self.default_cpu_set,
+        }
+        if self.entries_by_id:
+            document["entries"] = go_json.plain_map(self.entries_by_id)
+        elif self.entries:
+            document["entries"] = go_json.plain_map(self.entries, go_json.plain_map)
+        if self.pod_entries:
+            document["podEntries"] = go_json.plain_map(self.pod_entries, lambda text: {"cpuSet": text})
+        return document
 
     @property
     def state(self) -> CPUState:
@@ -90,10 +91,6 @@ class CpuCheckpoint:
             for uid, containers in (self.entries or {}).items()
         }
         return CPUState(_cpus(self.default_cpu_set, "defaultCpuSet"), entries, _pods(self.pod_entries or {}))
-
-    def as_read_by(self, version: KubernetesVersion) -> CpuCheckpoint:
-        """The file's content as a kubelet of this version reads it."""
-        return self if self.outside is None or version >= seal.SINCE else self.outside
 
 
 def parse(data: bytes) -> CpuCheckpoint:
@@ -112,16 +109,6 @@ def parse(data: bytes) -> CpuCheckpoint:
 def unmarshal(data: bytes) -> CpuCheckpoint:
     """The same, whatever the CPU lists of containers say: the kubelet checks the checksum and the policy first."""
     return seal.unmarshal(data, _DATA, _content)
-
-
-def write(checkpoint: CpuCheckpoint) -> bytes:
-    """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
-    return seal.write(_plain_content(checkpoint.outside or checkpoint), checkpoint.checksum, checkpoint.seal)
-
-
-def plain_content(checkpoint: CpuCheckpoint) -> dict[str, object]:
-    """The content in the words of the file, whatever the format, and the checksums."""
-    return seal.with_checksums(_plain_content(checkpoint), checkpoint.checksum, checkpoint.seal)
 
 
 def verify(checkpoint: CpuCheckpoint) -> Verification:
@@ -185,20 +172,6 @@ def _content(walk: Walk, top: Mapping[str, object]) -> CpuCheckpoint:
         pod_entries=walk.field(top, "podEntries", partial(_parse_pods, walk), {}),
         checksum=walk.number(top, "checksum"),
     )
-
-
-def _plain_content(checkpoint: CpuCheckpoint) -> dict[str, object]:
-    document: dict[str, object] = {
-        "policyName": checkpoint.policy_name,
-        "defaultCpuSet": checkpoint.default_cpu_set,
-    }
-    if checkpoint.entries_by_id:
-        document["entries"] = go_json.plain_map(checkpoint.entries_by_id)
-    elif checkpoint.entries:
-        document["entries"] = go_json.plain_map(checkpoint.entries, go_json.plain_map)
-    if checkpoint.pod_entries:
-        document["podEntries"] = go_json.plain_map(checkpoint.pod_entries, lambda text: {"cpuSet": text})
-    return document
 
 
 _parse_short_list = lru_cache(maxsize=4096)(_parse_list)

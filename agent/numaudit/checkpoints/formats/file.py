@@ -12,6 +12,7 @@ from typing import Literal
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -71,20 +72,16 @@ def parse(kind: Kind, data: bytes) -> Checkpoint:
 
 def write(checkpoint: Checkpoint) -> bytes:
     """The file as the kubelet writes it. Stored checksums are written as they are."""
-    if isinstance(checkpoint, MemoryCheckpoint):
-        return memory_checkpoint.write(checkpoint)
-    if isinstance(checkpoint, CpuCheckpoint):
-        return cpu_checkpoint.write(checkpoint)
-    return device_checkpoint.write(checkpoint)
+    if isinstance(checkpoint, DeviceCheckpoint):
+        return device_checkpoint.write(checkpoint)
+    return seal.write(checkpoint)
 
 
 def plain_content(checkpoint: Checkpoint) -> dict[str, object]:
     """The content in the words of its file: of V3 and V4 that of `data`, as if it stood in the file itself."""
-    if isinstance(checkpoint, MemoryCheckpoint):
-        return memory_checkpoint.plain_content(checkpoint)
-    if isinstance(checkpoint, CpuCheckpoint):
-        return cpu_checkpoint.plain_content(checkpoint)
-    return device_checkpoint.plain_content(checkpoint)
+    if isinstance(checkpoint, DeviceCheckpoint):
+        return device_checkpoint.plain_content(checkpoint)
+    return seal.plain_content(checkpoint)
 
 
 def newer_format(checkpoint: Checkpoint, verification: Verification) -> str | None:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from numaudit.checkpoints.formats import memory_text, seal
 from numaudit.checkpoints.formats.memory_text import PodEntries
-from numaudit.checkpoints.formats.seal import Seal
+from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.containermanager.memory.state import (
     Block,
     Entries,
@@ -48,7 +48,7 @@ _LARGEST_NODE = NodeSet.limit - 1
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryCheckpoint:
+class MemoryCheckpoint(SealedCheckpoint):
     """The file's content; of V3 that of its `data`. None = Go's nil (an explicit null), not the same as empty.
 
     Deeper inside, nil is go_json's NIL_MAP or NIL_LIST, of nodes without `memoryMap` for example.
@@ -58,15 +58,6 @@ class MemoryCheckpoint:
     machine: MachineState | None
     entries: Entries | None
     pod_entries: PodEntries | None
-    checksum: int
-    unknown: tuple[str, ...] = ()
-    """Paths of keys that are none of the format's; the kubelet passes over them."""
-    refused: tuple[str, ...] = ()
-    """Paths of entries that were left out, because their key is half of a surrogate pair."""
-    seal: Seal | None = None
-    """Of V3; None = an older format."""
-    outside: MemoryCheckpoint | None = None
-    """Of V3: what the file says outside of `data`, all that a kubelet before 1.37 reads."""
 
     @classmethod
     def of(
@@ -79,23 +70,31 @@ class MemoryCheckpoint:
     ) -> MemoryCheckpoint:
         """The kubelet's file for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
         pods = dict(state.pod_entries) if pod_level else {}
-        sealed = version >= seal.SINCE
-        plain = cls(policy_name, state.machine, state.entries, {} if sealed else pods, 0)
-        plain = replace(plain, checksum=checksum(render(plain, "V2" if pod_level and not sealed else "V1")))
-        if not sealed:
-            return plain
-        content = replace(plain, pod_entries=pods)
-        return replace(content, seal=Seal.of(_plain_content(content)), outside=plain)
+        form: Form = "V2" if pod_level and version < seal.SINCE else "V1"
+        whole = cls(policy_name, state.machine, state.entries, pods, checksum=0)
+        return seal.made(whole, replace(whole, pod_entries={}), version, lambda one: render(one, form))
+
+    @property
+    def content(self) -> dict[str, object]:
+        document: dict[str, object] = {
+            "policyName": self.policy_name,
+            "machineState": plain_machine(self.machine),
+        }
+        if self.entries:
+            document["entries"] = go_json.plain_map(
+                self.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
+            )
+        if self.pod_entries:
+            document["podEntries"] = go_json.plain_map(
+                self.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
+            )
+        return document
 
     @property
     def state(self) -> MemoryState:
         """The same as plain values, where nil and empty are one."""
         pods = {uid: blocks or () for uid, blocks in (self.pod_entries or {}).items()}
         return MemoryState(self.machine or {}, self.entries or {}, pods)
-
-    def as_read_by(self, version: KubernetesVersion) -> MemoryCheckpoint:
-        """The file's content as a kubelet of this version reads it."""
-        return self if self.outside is None or version >= seal.SINCE else self.outside
 
 
 def parse(data: bytes) -> MemoryCheckpoint:
@@ -106,16 +105,6 @@ def parse(data: bytes) -> MemoryCheckpoint:
     node ids of 1024 and more, a key that occurs twice, null where the kubelet would fall over it.
     """
     return seal.unmarshal(data, _DATA, _content)
-
-
-def write(checkpoint: MemoryCheckpoint) -> bytes:
-    """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
-    return seal.write(_plain_content(checkpoint.outside or checkpoint), checkpoint.checksum, checkpoint.seal)
-
-
-def plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
-    """The content in the words of the file, whatever the format, and the checksums."""
-    return seal.with_checksums(_plain_content(checkpoint), checkpoint.checksum, checkpoint.seal)
 
 
 def plain_machine(machine: MachineState | None) -> object:
@@ -225,22 +214,6 @@ def _parse_block(walk: Walk, value: object) -> Block:
     block = walk.struct(value, _BLOCK)
     affinity = walk.numbers(block, "numaAffinity", _LARGEST_NODE)
     return Block(affinity, walk.text(block, "type"), walk.number(block, "size"))
-
-
-def _plain_content(checkpoint: MemoryCheckpoint) -> dict[str, object]:
-    document: dict[str, object] = {
-        "policyName": checkpoint.policy_name,
-        "machineState": plain_machine(checkpoint.machine),
-    }
-    if checkpoint.entries:
-        document["entries"] = go_json.plain_map(
-            checkpoint.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
-        )
-    if checkpoint.pod_entries:
-        document["podEntries"] = go_json.plain_map(
-            checkpoint.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
-        )
-    return document
 
 
 def _plain_node(node: NUMANodeState) -> dict[str, object]:

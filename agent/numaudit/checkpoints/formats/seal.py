@@ -9,10 +9,11 @@ Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/{checkpoint,state_checkp
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
@@ -24,19 +25,6 @@ from numaudit.gojson.syntax import syntax_error
 SINCE: KubernetesVersion = (1, 37)
 
 _TOP = field_names("checksum", "data", "dataChecksum")
-
-
-class Sealable(Protocol):
-    """A checkpoint: a dataclass with the fields `checksum`, `seal`, `outside`, `unknown` and `refused`."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    @property
-    def checksum(self) -> int: ...
-
-
-Checkpoint = TypeVar("Checkpoint", bound=Sealable)
-Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +57,47 @@ class Seal:
     def is_foreign(self) -> bool:
         """Does the checksum fit JSON that cannot be read here? Then a newer kubelet wrote it."""
         return self.problem is not None and self.is_json and self.checksum_fits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedCheckpoint(ABC):
+    """What the memory and the CPU checkpoint have in common; the other fields are the content, of `data` where it is
+    sealed."""
+
+    checksum: int
+    unknown: tuple[str, ...] = ()
+    """Paths of keys that are none of the format's; the kubelet passes over them."""
+    refused: tuple[str, ...] = ()
+    """Paths of entries that were left out, because their key is half of a surrogate pair."""
+    seal: Seal | None = None
+    """None = an older format."""
+    outside: Self | None = None
+    """What a sealed file says outside of `data`, all that a kubelet before 1.37 reads."""
+
+    @property
+    @abstractmethod
+    def content(self) -> dict[str, object]:
+        """The content in the words of the file, whatever the format, without checksums."""
+
+    def as_read_by(self, version: KubernetesVersion) -> Self:
+        """The file's content as a kubelet of this version reads it."""
+        return self if self.outside is None or version >= SINCE else self.outside
+
+
+Checkpoint = TypeVar("Checkpoint", bound=SealedCheckpoint)
+Content = TypeVar("Content")
+
+
+def made(
+    checkpoint: Checkpoint, outside: Checkpoint, version: KubernetesVersion, render: Callable[[Checkpoint], str]
+) -> Checkpoint:
+    """The checkpoint with the checksums of a kubelet of this version. `outside`: what older kubelets know of it;
+    `render`: the text that their checksum is taken over.
+    """
+    if version < SINCE:
+        return replace(checkpoint, checksum=checksum(render(checkpoint)))
+    outside = replace(outside, checksum=checksum(render(outside)))
+    return replace(checkpoint, checksum=outside.checksum, seal=Seal.of(checkpoint.content), outside=outside)
 
 
 def unmarshal(
@@ -109,18 +138,19 @@ def parse(
     return Seal(data, stored), content
 
 
-def write(outside: Mapping[str, object], checksum: int, found: Seal | None) -> bytes:
-    """A file with this content outside of `data`, and with the seal where it has one."""
-    document = {**outside, "checksum": checksum}
+def write(checkpoint: SealedCheckpoint) -> bytes:
+    """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
+    outside, found = checkpoint.outside or checkpoint, checkpoint.seal
+    document = {**outside.content, "checksum": checkpoint.checksum}
     if found is not None:
         document |= {"data": found.data, "dataChecksum": found.checksum}
     return go_json.dump(document)
 
 
-def with_checksums(content: Mapping[str, object], checksum: int, found: Seal | None) -> dict[str, object]:
-    """The content with the checksums that a file has beside it."""
-    document = {**content, "checksum": checksum}
-    return document if found is None else document | {"dataChecksum": found.checksum}
+def plain_content(checkpoint: SealedCheckpoint) -> dict[str, object]:
+    """The content in the words of the file, whatever the format, and the checksums."""
+    document = {**checkpoint.content, "checksum": checkpoint.checksum}
+    return document if checkpoint.seal is None else document | {"dataChecksum": checkpoint.seal.checksum}
 
 
 def verify(found: Seal, form: str) -> Verification:
