@@ -61,7 +61,7 @@ def main() -> int:
 
     def evaluate() -> Exposition:
         series = tracker.update(report.containers, report.taken_at, (0,))
-        return evaluate_tick(Tick(report, "0", "3", 1.0, 2.0), evaluate_containers(series))
+        return evaluate_tick(Tick(report, "0", "3", 1.0, 2.0), evaluate_containers(series)[0])
 
     of = evaluate()
     registry = CollectorRegistry()

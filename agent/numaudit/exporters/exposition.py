@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
+from numaudit.exporters.blocks import NOTHING, Block, Evaluated, evaluate
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.limit import Omitted, SeriesLimit
-from numaudit.exporters.metric import IDENTITY, Columns, Metric, Number, Since
+from numaudit.exporters.metric import IDENTITY, Metric, Number, Since
 from numaudit.exporters.series import Key, Labels, Series
 
 Point = tuple[Key | None, Labels, Number]
 """The container (None = the series belongs to none), the values of the row's labels, the number."""
-
-
-class Block(NamedTuple):
-    """The points of one container in one family; without a container (key None), all of the family."""
-
-    key: Key | None
-    labels: tuple[Labels, ...]
-    numbers: tuple[Number, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +60,18 @@ class Exposition:
 
 
 def evaluate_containers(
-    series: Sequence[Series], kept_labels: Sequence[str] = IDENTITY, limit: SeriesLimit | None = None
-) -> Exposition:
-    """The container families. What is over the limit is left out; the series come in order of importance."""
-    families = [_container_family(metric, series) for metric in CONTAINER_METRICS]
+    series: Sequence[Series],
+    kept_labels: Sequence[str] = IDENTITY,
+    limit: SeriesLimit | None = None,
+    last: Evaluated = NOTHING,
+) -> tuple[Exposition, Evaluated]:
+    """The container families, and what the next tick takes over of them: then it is `last`.
+
+    What is over the limit is left out; the series come in order of importance.
+    """
+    evaluated = evaluate(series, last)
+    columns = zip(CONTAINER_METRICS, evaluated.columns, strict=True)
+    families = [Family(row, tuple(filter(None, column))) for row, column in columns]
     created = {one.key: one.created for one in series}
     if set(kept_labels) != set(IDENTITY):
         shorten = _shortener(kept_labels)
@@ -78,8 +79,8 @@ def evaluate_containers(
         created = _earliest(created, shorten)
     omitted = Omitted()
     if limit is not None:
-        families, omitted = _limited(families, list(created), limit)
-    return Exposition(tuple(families), {}, created, omitted)
+        families, omitted = _limited(families, limit, list(created))
+    return Exposition(tuple(families), {}, created, omitted), evaluated
 
 
 def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
@@ -99,25 +100,6 @@ def evaluate_live(live: Live, started_at: float) -> Exposition:
 def _own_family(metric: Metric[Any], subject: Tick | Live) -> Family:
     columns = tuple(zip(*metric.values(subject), strict=True))
     return Family(metric, (Block(None, *columns),) if columns else ())
-
-
-def _container_family(metric: Metric[Any], series: Sequence[Series]) -> Family:
-    blocks: list[Block] = []
-    if metric.is_counter:
-        for one in series:
-            counts = one.totals.get(metric.name)
-            if counts:
-                blocks.append(Block(one.key, tuple(counts), tuple(counts.values())))
-        return Family(metric, blocks)
-    values = metric.values
-    for one in series:
-        found = values(one.report)
-        if isinstance(found, Columns):
-            if found.numbers:
-                blocks.append(Block(one.key, found.labels, found.numbers))
-        elif found and (columns := tuple(zip(*found, strict=True))):
-            blocks.append(Block(one.key, *columns))
-    return Family(metric, blocks)
 
 
 def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
@@ -147,13 +129,19 @@ def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> di
     return found
 
 
-def _limited(families: list[Family], order: Sequence[Key], limit: SeriesLimit) -> tuple[list[Family], Omitted]:
+def _counts(families: Iterable[Family]) -> Counter[Key]:
     counts: Counter[Key] = Counter()
     for family in families:
         for key, _, numbers in family.blocks:
             if key is not None:
                 counts[key] += len(numbers)
-    chosen, omitted = limit.choose(order, counts)
+    return counts
+
+
+def _limited(families: list[Family], limit: SeriesLimit, order: Sequence[Key]) -> tuple[list[Family], Omitted]:
+    if sum(map(len, families)) <= limit.most:
+        return families, limit.choose_all(order)
+    chosen, omitted = limit.choose(order, _counts(families))
     if not omitted.containers:
         return families, omitted
     return [Family(one.metric, [block for block in one.blocks if block.key in chosen]) for one in families], omitted

@@ -26,11 +26,15 @@ class SeriesLimit:
     most: int
     _chosen: set[Name] = field(default_factory=set)
 
+    def choose_all(self, order: Sequence[Name]) -> Omitted:
+        """There is room for all of these."""
+        self._chosen = set(order)
+        return Omitted()
+
     def choose(self, order: Sequence[Name], counts: Mapping[Name, int]) -> tuple[set[Name], Omitted]:
         """The containers to export, of those in this order of importance with so many series each."""
         if sum(counts.values()) <= self.most:
-            self._chosen = set(order)
-            return self._chosen, Omitted()
+            return set(order), self.choose_all(order)
         stay = self._fill((name for name in order if name in self._chosen), counts, self.most)
         room = int(self.most * _ROOM_FOR_NEW) - sum(counts.get(name, 0) for name in stay)
         come = self._fill((name for name in order if name not in self._chosen), counts, room)

@@ -55,6 +55,8 @@ class Metric(Generic[Subject]):
     """The OpenTelemetry name where it does not follow from `name`."""
     largest: int | None = None
     """How many series a container has at most: the largest; the others are added up (`rest`). None = all there are."""
+    reads: tuple[str, ...] = ()
+    """Fields of a container's report that its values are made of: while these stay, its points do. Empty = any."""
 
     is_standard: bool = False
     """A name that every exporter of Prometheus gives the same thing, without our prefix: not for OpenTelemetry."""

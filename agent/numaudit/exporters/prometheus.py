@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from numaudit.exporters.exposition import Block, Exposition, Family
+from numaudit.exporters.blocks import Block
+from numaudit.exporters.exposition import Exposition, Family
 from numaudit.exporters.metric import IDENTITY, Metric
+from numaudit.exporters.packed import Packed, Packer
 from numaudit.exporters.series import Key, Labels
 
 Format = Literal["text", "openmetrics"]
@@ -57,16 +58,19 @@ def render(exposition: Exposition, format_: Format, created: bool = True, before
 
     `before` is what this format's last rendering left; this one replaces it.
     """
+    return b"".join(_texts(exposition, format_, created, before))
+
+
+def _texts(exposition: Exposition, format_: Format, created: bool, before: Rendered | None) -> list[bytes]:
+    """That of each family."""
     known = {} if before is None else before.copy()
     now: Rendered = {} if before is None else before
     now.clear()
     for family in exposition.families:
-        counts = created and format_ == "openmetrics" and family.metric.is_counter
-        since = partial(exposition.created_at, family.metric) if counts else None
         name = family.metric.full_name
-        now[name] = _render_family(family, format_, since, known.get(name))
-    # Names are printable already where they are read; one that is not must not cost the others their values.
-    return "".join([one.text for one in now.values()]).encode("utf-8", "backslashreplace")
+        counts = created and format_ == "openmetrics" and family.metric.is_counter
+        now[name] = _render_family(family, format_, _Since.of(exposition, family.metric, counts), known.get(name))
+    return [one.text for one in now.values()]
 
 
 def end_of(format_: Format) -> bytes:
@@ -82,39 +86,53 @@ class _Template(NamedTuple):
     lines: str
 
 
+class _Since(NamedTuple):
+    """Since when the counters of a family count, where that is to be shown."""
+
+    container: Mapping[Key, float] = {}
+    others: float | None = None
+
+    @classmethod
+    def of(cls, exposition: Exposition, metric: Metric[Any], is_shown: bool) -> _Since:
+        if not is_shown:
+            return cls()
+        is_container = metric.since == "container"
+        return cls(exposition.created if is_container else {}, exposition.created_at(metric, None))
+
+    def at(self, key: Key | None) -> float | None:
+        return self.others if key is None else self.container.get(key, self.others)
+
+
 class _RenderedFamily(NamedTuple):
     """What the next rendering can use again."""
 
     blocks: Sequence[Block]
-    text: str
+    text: bytes
     templates: Mapping[Key | None, _Template]
+    since: _Since
 
 
 Rendered = dict[str, _RenderedFamily]
 """By name of the family."""
 
 
-def _render_family(
-    family: Family,
-    format_: Format,
-    since: Callable[[Key | None], float | None] | None,
-    before: _RenderedFamily | None,
-) -> _RenderedFamily:
+def _render_family(family: Family, format_: Format, since: _Since, before: _RenderedFamily | None) -> _RenderedFamily:
     # Facts and verdicts hardly ever change from tick to tick.
-    if before is not None and since is None and before.blocks == family.blocks:
+    if before is not None and before.blocks == family.blocks and before.since == since:
         return before
     known: Mapping[Key | None, _Template] = {} if before is None else before.templates
     templates: dict[Key | None, _Template] = {}
     has_fractions = family.metric.unit in ("seconds", "ratio")
     texts = [_head(family, format_)]
     for key, labels, numbers in family.blocks:
-        created = None if since is None else since(key)
+        created = since.at(key)
         template = known.get(key)
         if template is None or template.labels != labels or template.created != created:
             template = _Template(labels, created, _lines(family.metric, key, labels, created))
         templates[key] = template
         texts.append(template.lines % (tuple(map(floatToGoString, numbers)) if has_fractions else numbers))
-    return _RenderedFamily(family.blocks, "".join(texts), templates)
+    # Names are printable already where they are read; one that is not must not cost the others their values.
+    return _RenderedFamily(family.blocks, "".join(texts).encode("utf-8", "backslashreplace"), templates, since)
 
 
 def _lines(metric: Metric[Any], key: Key | None, labels: Sequence[Labels], created: float | None) -> str:
@@ -156,28 +174,21 @@ def _escape(value: str) -> str:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """One tick in one form. What changes between ticks is added to a copy of the compressor's state."""
+class _Page(NamedTuple):
+    """One tick in one form. What changes between ticks comes after it."""
 
     plain: bytes
-    packed: bytes
-    packer: zlib._Compress | None
+    packed: Packed | None
 
     @classmethod
-    def of(cls, text: bytes, gzip: bool) -> _Page:
+    def of(cls, texts: Sequence[bytes], gzip: bool, packer: Packer | None = None) -> _Page:
         if not gzip:
-            return cls(text, b"", None)
-        packer = zlib.compressobj(1, wbits=31)
-        packed = packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH)
-        return cls(b"", packed, packer)
+            return cls(b"".join(texts), None)
+        return cls(b"", (packer or Packer()).pack(texts))
 
     def with_tail(self, tail: bytes) -> tuple[bytes, bytes]:
         """Two parts, so that answers share the first, which is large."""
-        if self.packer is None:
-            return self.plain, tail
-        packer = self.packer.copy()
-        return self.packed, packer.compress(tail) + packer.flush()
+        return (self.plain, tail) if self.packed is None else (self.packed.stream, self.packed.end(tail))
 
 
 @dataclass(slots=True)
@@ -198,6 +209,7 @@ class Pages:
     _asked: dict[Form, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _before: dict[Format, Rendered] = field(default_factory=dict)
+    _packers: dict[Format, Packer] = field(default_factory=dict)
     _first: threading.Lock = field(default_factory=threading.Lock)
 
     def publish(self, exposition: Exposition) -> None:
@@ -207,10 +219,13 @@ class Pages:
             self._asked = {form: at for form, at in self._asked.items() if at >= oldest}
             forms = list(self._asked)
         texts = {
-            name: render(exposition, name, self.created, self._before.setdefault(name, {}))
+            name: _texts(exposition, name, self.created, self._before.setdefault(name, {}))
             for name in dict.fromkeys(form.format for form in forms)
         }
-        rendered = {form: _Page.of(texts[form.format], form.gzip) for form in forms}
+        rendered = {
+            form: _Page.of(texts[form.format], form.gzip, self._packers.setdefault(form.format, Packer()))
+            for form in forms
+        }
         with self._lock:
             self._exposition, self._rendered = exposition, rendered
 
@@ -234,7 +249,7 @@ class Pages:
             # What the tick's rendering uses again is left alone, so that nobody waits for that.
             with self._first:
                 if form not in rendered:
-                    rendered[form] = _Page.of(render(exposition, form.format, self.created), form.gzip)
-        page = rendered[form] if is_current else _Page.of(b"", form.gzip)
+                    rendered[form] = _Page.of(_texts(exposition, form.format, self.created, None), form.gzip)
+        page = rendered[form] if is_current else _Page.of((), form.gzip)
         tail = render(self.live(), form.format, self.created) + end_of(form.format)
         return page.with_tail(tail)

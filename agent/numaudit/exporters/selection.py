@@ -73,6 +73,8 @@ class Selection:
 
     def of(self, containers: Iterable[ContainerReport]) -> list[ContainerReport]:
         """Those that are to be exported, in their order."""
+        if not self.exclude:
+            return list(containers)
         before, self._decided = self._decided, {}
         chosen = []
         for one in containers:

@@ -59,6 +59,8 @@ class _Entry:
     """Counter -> the label values that have a series of their own. They keep it, since no counter may fall."""
     ended_at: tuple[Sequence[int], int] | None = None
     """Fetches and ticks so far when the last instance ended."""
+    series: Series | None = None
+    """What it was in the newest tick; None = it has to be made."""
 
 
 def key_of(one: ContainerReport) -> Key:
@@ -111,6 +113,7 @@ class SeriesTracker:
         for one in ended:
             last = self._entries.get(key_of(one))
             if last is not None and _instance(one) in last.instances:
+                last.series = None
                 self._count(last, last.instances[_instance(one)], one)
         alive = _by_key(containers)
         living: set[Instance] = set()
@@ -120,7 +123,9 @@ class SeriesTracker:
                 created = taken_at if self.began is None else self.began
                 entry = self._entries[key] = _Entry(created, next(iter(instances.values())))
             living.update(instances)
-            self._take_in(entry, instances)
+            if entry.series is None or entry.ended_at is not None or not _is_as_before(entry, instances):
+                entry.series = None
+                self._take_in(entry, instances)
         self._end(alive, living, fetches)
         self.began = taken_at
         return [self._series(key, self._entries[key]) for key in alive] + [
@@ -128,6 +133,11 @@ class SeriesTracker:
         ]
 
     def _series(self, key: Key, entry: _Entry) -> Series:
+        if entry.series is None or entry.series.ended != (entry.ended_at is not None):
+            entry.series = self._made(key, entry)
+        return entry.series
+
+    def _made(self, key: Key, entry: _Entry) -> Series:
         if len(entry.instances) == 1 and not entry.carried:
             (totals,) = entry.instances.values()
             totals = dict(totals)
@@ -199,6 +209,11 @@ def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, dict[Instance, C
     for one in containers:
         found.setdefault(key_of(one), {})[_instance(one)] = one
     return found
+
+
+def _is_as_before(entry: _Entry, now: Mapping[Instance, ContainerReport]) -> bool:
+    """Is it the one instance of the newest tick, and its report the very same? Then so are its counts."""
+    return entry.instances.keys() == now.keys() and len(now) == 1 and next(iter(now.values())) is entry.report
 
 
 def _newest(now: Mapping[Instance, ContainerReport], entry: _Entry) -> ContainerReport:

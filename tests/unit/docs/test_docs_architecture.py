@@ -51,6 +51,7 @@ NAMES_A_PROBE = {
     "evaluation/sources/first_touch.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/hint_faults.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/pmu.py": "a source of accesses has its own arithmetic",
+    "exporters/catalogue/of_containers.py": "a metric names the counters' fields that it reads",
     "exporters/catalogue/values.py": "a metric of counted or of sampled accesses names its source",
     "report/counters.py": "a counter's field is called as the probe that counts it",
     "selftest/busy.py": "the self test's known CPU time is compared with this probe",

@@ -13,6 +13,7 @@ from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes
 from numaudit.daemon.ticks.features import Features
 from numaudit.engine.engine import Engine, Ticked
+from numaudit.exporters.blocks import NOTHING, Evaluated
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.limit import SeriesLimit
@@ -47,6 +48,7 @@ class Publisher:
     _selection: Selection = field(init=False)
     _limit: SeriesLimit = field(init=False)
     _rejections: Rejections = field(init=False)
+    _evaluated: Evaluated = NOTHING
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
     _features: Features = field(init=False)
@@ -84,7 +86,7 @@ class Publisher:
         limits = self.settings.metrics
         selected = self._selection.of(report.containers)
         series = self._tracker.update(selected, report.taken_at, fetches, ended)
-        containers = evaluate_containers(series, limits.labels, self._limit)
+        containers, self._evaluated = evaluate_containers(series, limits.labels, self._limit, self._evaluated)
         omitted = containers.omitted
         self._dropped["max_series"] += omitted.series
         self._dropped["max_ended"] = self._tracker.forgotten
