@@ -25,6 +25,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "page_alloc at an allocation",
         "cpu_time at a switch between cgroups",
         "cpu_time at a switch inside a cgroup",
+        "two processes that wake each other, with cpu_time / without",
         "cpu_time, one read with a flush of each CPU",
         "hint_faults at a hint fault, its hook not included",
         "migrations at a migration, its hook not included",

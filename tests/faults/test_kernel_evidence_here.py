@@ -32,6 +32,8 @@ MIB = 1 << 20
 SIZE = 32 * MIB
 SMALL = 2 * MIB
 """What the kernel and the worker's interpreter allocate beside the worker's bytes."""
+PLACES = 64
+"""In which a CPU keeps time of the cgroups that it ran lately (bpf/cpu_time.bpf.c)."""
 TRIES = 5
 """Of what others on a busy machine can spoil."""
 SPIN = "import os,time\nwhile time.process_time() < {}: pass\nprint(time.process_time())"
@@ -112,18 +114,33 @@ def test_two_cgroups_allocations_are_not_mixed_up(
 
 
 def test_two_cgroups_on_one_cpu_are_not_mixed_up(cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
+    _require_their_own_time(cpu_time_by, [new_group("short"), new_group("long")], run_in)
+
+
+def test_cgroups_that_a_cpu_keeps_in_one_place_are_not_mixed_up(
+    cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn
+) -> None:
+    places: dict[int, Path] = {}
+    for number in range(PLACES + 1):
+        group = new_group(f"place-{number}")
+        other = places.setdefault(group.stat().st_ino % PLACES, group)
+        if other is not group:
+            break
+    _require_their_own_time(cpu_time_by, [group, other], run_in)
+
+
+def _require_their_own_time(probe: CpuTime, groups: Sequence[Path], run_in: RunIn) -> None:
     """The truth is each process's own clock, to 10 %. It leaves out what a hypervisor took, and ours does not.
 
     Some kernels run no BPF program for certain tasks. A run that missed switches for it, or lost time to other guests
     of the hypervisor, and is wrong is done again.
     """
-    groups = [new_group("short"), new_group("long")]
     pin = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-I", "-S", "-c"]
     for _ in range(TRIES):
-        before, stolen = cpu_time_by.read(), _stolen_seconds()
+        before, stolen = probe.read(), _stolen_seconds()
         started = [run_in(group, [*pin, SPIN.format(size)]) for group, size in zip(groups, (0.3, 0.9), strict=True)]
         truth = [float(process.communicate()[0]) for process in started]
-        added = cpu_time_by.read().since(before)
+        added = probe.read().since(before)
         counted = [sum(added.by_node[group.stat().st_ino].values()) / 1e9 for group in groups]
         off = max(abs(ours - its) - 0.1 * its for ours, its in zip(counted, truth, strict=True))
         if off <= 0 or (added.lost["busy"] == 0 and off > _stolen_seconds() - stolen):

@@ -65,6 +65,8 @@ class CgroupSwitchProbe(BpfProbe):
 
     usual_hook: ClassVar[Hook] = "cgroup-switches"
     """For a probe whose work costs less than the event does, sched_switch is the cheaper one."""
+    flush: ClassVar[str] = "charge"
+    """The program that a reading runs on each CPU."""
     hook: Hook
 
     def __init__(self, host: Host, loaded: LoadedProbe, hook: Hook | None = None) -> None:
@@ -93,7 +95,7 @@ class CgroupSwitchProbe(BpfProbe):
         if self.hook == "cgroup-switches":
             self._follow_online_cpus()
         for cpu in self._online():
-            self._run("charge", cpu)
+            self._run(self.flush, cpu)
 
     def _count_runs(self) -> int:
         """How often the program ran, at switches and for flushes. Raises OSError."""
@@ -103,7 +105,7 @@ class CgroupSwitchProbe(BpfProbe):
         """`busy`: switches for which the kernel did not run the program. `cpu-away`: as often a CPU came back online
         and its switches were lost until the next flush. Raises OSError.
         """
-        missed = self._missed({self._name_of("charge"), self._name_of("on_sched_switch")})
+        missed = self._missed({self._name_of(one) for one in ("charge", self.flush, "on_sched_switch")})
         fired = self._past_switches + sum(perf_event.read_count(event) for event in self._events.values())
         missed += max(0, fired - self._sum(_SWITCHES))
         return {"busy": missed, "cpu-away": self._returned}
