@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import field
 
+from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp, Value
+
+
+def misaligned(verdicts: Mapping[str, int]) -> int:
+    """Containers that did not get what they were promised, of those by verdict."""
+    return sum(verdicts.get(name, 0) for name in MISALIGNED)
 
 
 class FleetAgents(Value, frozen=True):
@@ -81,6 +88,14 @@ class FleetNode(Value, frozen=True):
     """Within the last hour."""
     problems: list[str]
     """What is wrong on it."""
+
+    @property
+    def containers(self) -> int:
+        return sum(self.verdicts.values())
+
+    @property
+    def misaligned(self) -> int:
+        return misaligned(self.verdicts)
 
 
 class FleetRefusal(Value, frozen=True):

@@ -21,7 +21,7 @@ from numaudit.fleet import queries
 from numaudit.fleet.agents import STATES, Agent, Agents, find_agents
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
-from numaudit.fleet.sentences import SEVERITY, misaligned, notices_of, problem, summary
+from numaudit.fleet.sentences import SEVERITY, notices_of, problem, summary
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp
 
@@ -208,7 +208,7 @@ def _nodes(agents: Agents, facts: _Facts) -> list[FleetNode]:
 def _how_bad(node: FleetNode) -> tuple[int, int, int, int, str]:
     return (
         0 if node.state != "reporting" else 1,
-        -misaligned(node.verdicts),
+        -node.misaligned,
         -node.misplaced_bytes,
         -node.refused_pods - len(node.problems),
         node.node,

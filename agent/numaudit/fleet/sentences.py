@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from numaudit.api.fleet_document import FleetAgents, FleetReport, FleetRoom
+from numaudit.api.fleet_document import FleetAgents, FleetReport, FleetRoom, misaligned
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet.agents import Agents
 from numaudit.fleet.answers import Sample
@@ -29,11 +29,6 @@ def summary(
         where = "one NUMA node" if one.numa_nodes == 1 else f"{one.numa_nodes} NUMA nodes"
         parts.append(f"{in_units(one.bytes)} of memory would still be admitted on {where} of {one.node}")
     return f"{reporting_sentence(agents)}: {'; '.join(parts)}"
-
-
-def misaligned(verdicts: Mapping[str, int]) -> int:
-    """Containers that did not get what they were promised."""
-    return sum(verdicts.get(name, 0) for name in MISALIGNED)
 
 
 def reporting_sentence(agents: FleetAgents) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import UNKNOWN, judged_bytes, percent, share, size
+from numaudit.report.words import UNKNOWN, percent, share, size
 
 Tone = Literal["good", "bad", "unknown"]
 """What a view colours."""
@@ -49,19 +49,19 @@ def by_node(one: ContainerReport) -> str:
     """`N0:1.5G N1:4K`."""
     if one.resident is None:
         return UNKNOWN
-    rows = [(row.numa_node, judged_bytes(row)) for row in one.resident]
+    rows = [(row.numa_node, row.judged) for row in one.resident]
     return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
 
 
 def on_node(node: int, one: ContainerReport) -> str:
     if one.resident is None:
         return UNKNOWN
-    return size(sum(judged_bytes(row) for row in one.resident if row.numa_node == node))
+    return size(sum(row.judged for row in one.resident if row.numa_node == node))
 
 
 def home(one: ContainerReport) -> int | None:
     """The node that holds most of it."""
-    held = [(judged_bytes(row), -row.numa_node) for row in one.resident or ()]
+    held = [(row.judged, -row.numa_node) for row in one.resident or ()]
     most, node = max(held, default=(0, 0))
     return -node if most else None
 

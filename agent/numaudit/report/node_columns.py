@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import Column, Place
 from numaudit.report.values import ContainerReport, NodeReport, Report, Residual
-from numaudit.report.words import UNKNOWN, judged_bytes, share, size
+from numaudit.report.words import UNKNOWN, share, size
 
 _BAR = 20
 """Characters between the brackets."""
@@ -79,7 +79,7 @@ def _bytes_elsewhere(wanted: Iterable[tuple[ContainerReport, Iterable[int]]]) ->
         right = set(nodes)
         for row in one.resident or ():
             if row.numa_node not in right:
-                sums[row.numa_node] = sums.get(row.numa_node, 0) + judged_bytes(row)
+                sums[row.numa_node] = sums.get(row.numa_node, 0) + row.judged
     return sums
 
 

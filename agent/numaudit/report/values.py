@@ -48,6 +48,11 @@ class NodeBytes(Value, frozen=True, gc=False):
     unevictable: int | None = field(name="unevictableBytes")
     """cgroup v1 only: locked pages, whose type is not known."""
 
+    @property
+    def judged(self) -> int:
+        """anon + shmem + hugetlb; what is not known adds nothing."""
+        return (self.anon or 0) + (self.shmem or 0) + (self.hugetlb or 0)
+
 
 class MappedBytes(Value, frozen=True):
     """One kind of mapping, memory policy or page size of a container's processes."""
@@ -230,6 +235,11 @@ class ContainerReport(Counters, frozen=True):
     """What is not known of it, and why."""
 
     @property
+    def page_cache_bytes(self) -> int:
+        """Page cache over all nodes; what is not known adds nothing."""
+        return sum(row.file or 0 for row in self.resident or ())
+
+    @property
     def misplaced_bytes(self) -> int | None:
         """Judged bytes on nodes that were not promised; None where nothing was, or it is not known."""
         if self.judged_bytes is None or self.aligned_bytes is None:
@@ -253,6 +263,18 @@ class Ended(Value, frozen=True):
     unseen: Counters | None
     """Of cgroups that came and went between two ticks; whose they were is not known. null = there may be other cgroups
     that are not to be seen from here."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(on.seconds for one in self._both for on in one.cpu_seconds or ())
+
+    @property
+    def allocated_bytes(self) -> int:
+        return sum(pair.bytes for one in self._both for pair in one.allocated or ())
+
+    @property
+    def _both(self) -> tuple[Counters, ...]:
+        return (self.seen,) if self.unseen is None else (self.seen, self.unseen)
 
 
 class NodeReport(Value, frozen=True):

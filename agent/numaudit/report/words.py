@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.report.values import ContainerReport, NodeBytes
+from numaudit.report.values import ContainerReport
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 
@@ -22,11 +22,6 @@ def share(part: int | None, whole: int | None) -> str:
 
 def or_unknown(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
-
-
-def judged_bytes(row: NodeBytes) -> int:
-    """anon + shmem + hugetlb of one node; what is not known adds nothing."""
-    return (row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0)
 
 
 def promised_nodes(container: ContainerReport) -> str:

@@ -8,8 +8,8 @@ from typing import TextIO
 
 from numaudit.api.ordering import in_order_of
 from numaudit.api.selection import first, narrow, of_verdicts
+from numaudit.report.sums.remainders import is_small_remainder
 from numaudit.report.values import Report
-from numaudit.views.remainders import is_small_remainder
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import judged_bytes
 from numaudit.views.page.markup import Markup, element
 
 _WIDEST, _NARROWEST, _WHOLE = 26, 6, 208
@@ -24,13 +23,13 @@ def bars(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     places = {node: number * wide for number, node in enumerate(nodes)}
     intended, resident = container.intended, container.resident
     promised = () if intended is None or intended.memory_nodes is None else intended.memory_nodes
-    held = {} if resident is None else {row.numa_node: judged_bytes(row) for row in resident}
+    held = {} if resident is None else {row.numa_node: row.judged for row in resident}
     return element(
         "svg",
         _path("grid", (f"M{number * wide} 0V{HEIGHT}" for number in range(len(nodes) + 1))),
         _path("promised", _cells(promised, places, wide, 2, 4)),
         _path("allowed", _cells(container.allowed_memory_nodes or (), places, wide, 9, 2)),
-        _path("resident", _shares(held, places, wide)),
+        _path("resident", _shares(held, container.judged_bytes or 0, places, wide)),
         _accessed(container, wide * len(nodes)),
         viewBox=f"0 0 {width} {HEIGHT}",
         width=width,
@@ -47,9 +46,8 @@ def _cells(nodes: Iterable[int], places: Mapping[int, int], wide: int, top: int,
     return (f"M{places[node] + 2} {top}h{wide - 4}v{high}h{4 - wide}z" for node in nodes if node in places)
 
 
-def _shares(held: Mapping[int, int], places: Mapping[int, int], wide: int) -> Iterable[str]:
+def _shares(held: Mapping[int, int], whole: int, places: Mapping[int, int], wide: int) -> Iterable[str]:
     """Of each node its share of the container's judged bytes; at least one pixel where there are any."""
-    whole = sum(held.values())
     for node, amount in held.items():
         if amount and node in places:
             part = max(1, round((wide - 4) * amount / whole))

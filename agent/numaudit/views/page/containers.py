@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.report.cells import Tone, verdict
 from numaudit.report.columns import Column, columns_of
+from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.bars import HEIGHT, bars
 from numaudit.views.page.markup import Markup, element, join, short
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import box
-from numaudit.views.remainders import is_small_remainder, small_remainders
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
 """What the colour of a verdict says, for who sees none."""

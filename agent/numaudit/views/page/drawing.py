@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from numaudit.report.sums.occupants import Occupant, Occupants
 from numaudit.topology.sizes import in_units
 from numaudit.views.page.markup import Markup, element, join, raw, short
 
@@ -25,8 +26,6 @@ STYLE = """\
 _BOX, _GAP, _PAD, _LINE = 300, 12, 10, 17
 _ROW = 4
 """Boxes side by side."""
-_NAMED = 6
-"""Residents of a node that are named: the largest."""
 _NAME, _TEXT = 30, 36
 """Characters of a name beside its amount, and of a line: what is longer loses its middle."""
 _AMOUNT = 50
@@ -38,16 +37,6 @@ _FONT = "system-ui,DejaVu Sans,Verdana,sans-serif"
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
-    """Who holds memory of a node."""
-
-    name: str
-    bytes: int
-    mark: str | None = None
-    """A word for what is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True)
 class DrawnNode:
     """One node. None = not known."""
 
@@ -55,7 +44,7 @@ class DrawnNode:
     cpus: str
     total: int | None
     free: int | None
-    residents: tuple[Resident, ...] | None
+    occupants: Occupants | None
     """None = the drawing is about the machine alone."""
     remarks: tuple[str, ...] = ()
 
@@ -147,28 +136,27 @@ def _box(node: DrawnNode, lines: Sequence[Markup], high: int) -> Iterator[Markup
 
 def _head(node: DrawnNode) -> int:
     """Pixels above the first line: the node's name, and the bar of its memory where that is drawn."""
-    return 30 if node.residents is None else 46
+    return 30 if node.occupants is None else 46
 
 
 def _lines(node: DrawnNode) -> Iterator[Markup]:
     total = _known(node.total)
-    yield _words(0, 0, f"memory {total}" if node.residents is None else f"{_known(node.free)} free of {total}")
+    yield _words(0, 0, f"memory {total}" if node.occupants is None else f"{_known(node.free)} free of {total}")
     yield _words(0, 0, short(_cpus(node), _TEXT))
     for remark in node.remarks:
         yield _words(0, 0, short(remark, _TEXT), pale=True)
-    if node.residents is None:
+    occupants = node.occupants
+    if occupants is None:
         return
-    largest = sorted(node.residents, key=lambda one: (-one.bytes, one.name))
-    for one in largest[:_NAMED]:
-        yield _resident(one)
-    rest = largest[_NAMED:]
-    if rest:
-        yield _words(0, 0, f"and {len(rest)} more: {in_units(sum(one.bytes for one in rest))}", pale=True)
-    elif not largest:
+    for one in occupants.largest:
+        yield _occupant(one)
+    if occupants.others:
+        yield _words(0, 0, f"and {occupants.others} more: {in_units(occupants.bytes_of_others)}", pale=True)
+    elif not occupants.largest:
         yield _words(0, 0, "no container of this report", pale=True)
 
 
-def _resident(one: Resident) -> Markup:
+def _occupant(one: Occupant) -> Markup:
     """The whole name shows when it is pointed at."""
     name = f"! {one.name}" if one.mark else one.name
     words = _words(0, 0, short(name, _NAME), wrong=one.mark is not None)
@@ -179,10 +167,10 @@ def _resident(one: Resident) -> Markup:
 def _memory_bar(node: DrawnNode) -> Iterator[Markup]:
     """What containers hold is solid, what else is in use is hatched, what is free is empty."""
     top, wide = _PAD + 20, _BOX - 2 * _PAD
-    if node.residents is None or not node.total or node.free is None:
+    if node.occupants is None or not node.total or node.free is None:
         return
     used = min(max(node.total - node.free, 0), node.total)
-    held = min(sum(one.bytes for one in node.residents), used)
+    held = min(node.occupants.bytes, used)
     yield element("rect", x=_PAD, y=top, width=wide * used / node.total, height=9, fill="url(#used)")
     if held:
         yield element("rect", x=_PAD, y=top, width=wide * held / node.total, height=9, fill=HELD, class_="held")

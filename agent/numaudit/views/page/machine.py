@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from numaudit.api.document import Topology, TopologyNode
-from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.columns import placed
-from numaudit.report.names import display_name
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
+from numaudit.report.sums.occupants import occupants
 from numaudit.report.values import NodeReport, Report
-from numaudit.report.words import judged_bytes, or_unknown
+from numaudit.report.words import or_unknown
 from numaudit.topology.sizes import in_units
-from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
+from numaudit.views.page.drawing import DrawnNode, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
 from numaudit.views.page.part import Part
 from numaudit.views.page.tables import box, table
-from numaudit.views.remainders import is_small_remainder
 
 _MAP = (
     "Solid = judged memory of containers of this report. Hatched = all else in use, such as page cache and the kernel. "
@@ -64,17 +62,8 @@ def _memory(report: Report) -> Markup:
 
 
 def _drawn(node: NodeReport, report: Report) -> DrawnNode:
-    residents = [
-        Resident(display_name(one), judged_bytes(row), _mark(one.verdict.name if one.verdict else ""))
-        for one in report.containers
-        for row in one.resident or ()
-        if row.numa_node == node.numa_node and judged_bytes(row) and not is_small_remainder(one)
-    ]
-    return DrawnNode(node.numa_node, str(node.cpus), node.total_bytes, node.free_bytes, tuple(residents))
-
-
-def _mark(verdict: str) -> str | None:
-    return verdict if verdict in MISALIGNED else None
+    held = occupants(report, node.numa_node)
+    return DrawnNode(node.numa_node, str(node.cpus), node.total_bytes, node.free_bytes, held)
 
 
 def _distances(nodes: tuple[NodeReport, ...]) -> Markup:

@@ -15,7 +15,7 @@ from numaudit.evaluation.access import Access, SampledPages
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeReport
-from numaudit.report.words import UNKNOWN, judged_bytes, share, size
+from numaudit.report.words import UNKNOWN, share, size
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.terminal import print_note
@@ -184,9 +184,9 @@ def _bytes(one: ContainerReport, nodes: tuple[NodeReport, ...]) -> Iterator[str]
         yield "unknown"
         return
     rows = {row.numa_node: row for row in one.resident}
-    held = [f"N{node.numa_node} {size(judged_bytes(rows[node.numa_node]))}" for node in nodes if node.numa_node in rows]
+    held = [f"N{node.numa_node} {size(rows[node.numa_node].judged)}" for node in nodes if node.numa_node in rows]
     yield f"anon + shmem + hugetlb {size(one.judged_bytes)}: {', '.join(held)}"
-    yield f"page cache {size(sum(row.file or 0 for row in one.resident))}, which does not count in verdicts"
+    yield f"page cache {size(one.page_cache_bytes)}, which does not count in verdicts"
     if one.aligned_bytes is not None:
         yield f"on the promised nodes: {size(one.aligned_bytes)} ({share(one.aligned_bytes, one.judged_bytes)})"
     remote = f"{size(one.remote_bytes)} ({share(one.remote_bytes, one.judged_bytes)})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
@@ -13,10 +12,11 @@ from numaudit.errors import printable
 from numaudit.report.columns import placed
 from numaudit.report.names import display_name
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
+from numaudit.report.sums.pairs import Pair, given, moved, sampled
+from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
 from numaudit.views.judgement_notes import print_judgements, some_of
-from numaudit.views.remainders import is_small_remainder, small_remainders
 from numaudit.views.terminal import fit as fitting
 from numaudit.views.terminal.container_table import container_table, explained, fill
 from numaudit.views.terminal.fit import filled_table, fit
@@ -26,8 +26,6 @@ from numaudit.views.terminal.terminal import new_table, print_note, print_table
 _RESIDUAL = (
     "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
-Pair = tuple[int | None, int | None]
-"""Two nodes; None = not known."""
 _LINE = 120
 """Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 
@@ -70,32 +68,26 @@ def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
 def print_matrix(report: Report, out: Console) -> None:
     """Pages given to each container: from the CPU's node (rows) to the page's node (columns)."""
     for one in report.containers:
-        given: dict[Pair, int] = {(pair.cpu_numa_node, pair.numa_node): pair.bytes for pair in one.allocated or ()}
         title = f"given to {display_name(one)}, by CPU's node and page's node"
-        _print_pairs(report, title, "CPU ON", given, size, out)
+        _print_pairs(report, title, "CPU ON", given(one), size, out)
 
 
 def print_accesses(report: Report, out: Console) -> None:
     """Sampled pages of each container: from the CPU's node (rows) to the memory's node (columns)."""
     for one in report.containers:
-        counts: Counter[Pair] = Counter()
-        for kind in one.hint_faults or ():
-            counts[kind.cpu_numa_node, kind.numa_node] += kind.pages
-        moved = sum(kind.pages for kind in one.hint_faults or () if "migrated" in kind.flags)
+        pages = sampled(one)
         title = f"pages of {display_name(one)} sampled by NUMA hint faults, by CPU's node and memory's node"
-        more = f"; {moved} were brought to the CPU's node by that" if moved else ""
-        _print_pairs(report, title + more, "CPU ON", counts, str, out)
+        more = f"; {pages.beside} were brought to the CPU's node by that" if pages.beside else ""
+        _print_pairs(report, title + more, "CPU ON", pages.amounts, str, out)
 
 
 def print_moved_pages(report: Report, out: Console) -> None:
     """Pages that NUMA balancing moved when each container used them: from their node (rows) to the CPU's (columns)."""
     for one in report.containers:
-        pairs = one.migrated_between or ()
-        moved: dict[Pair, int] = {(pair.from_numa_node, pair.to_numa_node): pair.bytes for pair in pairs}
-        failed = sum(pair.failed_bytes for pair in pairs)
+        pages = moved(one)
         title = f"moved by NUMA balancing for {display_name(one)}, from node to node"
-        more = f"; {size(failed)} could not be moved" if failed else ""
-        _print_pairs(report, title + more, "FROM", moved, size, out)
+        more = f"; {size(pages.beside)} could not be moved" if pages.beside else ""
+        _print_pairs(report, title + more, "FROM", pages.amounts, size, out)
 
 
 def _print_pairs(
@@ -146,14 +138,11 @@ def _lines(sentences: Iterable[str]) -> Iterator[str]:
 
 def _ended(report: Report) -> str | None:
     """What containers and cgroups counted that ended during the measurement, for they have no row."""
-    if report.ended is None:
+    ended = report.ended
+    if ended is None or not (ended.cpu_seconds or ended.allocated_bytes):
         return None
-    both = tuple(filter(None, (report.ended.seen, report.ended.unseen)))
-    seconds = sum(on.seconds for one in both for on in one.cpu_seconds or ())
-    given = sum(pair.bytes for one in both for pair in one.allocated or ())
-    if not seconds and not given:
-        return None
-    return f"cgroups that ended meanwhile, and have no row: {seconds:.2f} s of CPU time, {size(given)} allocated"
+    amounts = f"{ended.cpu_seconds:.2f} s of CPU time, {size(ended.allocated_bytes)} allocated"
+    return f"cgroups that ended meanwhile, and have no row: {amounts}"
 
 
 def sources_by_trouble(report: Report) -> dict[str, list[str]]:

@@ -34,8 +34,9 @@ def test_promised_and_allowed_nodes_are_marked_in_their_fields() -> None:
 
 
 def test_bytes_fill_each_field_by_their_share_and_few_can_still_be_seen() -> None:
-    assert _paths(_container(resident=_held(75, 25)))["resident"] == "M2 13h16v5h-16zM28 13h6v5h-6z"
-    assert _paths(_container(resident=_held(1_000_000, 1)))["resident"] == "M2 13h22v5h-22zM28 13h1v5h-1z"
+    assert _paths(_container(resident=_held(75, 25), judged_bytes=100))["resident"] == "M2 13h16v5h-16zM28 13h6v5h-6z"
+    mostly = _container(resident=_held(1_000_000, 1), judged_bytes=1_000_001)
+    assert _paths(mostly)["resident"] == "M2 13h22v5h-22zM28 13h1v5h-1z"
 
 
 def test_remote_accesses_are_a_block_at_the_right_end() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from numaudit.api import document
+from numaudit.report.sums.occupants import Occupant, Occupants
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.page.drawing import DrawnNode, Resident, machine_file, node_map
+from numaudit.views.page.drawing import DrawnNode, machine_file, node_map
 from numaudit.views.page.machine import topology_file
 from reports import MACHINE
 
@@ -26,30 +27,30 @@ def _width(drawing: str, fill: str) -> list[float]:
 
 
 def test_a_node_says_who_is_on_it_the_largest_first_and_marks_what_is_wrong_by_a_sign() -> None:
-    residents = (Resident("a/b/small", 1 << 20), Resident("a/b/big", 3 << 20, "spilled"))
-    words = _words(node_map([DrawnNode(0, "0-3", 8 << 20, 2 << 20, residents)], "one node"))
+    occupants = Occupants.of((Occupant("a/b/small", 1 << 20), Occupant("a/b/big", 3 << 20, "spilled")))
+    words = _words(node_map([DrawnNode(0, "0-3", 8 << 20, 2 << 20, occupants)], "one node"))
     assert words == ["Node 0", "2Mi free of 8Mi", "CPUs 0-3", "! a/b/big", "3Mi", "a/b/small", "1Mi"]
 
 
-def test_many_residents_are_counted() -> None:
-    residents = tuple(Resident(f"pod-{number}", 1 << 20) for number in range(10))
-    assert "and 4 more: 4Mi" in _words(node_map([DrawnNode(0, "", None, None, residents)], "one node"))
+def test_many_occupants_are_counted() -> None:
+    occupants = Occupants.of(Occupant(f"pod-{number}", 1 << 20) for number in range(10))
+    assert "and 4 more: 4Mi" in _words(node_map([DrawnNode(0, "", None, None, occupants)], "one node"))
 
 
 def test_the_bar_of_a_node_is_as_long_as_its_memory_is_used() -> None:
-    drawing = node_map([DrawnNode(0, "0", 100, 20, (Resident("x", 50),))], "one node")
+    drawing = node_map([DrawnNode(0, "0", 100, 20, Occupants.of([Occupant("x", 50)]))], "one node")
     assert _width(drawing, "url(#used)") == [0.8 * WIDTH]
     assert _width(drawing, "#2a6db0") == [0.5 * WIDTH]
 
 
 def test_a_bar_never_leaves_its_box() -> None:
-    drawing = node_map([DrawnNode(0, "0", 100, 90, (Resident("x", 500),))], "one node")
+    drawing = node_map([DrawnNode(0, "0", 100, 90, Occupants.of([Occupant("x", 500)]))], "one node")
     assert _width(drawing, "#2a6db0") == [0.1 * WIDTH]
-    assert _width(node_map([DrawnNode(0, "0", 100, 200, ())], "one node"), "url(#used)") == [0]
+    assert _width(node_map([DrawnNode(0, "0", 100, 200, Occupants.of(()))], "one node"), "url(#used)") == [0]
 
 
 def test_a_node_of_which_nothing_is_known_has_no_bar() -> None:
-    drawing = node_map([DrawnNode(0, "", None, None, ())], "one node")
+    drawing = node_map([DrawnNode(0, "", None, None, Occupants.of(()))], "one node")
     assert _words(drawing) == ["Node 0", "? free of ?", "no CPUs", "no container of this report"]
     assert _width(drawing, "none") == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import judged_bytes
 
 _SMALL = 1 << 20
 _PARENTS = ("sandbox", "pod", "slice")
@@ -16,7 +15,7 @@ def is_small_remainder(container: ContainerReport) -> bool:
     is_parent = not container.whole or container.kind in _PARENTS or (container.path or "").endswith(_OF_KUBELET)
     if container.resident is None or not is_parent:
         return False
-    return sum(judged_bytes(row) + (row.file or 0) for row in container.resident) < _SMALL
+    return (container.judged_bytes or 0) + container.page_cache_bytes < _SMALL
 
 
 def small_remainders(number: int) -> str:
