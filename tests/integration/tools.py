@@ -46,6 +46,7 @@ TOOLS = {
     tool.name: tool
     for tool in (
         Tool("prometheus", "prometheus", None, "usr/bin/prometheus"),
+        Tool("alertmanager", "prometheus-alertmanager", None, "usr/bin/prometheus-alertmanager"),
         Tool("node-exporter", "prometheus-node-exporter", None, "usr/bin/prometheus-node-exporter"),
         Tool("prometheus-trixie", "prometheus", "trixie", "usr/bin/prometheus"),
         Tool("prometheus-forky", "prometheus", "forky", "usr/bin/prometheus"),
