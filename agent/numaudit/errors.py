@@ -11,10 +11,10 @@ _SCHEME = re.compile(r"^[^:@]*[a-z]:/+|^//+", re.IGNORECASE)
 """With what may stand before a URL, such as a quote or `--config=`."""
 _PORT = re.compile(r"[0-9]{1,5}(?![^?#])", re.ASCII)
 _ENDS = "'\"`;,.:!)]}>"
-"""What may follow a URL in a sentence."""
+"""Characters that may follow a URL in a sentence."""
 _SHOWN = 60
 _ESCAPE = re.compile(r"[nrt]|x(?:[01][0-9a-f]|7f|[89a-f][0-9a-f])|u[0-9a-f]{4}|U[0-9a-f]{8}")
-"""What follows the backslash of an escape. Bytes and characters that can be printed have none."""
+"""Text after the backslash of an escape. Bytes and characters that can be printed have none."""
 _SHORT = 2
 """Characters that begin too many names to be near one."""
 _SEVERAL = 3
@@ -93,7 +93,7 @@ def hide(value: str) -> str:
 
 
 def brief(value: str) -> str:
-    """What was given, for a message: secrets are hidden first, and then it is cut to what people read."""
+    """A user's value for a message: secrets are hidden first, and then it is cut to what people read."""
     return cut(hide(value))
 
 
@@ -143,7 +143,7 @@ class NumauditError(Exception):
 
 
 class InputError(NumauditError):
-    """What the user gave is wrong: a flag, a file, a scenario. Exit code 2."""
+    """A wrong input of the user: a flag, a file, a scenario. Exit code 2."""
 
 
 class Unavailable(NumauditError):

@@ -1,4 +1,4 @@
-"""What was intended: the kubelet's promises, its pods, its hints and its settings, as values.
+"""Values of the kubelet's promises, pods, hints and settings.
 
 None = not known, everywhere. An empty tuple or set = known to be none.
 """
@@ -109,7 +109,7 @@ def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tupl
 
 @dataclass(frozen=True)
 class Promise:
-    """What the kubelet's managers gave to one container, or to a pod as a whole."""
+    """Memory, CPUs and devices that the kubelet's managers gave to one container, or to a pod as a whole."""
 
     memory: tuple[Block, ...] | None = None
     """A block has no split over its nodes."""
@@ -295,7 +295,7 @@ class Intent:
     machine: MachineState | None = None
     """The Memory Manager's memory map of the nodes."""
     headroom: Headroom | None = None
-    """What the map leaves to new containers; None = there is no map."""
+    """Memory that the map leaves to new containers; None = there is no map."""
     holders: tuple[Holder, ...] = ()
     """The pods, stale ones too, whose assignments make the map's groups."""
     shared_cpus: CpuSet | None = None

@@ -369,7 +369,7 @@ class Overhead(Value, frozen=True):
     coverage: float | None
     """Share of the containers that are on the watch list; None = all are watched."""
     probes: tuple[OverheadOfProbe, ...]
-    """What each probe costs."""
+    """Cost of each probe."""
 
 
 class CollectorOutcome(Value, frozen=True):
@@ -435,12 +435,12 @@ class Check(Value, frozen=True):
     """One thing this host can or cannot measure."""
 
     name: str
-    """What is checked."""
+    """Name of the check."""
     state: Literal["ok", "reduced", "missing"]
     """ok, reduced (with limits) or missing."""
     detail: str
-    """What was found."""
+    """Result of the check."""
     hint: str | None = None
-    """What to do about it. None when nothing is to be done."""
+    """Advice. None when nothing is to be done."""
     reason: str | None = None
     """Why it is not ok, as one word of a fixed vocabulary; None = `detail` alone says it."""

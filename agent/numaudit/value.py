@@ -1,4 +1,4 @@
-"""What the values of JSON documents have in common: one spelling of keys and of times, and an origin. Pure."""
+"""Common parts of the values of JSON documents: one spelling of keys and of times, and an origin. Pure."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What fits a kind of document."""
+    """Limits of a kind of document."""
 
     size: int
     """Bytes."""
@@ -70,7 +70,7 @@ def events(body: bytes, name: str, limits: Limits) -> Iterator[Event]:
 
 
 def not_yaml(name: str, error: Exception) -> InputError:
-    """What the parser complains of: with its line, and without the name of a tag, for a password may begin with `!`."""
+    """Error with the parser's line, and without the name of a tag, for a password may begin with `!`."""
     if isinstance(error, yaml.MarkedYAMLError):
         line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         is_tag = isinstance(error, yaml.constructor.ConstructorError)

@@ -84,7 +84,7 @@ class MetricRow(Value, frozen=True):
     unit: str
     """Its unit, by UCUM; empty = none."""
     help: str
-    """What it is."""
+    """Help text of the label."""
     labels: tuple[str, ...]
     """Names of its labels."""
     instrument: str | None
@@ -130,7 +130,7 @@ class Generator(Value, frozen=True):
 
 
 class Header(Value, frozen=True):
-    """What every document begins with."""
+    """Fields with which every document begins."""
 
     api_version: str
     """The version of the API."""

@@ -51,7 +51,7 @@ class Merge(Value, frozen=True):
     policy: str
     """topologyManagerPolicy."""
     offers: list[MergeOffer]
-    """What each resource brings in."""
+    """Hints of each resource."""
     agreed: list[list[int]]
     """Sets on which a preferred hint of each offer agrees."""
     reachable: list[list[int]]
@@ -78,7 +78,7 @@ class ExplainedMerge(Value, frozen=True):
     candidates: list[Candidate]
     """The sets of nodes that the Memory Manager tried."""
     providers: tuple[ProviderAnswer, ...]
-    """What each provider answered."""
+    """Answer of each provider."""
     merge: Merge
     """How the answers were merged."""
 
@@ -108,7 +108,7 @@ class Explanation(Value, frozen=True):
     outcome: str
     """How its hints turned out."""
     detail: str | None
-    """What the kubelet does not say; null = nothing."""
+    """Detail that the kubelet's message leaves out; null = nothing."""
     sentence: str
     """Why, in one sentence."""
     containers: dict[str, ContainerPlace]
@@ -124,7 +124,7 @@ class Explanation(Value, frozen=True):
     doubt: Doubt | None
     """null = it is known of all pods in the checkpoints whether they live."""
     notices: list[str]
-    """What a reader must know of the answer."""
+    """Notices about the answer."""
     make_room: MakeRoom | None
     """null = that was not asked."""
 

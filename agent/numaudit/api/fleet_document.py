@@ -87,7 +87,7 @@ class FleetNode(Value, frozen=True):
     refused_pods: int
     """Within the last hour."""
     problems: list[str]
-    """What is wrong on it."""
+    """Problems of this agent."""
 
     @property
     def containers(self) -> int:
@@ -159,7 +159,7 @@ class FleetReport(Value, frozen=True):
     allocatable_bytes: int
     """The sums of the nodes' memory maps, without huge pages."""
     free_bytes: int
-    """What is not promised."""
+    """Memory that is not promised."""
     stranded_bytes: int
     """Free, but for no container of one NUMA node."""
     largest_rooms: list[FleetRoom]

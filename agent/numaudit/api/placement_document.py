@@ -19,7 +19,7 @@ class LoggedAdmission(Value, frozen=True):
     at: Timestamp | None
     """When; null = the log does not say."""
     providers: list[ProviderAnswer]
-    """What each hint provider answered."""
+    """Answer of each hint provider."""
     hint: TopologyHint | None
     """Merged; null = the log does not have it."""
     regenerated: bool

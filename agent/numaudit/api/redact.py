@@ -113,7 +113,7 @@ class _Hide:
         return "/".join(part if not part or part in _SAME_ON_ALL_HOSTS else self.name(part) for part in path.split("/"))
 
     def text(self, text: str) -> str:
-        """What follows a hidden name and a slash is hidden too: a pod's name may be in no field."""
+        """Hide names, and the text after a hidden name and a slash, since a pod's name may be in no field."""
         below = -1
 
         def replaced(found: re.Match[str]) -> str:

@@ -14,11 +14,11 @@ class SelfTestCheck(Value, frozen=True):
     """One thing that was checked with known work."""
 
     name: str
-    """What is checked."""
+    """Name of the check."""
     state: CheckState
     """How it ended."""
     expected: str
-    """What should be seen."""
+    """Expected result."""
     seen: str
     """For what was not tried or is inconclusive: why."""
 

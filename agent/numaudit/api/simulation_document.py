@@ -63,7 +63,7 @@ class RestartedPod(Value, frozen=True):
     sentence: str | None
     """Why it was refused, or is on nodes that are not preferred."""
     ways_in: tuple[WayIn, ...]
-    """What would let it in, or align it."""
+    """Changes that would let it in, or align it."""
 
 
 class SimulatedStep(Value, frozen=True):
@@ -88,7 +88,7 @@ class SimulatedStep(Value, frozen=True):
     detail: str | None
     """An explanation that the kubelet does not give."""
     note: str | None
-    """What happened beside it; null = nothing."""
+    """Note on a side effect; null = nothing."""
     sentence: str | None
     """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
     ways_in: tuple[WayIn, ...]
@@ -120,7 +120,7 @@ class Simulation(Value, frozen=True):
     state: ScenarioState
     """The state files at the end."""
     notices: list[str]
-    """What a reader must know of the answer."""
+    """Notices about the answer."""
     orders: AdmissionOrders | None = None
     """With --orders."""
 

@@ -62,7 +62,7 @@ class StateVerification(Value, frozen=True):
     refusal: str | None
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     first_difference: str | None
-    """What the replay stumbles over; None = nothing, or nothing was replayed."""
+    """First difference between the replay and the file; None = nothing, or nothing was replayed."""
     starts_now: Answer
     starts_after_reboot: Answer
     findings: tuple[StateFinding, ...]
@@ -83,11 +83,11 @@ class DecodedState(Value, frozen=True):
     """One checkpoint file decoded and judged."""
 
     verification: StateVerification
-    """What is known of its soundness."""
+    """Whether the file is sound."""
     content: Content | None
-    """What is in it, in the kubelet's words; null = it cannot be decoded."""
+    """Content of the file; null = it cannot be decoded."""
     headroom: MemoryManagerReport | None
-    """What a memory_manager_state leaves to new containers; null = of another file, or it has no memory map. Only
+    """Room that a memory_manager_state leaves to new containers; null = of another file, or it has no memory map. Only
     a file of a host's kubelet is known to be judged by some policy, and what has no promise is never known here."""
 
 

@@ -184,11 +184,11 @@ class _Entry(tarfile.TarInfo):
     """An entry with a name and attributes of sensible size: tarfile keeps them in memory whole."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """What every tarfile calls between the header and its content; the newest no longer call `frombuf`."""
+        """Check a header's size before tarfile reads it. Every tarfile calls this; the newest do not call `frombuf`."""
         if self.type in _HEADERS and self.size > _LARGEST_HEADER:
             raise _Refused(f"an entry's name has {self.size} bytes")
         return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
 class _Refused(Exception):
-    """What is wrong with the archive, as the end of a message."""
+    """A fault of the archive, as the end of a message."""

@@ -275,7 +275,7 @@ def _copy(
 
 
 def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
-    """What does not exist, or is gone by now, is no error; a process that has ended has no mounts (EINVAL)."""
+    """Note an error. A file that does not exist or is gone is none; a process that has ended has no mounts (EINVAL)."""
     if error.errno not in _NOT_THERE and (path.name, error.errno) != ("mountinfo", errno.EINVAL):
         summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
 

@@ -12,7 +12,7 @@ _PROCESSES = "raise the limit (ulimit -u, or pids.max)"
 
 
 def limit_reached(error: BaseException) -> str | None:
-    """What to say of an error behind which there is such a limit; None = none is.
+    """Message for an error that such a limit caused; None = none did.
 
     A verb may have made its own error of the one that the limit caused.
     """
@@ -26,7 +26,7 @@ def limit_reached(error: BaseException) -> str | None:
 
 
 def host_is_full(error: BaseException) -> str | None:
-    """What to say where the host itself has no more; None = it is something else."""
+    """Message where the host itself has no more; None = it is something else."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return "not enough memory; give the container, or the host, more"
     if isinstance(error, OSError) and error.errno == errno.ENFILE:

@@ -93,7 +93,7 @@ def run() -> NoReturn:
 
 
 def _open_outputs() -> None:
-    """What is written to a closed output (`>&-`) is dropped; a letter it cannot show becomes an escape."""
+    """Open closed outputs (`>&-`), whose text is dropped; a letter that an output cannot show becomes an escape."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 (for as long as the process lives)

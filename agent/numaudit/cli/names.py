@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numaudit.snapshot import Container
 
 _PLAIN = re.compile(r"[\w@%+:,./][\w@%+=:,./-]*", re.ASCII)
-"""What every shell takes as it is. With a dash first it is an option, with = first zsh puts a command's path there."""
+"""Every shell takes these as they are. A leading dash is an option; after = zsh puts a command's path."""
 
 
 class ContainerName(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases

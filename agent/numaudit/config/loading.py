@@ -45,7 +45,7 @@ class Loaded:
     """Path of a setting -> `default`, `agent.yaml:7`, `environment NUMAUDIT_INTERVAL` or `flag --interval`."""
     warnings: tuple[str, ...]
     files: tuple[Path, ...] = ()
-    """What was read: one file, or none."""
+    """Files that were read: one file, or none."""
     read_as: tuple[object, ...] = ()
     """The state of the files just before, as `state_of` gives it."""
 
@@ -94,7 +94,7 @@ def _build(section: type[Section], values: Mapping[str, Any], prefix: str = "") 
 
 @dataclass(slots=True)
 class _Sources:
-    """What all sources say together, and what is wrong in them."""
+    """All sources together, with their problems."""
 
     values: dict[str, Any] = field(default_factory=lambda: {key.path: key.default for key in KEYS.values()})
     origins: dict[str, str] = field(default_factory=lambda: dict.fromkeys(KEYS, "default"))

@@ -18,7 +18,7 @@ _SANDBOX_FILES = ("/etc/hostname", "/etc/resolv.conf", "/etc/hosts")
 
 @dataclass(frozen=True, slots=True)
 class MountFacts:
-    """What was found. None = nothing, or more than one answer: it stays unknown rather than guessed."""
+    """Facts that were found. None = nothing, or more than one answer: it stays unknown rather than guessed."""
 
     container_name: str | None
     sandbox_id: str | None

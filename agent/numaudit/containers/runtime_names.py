@@ -22,7 +22,7 @@ _PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
 
 
 class _OfDocker(msgspec.Struct):
-    """What is read of a config.v2.json. The file holds the container's environment, too."""
+    """Fields read from a config.v2.json. The file holds the container's environment, too."""
 
     name: str = msgspec.field(name="Name", default="")
 

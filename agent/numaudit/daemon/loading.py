@@ -35,7 +35,7 @@ class Loading:
     session: Session = field(init=False)
     """Grows as probes come."""
     costs: dict[str, Cost] = field(default_factory=dict)
-    """What an event costs here, by the name of each probe that let it be measured."""
+    """Cost of an event on this host, by the name of each probe that let it be measured."""
     busy: bool = False
     """A thread loads at this moment."""
     _due: float | None = None
@@ -60,7 +60,7 @@ class Loading:
         self.session.close()
 
     def has_died(self) -> bool:
-        """Whatever goes wrong in its thread is the reason why a probe does not run."""
+        """Always False: an error in its thread becomes the reason why a probe does not run."""
         return False
 
     def start_when_due(self, now: float) -> None:

@@ -131,7 +131,7 @@ class Verbosity:
 
 
 def _log_uncaught(what: threading.ExceptHookArgs) -> None:
-    """What ends a thread is a message as any other, on one line."""
+    """Log the exception that ends a thread as any other message, on one line."""
     if what.exc_value is not None:
         trace = (what.exc_type, what.exc_value, what.exc_traceback)
         log.error("internal error: a thread has ended", exc_info=trace)

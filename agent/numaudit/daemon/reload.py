@@ -43,7 +43,7 @@ class Reload:
         return is_still and state != self._read_as
 
     def again(self) -> Settings:
-        """What is in force from now on. Raises InputError when the settings are wrong."""
+        """Read the settings again; the result is in force from now on. Raises InputError when they are wrong."""
         self._read_as = state_of(self.loaded.files)  # before it is read, so that a change meanwhile is another one
         try:
             outcome = reloaded(self.loaded, self.read())

@@ -1,4 +1,4 @@
-"""What signals do from the first moment on. This imports next to nothing, so that it is in force at once.
+"""Handlers of signals from the first moment on. This imports next to nothing, so that they are in force at once.
 
 The first process of a container gets no signal that it has no handler for, and any other would die of SIGHUP.
 """

@@ -1,4 +1,4 @@
-"""What can this host measure, and if not, why?"""
+"""The checks of `numaudit doctor`: what this host can measure, and if not, why."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from numaudit.snapshot import Check
 
 
 def failed(name: str, error: Exception) -> Check:
-    """What could not be measured, since this was raised."""
+    """The check of a measurement that raised this error."""
     if isinstance(error, Refusal):
         return Check(name, "missing", error.text, error.hint, error.reason.value)
     if isinstance(error, CannotCount):

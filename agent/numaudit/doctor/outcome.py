@@ -1,4 +1,4 @@
-"""What the checks come to: do all sources work, some, or none? Pure."""
+"""Summary of the checks: all sources work, some, or none. Pure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _COUNTED_WITHIN = 1.0
 
 
 def check_pmu(host: Host, *, under_load: bool) -> str:
-    """What it counts here. Raises CannotCount with the reason when it does not, Unavailable, OSError.
+    """Describe what the PMU counts here. Raises CannotCount with the reason when it does not, Unavailable, OSError.
 
     `under_load`: also count what a test load of this very thread does, on one CPU, for at most a second.
     """

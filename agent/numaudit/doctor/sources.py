@@ -44,7 +44,7 @@ _TOUCHED = 64
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What sources are tried with."""
+    """Context in which sources are tested."""
 
     host: Host
     session: Session

@@ -65,7 +65,7 @@ class Observer:
         return self.probe_loader(kinds_by_default() if kinds is None else kinds)()
 
     def probe_loader(self, kinds: Collection[Kind[Any]]) -> Callable[[], Session]:
-        """What loads these probes, in any thread, sized for the cgroups that there are now."""
+        """Return a function that loads these probes, in any thread, sized for the present cgroups."""
         from numaudit.probes.reasons import Reason, Refusal  # noqa: PLC0415 (takes long)
         from numaudit.probes.session import Session  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from numaudit.value import Value
 
 Source = Literal["pmu", "hint_faults", "first_touch", "expected"]
 Of = Literal["accesses", "pages", "first-uses", "expectation"]
-"""What a share is of: accesses that were counted; memory that was seen used, however often; pages when they were first
+"""The base of a share: accesses that were counted; memory that was seen used, however often; pages when they were first
 used; or accesses if every byte were used equally, which nobody measured."""
 
 COVERED = 0.8
@@ -43,7 +43,7 @@ class SampledPages(Value, frozen=True):
     home_bytes: int
     """Brought to the node that used it by the use itself (NUMA balancing)."""
     memory_bytes: int | None
-    """What its processes map: its own memory and that of others; null = not known."""
+    """Memory that its processes map: its own memory and that of others; null = not known."""
     coverage: float | None
     """Share of memory_bytes that was seen used. The rest was not used, or cannot be sampled."""
     whole: bool
@@ -51,12 +51,12 @@ class SampledPages(Value, frozen=True):
 
 
 class Access(Value, frozen=True):
-    """What one source says of one container's memory accesses lately."""
+    """One source's figures of one container's memory accesses lately."""
 
     source: Source
     """Which source."""
     of: Of
-    """What its ratio is a share of."""
+    """Base of its ratio."""
     remote_ratio: float | None
     """Share that was on another node, of what `of` names; for pages, of those that were seen used. null = this source
     cannot tell."""
@@ -86,7 +86,7 @@ class Measured(Value, frozen=True):
     source: Source
     """Which source."""
     of: Literal["accesses", "pages"]
-    """What its bounds are shares of."""
+    """Base of its bounds."""
     lower: float
     """Of pages: share of its memory that is used from other nodes, at least."""
     upper: float
@@ -103,7 +103,7 @@ class Measured(Value, frozen=True):
 
 
 def measured(accesses: Iterable[Access]) -> Measured | None:
-    """What the best source measured; sources come in their order. None = no source has measured anything.
+    """Measurement of the best source; sources come in their order. None = no source has measured anything.
 
     An expectation is no measurement, and a page's first use says nothing about later ones.
     """

@@ -1,4 +1,4 @@
-"""What is said in a verdict of the use of other nodes' memory."""
+"""Sentences of a verdict about the use of other nodes' memory."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Judgements:
 
 
 class _Conclusion(NamedTuple):
-    """What holds of a container now, and what says so."""
+    """Conclusion about a container now, with its evidence."""
 
     name: VerdictName
     reason: str
@@ -225,7 +225,7 @@ def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
 
 
 def _allowed_before(id_: ContainerId, known: History | None, before: Snapshot | None) -> Allowed | None:
-    """What it might use at the previous tick, or when that was read last; None = there was none, or it is not known."""
+    """Its cpuset at the previous tick, or when that was read last; None = there was none, or it is not known."""
     if known is not None:
         return known.allowed
     return None if before is None else before.allowed.get(id_)

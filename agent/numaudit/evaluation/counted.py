@@ -16,7 +16,7 @@ _MOSTLY = 0.9
 
 
 class Counted(Value, frozen=True):
-    """What the processor counted lately, and on what basis. Older counts weigh less."""
+    """The processor's counts lately, and their basis. Older counts weigh less."""
 
     accesses: int
     """All that were counted."""
@@ -33,7 +33,7 @@ class Counted(Value, frozen=True):
 
 
 class CountedNow(NamedTuple):
-    """What was counted since the previous tick."""
+    """Counts since the previous tick."""
 
     basis: CountBasis
     accesses: Mapping[tuple[int, bool], int]
@@ -49,7 +49,7 @@ class CountedNow(NamedTuple):
 
 
 def counted_now(now: CountedAccesses, before: CountedAccesses | None) -> CountedNow:
-    """What a container's counters gained. A counter that fell started again from 0."""
+    """Gains of a container's counters. A counter that fell started again from 0."""
     gained = increase(now.by_node, None if before is None else before.by_node)
     accesses = {(node, locality == "remote"): count for (node, locality), count in gained.items()}
     times = increase(_times(now), None if before is None else _times(before))

@@ -22,7 +22,7 @@ _NOT_RECLAIMED = ("anon", "shmem")
 
 @dataclass(frozen=True, slots=True)
 class Unpromised:
-    """What no promise covers on one node, in bytes."""
+    """Memory on one node that no promise covers, in bytes."""
 
     held: int
     """anon + shmem of containers without a promise, services and the root cgroup: at least this."""

@@ -27,7 +27,7 @@ _WRAPPING = ("Allocate failed due to ", ", which is unexpected")
 
 
 class HintOutcome(Value, frozen=True):
-    """What came of the hints of a container, or of a pod that was refused (`container` None)."""
+    """Outcome of the hints of a container, or of a pod that was refused (`container` None)."""
 
     namespace: str | None
     pod: str | None
@@ -110,7 +110,7 @@ def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:
 
 
 def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> AdmissionOutcome:
-    """What the promise itself shows. Without the merged hint an extension seems a degraded hint."""
+    """Outcome derived from the promise alone. Without the merged hint an extension seems a degraded hint."""
     policy = intent.config.topology_manager_policy
     if policy == "none":
         return AdmissionOutcome.DEFAULT_HINT

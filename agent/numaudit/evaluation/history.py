@@ -1,4 +1,4 @@
-"""What verdicts remember of one container from tick to tick.
+"""Evidence about one container that verdicts keep from tick to tick.
 
 Rates are made of a window of many ticks, since the kernel samples memory in bursts that are minutes apart and many
 containers hardly run in a tick. Where a rate was past its limit stays known until evidence says otherwise.
@@ -34,7 +34,7 @@ class RanElsewhere(NamedTuple):
 
 
 class UsedElsewhere(NamedTuple):
-    """What was measured last of the use of other nodes' memory."""
+    """The newest measurement of the use of other nodes' memory."""
 
     share: Measured
     taken_at: float

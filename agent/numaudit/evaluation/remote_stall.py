@@ -1,4 +1,4 @@
-"""What a container's counted remote accesses cost it: for how long its CPUs waited for them, at most."""
+"""Upper bound of the time that a container's CPUs waited for its counted remote accesses."""
 
 from __future__ import annotations
 

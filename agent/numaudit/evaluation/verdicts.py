@@ -43,7 +43,7 @@ class Verdict(Value, frozen=True):
     causes: tuple[Cause, ...]
     """Why bytes are where they should not be; empty when they are where they should be."""
     remedy: str | None
-    """What to do about it; null when it is aligned."""
+    """Remedy; null when the container is aligned."""
 
 
 def severity(verdict: Verdict | None) -> int:

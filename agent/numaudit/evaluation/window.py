@@ -1,4 +1,4 @@
-"""What was measured lately: amounts that count for less the older they are. No clock: time is a field of a snapshot."""
+"""Recent measurements: amounts that count for less the older they are. No clock: time is a field of a snapshot."""
 
 from __future__ import annotations
 

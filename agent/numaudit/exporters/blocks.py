@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """What is another value in one series than it was. Many series have the same change."""
+    """A changed value of one series. Many series have the same change."""
 
     differs: tuple[bool, ...]
     """Whether each of the fields that gauges read does."""

@@ -44,7 +44,7 @@ class Exposition:
     since: Mapping[Since, float | None] = field(default_factory=dict)
     created: Mapping[Key, float] = field(default_factory=dict)
     omitted: Omitted = Omitted()
-    """What `max_series` left out."""
+    """Series that `max_series` left out."""
     taken_at: float | None = None
     """When the numbers were measured, in seconds since the epoch; None = now."""
 
@@ -92,7 +92,7 @@ def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
 
 
 def evaluate_live(live: Live, started_at: float) -> Exposition:
-    """What is true at this moment."""
+    """Metrics that are true at this moment."""
     families = [_own_family(metric, live) for metric in LIVE_METRICS]
     return Exposition(tuple(family for family in families if family.blocks), {"agent": started_at})
 

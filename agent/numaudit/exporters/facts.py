@@ -1,4 +1,4 @@
-"""What the agent knows about itself. Values only; the agent fills them in."""
+"""Facts that the agent knows about itself. Values only; the agent fills them in."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Tick:
     dropped_series: Mapping[str, int] = field(default_factory=dict)
     """Reason -> series left out since start, one count for each tick."""
     omitted: Omitted = Omitted()
-    """What `max_series` left out of this tick."""
+    """Series that `max_series` left out of this tick."""
     rejections: RejectionCounts = RejectionCounts()
     """Pods that the kubelet refused since start."""
 
@@ -65,7 +65,7 @@ class OtlpCounts:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What is true at the moment of asking, tick or no tick."""
+    """Values that are true at the moment of asking, tick or no tick."""
 
     snapshot_age: float | None
     """Seconds since the newest snapshot was taken; None before the first."""

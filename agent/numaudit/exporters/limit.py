@@ -13,7 +13,7 @@ Name = tuple[str, str, str]
 
 
 class Omitted(NamedTuple):
-    """What is missing in one tick."""
+    """Series missing in one tick."""
 
     series: int = 0
     containers: int = 0

@@ -1,4 +1,4 @@
-"""What one row of the catalogue is."""
+"""One row of the catalogue."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Metric(Generic[Subject]):
     labels: tuple[str, ...]
     values: Callable[[Subject], Values]
     since: Since | None = None
-    """What a counter counts from. None = a gauge."""
+    """Start of the count of a counter. None = a gauge."""
     merged: Literal["sum", "max"] | None = "sum"
     """How series become one when labels are filtered out. None = they cannot, and the family is left out."""
     item: str = ""
-    """What a family without a unit counts, in the singular; empty = nothing, for it is a state or a fact."""
+    """Singular noun of the items that a family without a unit counts; empty = none, for a state or a fact."""
     otel: str = ""
     """The OpenTelemetry name where it does not follow from `name`."""
     largest: int | None = None
@@ -63,7 +63,7 @@ class Metric(Generic[Subject]):
 
     @property
     def full_name(self) -> str:
-        """What Prometheus calls it."""
+        """Name in Prometheus."""
         return self.name if self.is_standard else PREFIX + self.name
 
     @property

@@ -35,7 +35,7 @@ MOST_POINTS = 5_000
 """In one request: some 1.5 MB, where receivers that pass it on by gRPC take 4 MiB."""
 SCHEMA = Schemas.V1_44_0.value
 """The semantic conventions that names of attributes and of `process.*` follow."""
-"""What manifests commonly call the node's name when they pass it on."""
+"""Environment variables in which manifests commonly pass the node's name on."""
 _INSTANCES = uuid.UUID("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 """The namespace that the semantic conventions give for a service.instance.id of version 5."""
 

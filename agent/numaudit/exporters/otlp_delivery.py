@@ -155,7 +155,7 @@ def _retry_after(text: str, now: float) -> float | None:
 
 
 def _message(answer: Answer) -> str:
-    """What a receiver says of a request that it does not take: a google.rpc.Status, or text."""
+    """A receiver's message about a request that it does not take: a google.rpc.Status, or text."""
     if not _is_plain(answer):
         return ""
     if _kind(answer) == _PROTOBUF:

@@ -25,13 +25,13 @@ class Push:
     receiver: Receiver
     of: Resource
     current: Callable[[], Sequence[Exposition]]
-    """What to send; called once for each push."""
+    """Source of what is sent; called once for each push."""
     interval: float = 60.0
     counts: PushCounts = field(default_factory=PushCounts)
     first_tick: threading.Event | None = None
     """Pushes begin when it is set; None = at once."""
     _news: object = ()
-    """What was logged last: None = delivered, else the problem."""
+    """State that was logged last: None = delivered, else the problem."""
     _not_before: float = 0.0
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None

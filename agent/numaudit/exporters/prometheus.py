@@ -74,7 +74,7 @@ def _texts(exposition: Exposition, format_: Format, created: bool, before: Rende
 
 
 def end_of(format_: Format) -> bytes:
-    """What must come last."""
+    """Bytes that must come last."""
     return b"# EOF\n" if format_ == "openmetrics" else b""
 
 
@@ -104,7 +104,7 @@ class _Since(NamedTuple):
 
 
 class _RenderedFamily(NamedTuple):
-    """What the next rendering can use again."""
+    """Parts that the next rendering can use again."""
 
     blocks: Sequence[Block]
     text: bytes

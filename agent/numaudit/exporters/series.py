@@ -60,11 +60,11 @@ class _Entry:
     ended_at: tuple[Sequence[int], int] | None = None
     """Fetches and ticks so far when the last instance ended."""
     series: Series | None = None
-    """What it was in the newest tick; None = it has to be made."""
+    """The series of the newest tick; None = it has to be made."""
 
 
 def key_of(one: ContainerReport) -> Key:
-    """What a container is called. As long as a name is not known, it goes by its cgroup path."""
+    """Name of a container in series. As long as a name is not known, it goes by its cgroup path."""
     if one.pod is not None:
         if one.container is not None:
             return (one.namespace or "", one.pod, one.container)

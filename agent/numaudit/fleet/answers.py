@@ -1,4 +1,4 @@
-"""What a Prometheus answers to an instant query, as values. Pure.
+"""Answers of a Prometheus to instant queries, as values. Pure.
 
 Format: https://prometheus.io/docs/prometheus/latest/querying/api/ (instant queries, errors, warnings).
 """

@@ -38,7 +38,7 @@ _STATES: tuple[FitState, ...] = ("fits", "near", "refused", "unmanaged", "unknow
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was asked for one forecast."""
+    """Query results for one forecast."""
 
     agents: Agents
     maps: Mapping[Key, Sequence[Sample]]

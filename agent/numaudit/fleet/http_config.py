@@ -31,7 +31,7 @@ _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """What requests carry, and whom they trust."""
+    """Headers, credentials and trust of requests."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: ssl.SSLContext | None = None

@@ -30,7 +30,7 @@ _EXACT = 1 << 53
 
 
 class NotTold(Exception):
-    """What the agent exports is too little to admit a pod; the message says what is missing."""
+    """An agent exports too little to admit a pod; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class NodeThere:
     setup: Setup
     state: NodeState
     notices: tuple[str, ...]
-    """What a user should know of its version and gates."""
+    """Notices about its version and gates."""
 
 
 def prefers_closest(samples: Iterable[Sample]) -> bool:

@@ -35,7 +35,7 @@ class Prometheus:
     at: float
     """Seconds since the epoch by the server's clock."""
     warnings: dict[str, None] = field(default_factory=dict)
-    """What it said of its answers, each once."""
+    """Warnings in its answers, each once."""
     _connection: Connection | None = None
     _timeout: float = 0.0
 

@@ -25,7 +25,7 @@ MAP = (
     "memory_manager_bytes|memory_manager_total_bytes|memory_manager_system_reserved_bytes|"
     "memory_manager_allocatable_bytes|memory_manager_assignments|memory_manager_group|node_policy_info"
 )
-"""What a node's memory map and policies are rebuilt from."""
+"""Metrics from which a node's memory map and policies are rebuilt."""
 
 
 def agents(scope: Scope) -> str:
@@ -119,6 +119,6 @@ def stale_entries(scope: Scope) -> str:
 
 
 def _lately(counter: str) -> str:
-    """What a counter has counted in the window. One that is new counts from 0, and so does one that began again:
+    """Increase of a counter in the window. One that is new counts from 0, and so does one that began again:
     increase() misses the first value of a series that begins above 0."""
     return f"(({counter} - ({counter} offset {_HOUR} or {counter} * 0)) >= 0 or {counter})"

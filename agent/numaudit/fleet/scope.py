@@ -12,7 +12,7 @@ from numaudit.fleet import DEFAULT_NODE_LABEL
 from numaudit.gojson.strconv import quote
 
 TARGET = ("instance", "job")
-"""What Prometheus gives each target."""
+"""Labels that Prometheus gives each target."""
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MATCHER = r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\')\s*'
 _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")

@@ -1,4 +1,4 @@
-"""What a cluster's report says in words. Pure."""
+"""Sentences of a cluster's report. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reporting_sentence(agents: FleetAgents) -> str:
 
 
 def notices_of(warnings: Iterable[str], agents: Agents, count: FleetAgents) -> list[str]:
-    """What a user should know of the answers and of the agents."""
+    """Notices about the answers and the agents."""
     found = [f"the server warns: {text}" for text in warnings]
     found += agents.notices
     if len(count.versions) > 1:

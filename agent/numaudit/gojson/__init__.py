@@ -1,1 +1,1 @@
-"""What imitates Go: its JSON, its number syntax, its printing and hashing."""
+"""Imitations of Go: its JSON, its number syntax, its printing and hashing."""

@@ -164,7 +164,7 @@ class Walk:
     def field(
         self, fields: Mapping[str, object], name: str, read: Callable[[object], Value], missing: object = None
     ) -> Value | None:
-        """What `read` makes of a field, which stands for `missing` where it is not there; None = null."""
+        """Read a field with `read`; an absent one gives `missing`, and null None."""
         value = fields.get(name, missing)
         if value is None:
             return None

@@ -24,7 +24,7 @@ _ESCAPES = {
 
 
 class GoSyntaxError(ValueError):
-    """What Go says of a text that it cannot read; the text is Go's."""
+    """Go's error for a text that it cannot read; the text is Go's."""
 
 
 def parse_bool(text: str) -> bool:
@@ -49,7 +49,7 @@ def atoi(text: str) -> int:
 
 
 def quote(text: str) -> str:
-    """What `%q` prints: double quotes, with Go's escapes for what is not printable."""
+    """The text as `%q` prints it: double quotes, with Go's escapes for what is not printable."""
     return '"' + "".join(_escape(char) for char in text) + '"'
 
 

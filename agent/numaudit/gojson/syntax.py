@@ -1,4 +1,4 @@
-"""What Go's encoding/json says of bytes that are not JSON: the kubelet passes it on, into its log.
+"""Messages of Go's encoding/json about bytes that are not JSON: the kubelet passes them on, into its log.
 
 Go looks at one byte at a time and names the first that does not fit. Of damage that a file comes by (cut short, zeros,
 something behind it) these are Go's words to the end; of other damage they are the beginning of its words.

@@ -141,7 +141,7 @@ def read_inodes(host: Host) -> dict[str, int]:
 
 
 class ReadResident(NamedTuple):
-    """What a group's files said when they were read last, and the value that was made of it."""
+    """Contents of a group's files when they were read last, and the value made of them."""
 
     digest: int
     """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key."""
@@ -303,7 +303,7 @@ def _cgroup_mounts(host: Host) -> Iterator[tuple[str, str, str]]:
 
 
 def _controllers(unified: Path) -> list[str]:
-    """What a cgroup2 mount can control; a kernel that does not say is taken at its best."""
+    """Controllers of a cgroup2 mount; a kernel that does not say is taken at its best."""
     try:
         return read_text(unified / "cgroup.controllers").split()
     except OSError:

@@ -26,7 +26,7 @@ class OwnCgroup:
 
     @property
     def id(self) -> int:
-        """What BPF programs call the cgroup: the inode of its folder. Raises OSError."""
+        """Inode of the cgroup's folder, which BPF programs use as its id. Raises OSError."""
         return self.path.stat().st_ino
 
     def write(self, name: str, value: str) -> None:
@@ -99,7 +99,7 @@ def own_child(unified: Path, parent: str, name: str, controllers: Sequence[str])
 
 
 def available_controllers(unified: Path) -> tuple[str, ...]:
-    """What may be handed down from a mount or cgroup. Raises OSError."""
+    """Controllers that may be handed down from a mount or cgroup. Raises OSError."""
     return tuple(read_text(unified / "cgroup.controllers").split())
 
 

@@ -1,4 +1,4 @@
-"""What the kernel says of the CPU's cores: which they are, and which of their PMUs it drives.
+"""Cores of the CPU as the kernel reports them, and which of their PMUs it drives.
 
 Sources: arch/*/kernel/cpu*.c (/proc/cpuinfo), arch/arm64/kernel/cpuinfo.c (midr_el1), and
 Documentation/ABI/testing/sysfs-bus-event_source-devices*.
@@ -21,7 +21,7 @@ _LARGEST_CPUINFO = 64 << 20
 
 
 def read_cores(host: Host, machine: Machine) -> Cores:
-    """What can be said of the cores before an event is opened. What cannot be read is absent."""
+    """Facts about the cores before an event is opened. What cannot be read is absent."""
     cpuinfo = _text(host.proc / "cpuinfo") or ""
     dmi = host.sys / "class/dmi/id"
     sockets = {cpu.socket for cpu in machine.cpus}

@@ -84,7 +84,7 @@ class Host:
 
     @property
     def calibration(self) -> Path:
-        """What `numaudit calibrate` measured here."""
+        """File of `numaudit calibrate`'s measurements."""
         return self.root / "var/lib/numaudit/calibration.json"
 
     @property

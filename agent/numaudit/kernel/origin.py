@@ -44,7 +44,7 @@ def origin_of(host: Host, measured_at: float | None = None) -> Origin:
 
 
 def node_name(environment: Mapping[str, str]) -> str | None:
-    """What Kubernetes calls this node, when a manifest passes it on."""
+    """Kubernetes's name of this node, when a manifest passes it on."""
     return next((environment[name] for name in _NODE_VARIABLES if environment.get(name)), None)
 
 

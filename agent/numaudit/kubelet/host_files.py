@@ -32,7 +32,7 @@ STANDARD_INPUT = Path("-")
 
 
 def poll_once(poller: KubeletPoller) -> Readings | None:
-    """What decides about the kubelet's next start, and its pods; None = there is no kubelet. Closes the poller."""
+    """Read what decides about the kubelet's next start, and its pods; None = there is no kubelet. Closes the poller."""
     try:
         return poller.poll_state()
     except Unavailable:
@@ -42,7 +42,7 @@ def poll_once(poller: KubeletPoller) -> Readings | None:
 
 
 def node_on(host: Host, asked: Asked) -> NodeHere:
-    """What is known of the kubelet on this host, asked once. Raises Unavailable where that is too little."""
+    """The kubelet's node on this host, asked once. Raises Unavailable where that is too little."""
     poller = KubeletPoller.of(host)
     readings = poll_once(poller)
     folder, storage = poller.host.kubelet_root, storage_of(poller.host)
@@ -73,7 +73,7 @@ def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
 
 
 def forecast_on(host: Host, asked: Asked, *, reboot: bool) -> Forecast:
-    """What a restart would do to the pods of this host. Raises Unavailable with what is not known."""
+    """Forecast of a restart for the pods of this host. Raises Unavailable with what is not known."""
     readings = poll_once(KubeletPoller.of(host))
     if readings is None:
         raise Unavailable("no kubelet has run on this host, so there is no restart to forecast")

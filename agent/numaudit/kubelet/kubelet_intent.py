@@ -1,4 +1,4 @@
-"""What did the kubelet promise to each container?"""
+"""The collector of the kubelet's promises to each container."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KubeletIntent:
 
     @property
     def readings(self) -> Readings | None:
-        """What the newest poll read; None = no kubelet was there to ask."""
+        """Readings of the newest poll; None = no kubelet was there to ask."""
         return None if self._poller is None else self._poller.newest
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a kubelet and its managers remember. Hints and reusable amounts are lost at a restart."""
+    """State of a kubelet and its managers. Hints and reusable amounts are lost at a restart."""
 
     memory: MemoryPolicy
     cpu: CPUState | None = None
@@ -66,12 +66,12 @@ class NodeState:
     pending: Pod | None = None
     """The pod that was admitted or refused last, which kubelets before 1.32 go on counting as active; else None."""
     capacity: Capacity | None = None
-    """What the node has for all its pods together. None = that, or a pod, is not known: nothing is added up."""
+    """Capacity of the node for all its pods together. None = that, or a pod, is not known: nothing is added up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What became of a pod, and the node's state afterwards: nothing is rolled back when it was refused."""
+    """Result of an admission, and the node's state afterwards: nothing is rolled back when it was refused."""
 
     pod: Pod
     state: NodeState
@@ -322,7 +322,7 @@ def _out_of(kubelet: Kubelet, state: NodeState, pod: Pod) -> Rejection | None:
 
 
 def _release_stale(state: NodeState, version: KubernetesVersion) -> NodeState:
-    """What the managers do before they answer about a pod: release what no active pod has."""
+    """Release entries that no active pod has, as the managers do before they answer about a pod."""
     return replace(
         reconcile(state, version=version),
         memory=static_policy.remove_stale_state(state.memory, state.pods),

@@ -33,7 +33,7 @@ FIELDS = (
     "topologyManagerPolicyOptions",
     "cpuManagerPolicyOptions",
 )
-"""What a configuration may have: fields of a KubeletConfiguration, with the same meaning."""
+"""Known fields of the configuration: fields of a KubeletConfiguration, with the same meaning."""
 _NAMES = ", ".join(FIELDS)
 _SHARED = "1m"
 """The CPU request of a command that asks for no CPUs of its own: more than none makes a pod Guaranteed."""
@@ -44,7 +44,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a command asks for."""
+    """Memory and CPUs that a command asks for."""
 
     memory: int
     """Bytes."""
@@ -110,7 +110,7 @@ def check_wanted(wanted: Wanted, machine: Machine) -> None:
 
 
 def held_by(kubelet: Kubelet, memory: MemoryState, cpu: CPUState, is_alive: Callable[[str], bool]) -> NodeState:
-    """What the holders that live hold, charged to the machine as it is now. All else is released.
+    """State with the memory and CPUs of the living holders, charged to the machine as it is now. All else is released.
 
     So the memory map is right whatever the state said of it: after a holder died, a reboot, another configuration, or
     a crash between the two files. Raises InputError where a holder has memory on a node that is gone.

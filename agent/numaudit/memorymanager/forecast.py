@@ -1,4 +1,4 @@
-"""What a restart of the kubelet would do to the pods of a node: which it refuses, and which it places elsewhere.
+"""Effect of a kubelet's restart on the pods of a node: which it refuses, and which it places elsewhere.
 
 A kubelet that restarts reads its files and admits every pod once more, the oldest first. A pod keeps what the files say
 it holds, unless the configuration or the version no longer lets it. Devices are left out: which plugins register again,
@@ -35,7 +35,7 @@ class Obstacle(Value, frozen=True):
     name: str
     """Of a finding, as `numaudit state verify` names it."""
     message: str
-    """What is wrong."""
+    """Description of the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PodForecast(Value, frozen=True):
     pod: str
     """The pod's name."""
     fate: Fate
-    """What becomes of it."""
+    """Fate of the pod."""
     nodes_now: NodeSet | None
     """Of its memory; None = it holds none of its own."""
     nodes_then: NodeSet | None
@@ -81,7 +81,7 @@ class Forecast(Value, frozen=True):
     starts: Answer
     """Does the kubelet start with its files? As `numaudit state verify` answers for the worst of them."""
     refusal: str | None
-    """What the kubelet says when it does not start with its files. None = it may start, or its words are not known."""
+    """The kubelet's error when it does not start with its files. None = it may start, or its words are not known."""
     obstacles: tuple[Obstacle, ...]
     """Why `starts` is not yes."""
     pods: tuple[PodForecast, ...]

@@ -117,7 +117,7 @@ def read_kubelet(
 def read_allocatable(
     configuration: Mapping[str, object], machine: Machine, *, devices: Mapping[str, int], storage: int | None = None
 ) -> dict[str, int]:
-    """What a node has for pods: `status.allocatable` of its Node, by resource.
+    """Resources of a node for pods: `status.allocatable` of its Node, by resource.
 
     `devices`: the healthy ones of each plugin. `storage`: bytes of the file system of the kubelet's folder; None =
     not known, then the result has none either. Raises InputError as `read_kubelet` does.

@@ -32,12 +32,12 @@ class StartRefused(NumauditError):
     def __init__(self, text: str, memory: Refusal | None = None) -> None:
         super().__init__(text)
         self.memory = memory
-        """What the Memory Manager stumbled over; None = it was the CPU Manager."""
+        """Mismatch that the Memory Manager found; None = the CPU Manager refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What the container runtime gets when it creates a container; empty = not pinned."""
+    """CPUs and nodes that the container runtime gets when it creates a container; empty = not pinned."""
 
     cpuset_cpus: str
     cpuset_mems: str

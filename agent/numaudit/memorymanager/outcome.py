@@ -1,4 +1,4 @@
-"""What came of an admission: outcome, reason, message, and all that led to it."""
+"""Result of an admission: outcome, reason, message, and all that led to it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _MEMORY_REFUSALS = {
 
 
 class ProviderAnswer(Value, frozen=True):
-    """What one provider answered."""
+    """Answer of one provider."""
 
     provider: str
     """Which hint provider: devices, cpu or memory, the order in which the kubelet asks."""
@@ -84,9 +84,9 @@ class Decision:
     merged: TopologyHint
     admitted: bool
     memory_before: MemoryPolicy
-    """What the Memory Manager remembered when it was asked."""
+    """The Memory Manager's state when it was asked."""
     memory_requests: Requests
-    """What it was asked for; empty when the pod is not managed."""
+    """Its request; empty when the pod is not managed."""
 
     def judge_memory(self, pod_uid: str) -> tuple[JudgedCandidate, ...]:
         """Every set of nodes the Memory Manager considered, and what ruled it out.
@@ -101,12 +101,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What one container of an admitted pod got."""
+    """Resources of one container of an admitted pod."""
 
     container: str
     outcome: AdmissionOutcome
     hint: TopologyHint
-    """What the Topology Manager gave to all providers; (None, False) under policy none."""
+    """The Topology Manager's hint for all providers; (None, False) under policy none."""
     memory: tuple[Block, ...] = ()
     cpus: CpuSet | None = None
     """Its exclusive CPUs; None = it runs on the shared pool."""
@@ -127,7 +127,7 @@ class Rejection:
     container: str | None = None
     """The container that was asked about; None = the whole pod."""
     detail: str | None = None
-    """What the kubelet's message does not say: which nodes have the memory, and which rule forbids them."""
+    """Detail that the kubelet's message leaves out: which nodes have the memory, and which rule forbids them."""
     shortage: NodeShortage | None = None
     """Of what the node as a whole has too little; None = the pod was refused for something else."""
 

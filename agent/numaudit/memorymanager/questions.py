@@ -74,7 +74,7 @@ def merge_hints(
     distances: Mapping[int, Mapping[int, int]] | None = None,
     version: str = "1.36",
 ) -> dict[str, Any]:
-    """What the Topology Manager makes of the providers' answers: {"nodes", "preferred", "admit"}.
+    """Result of the Topology Manager's merge of the providers' answers: {"nodes", "preferred", "admit"}.
 
     `nodes` are the machine's; `options` the topologyManagerPolicyOptions, whatever their gates say.
     """
@@ -130,7 +130,7 @@ def remove_memory(state: Plain, pod_uid: str, container: str) -> dict[str, Any]:
 def restart_error(
     state: Plain, initial: Plain, *, version: str = "1.36", gates: Mapping[str, bool] | None = None
 ) -> str | None:
-    """What the kubelet says when it does not start with this state on that machine; None = it starts.
+    """The kubelet's error when it does not start with this state on that machine; None = it starts.
 
     `initial` is what `initial_state` gives.
     """

@@ -33,16 +33,16 @@ _Addresses = Sequence[tuple[int, int, int, str, Any]]
 
 
 class NotUnderstood(http.client.HTTPException):
-    """What came is no answer that can be read."""
+    """An answer that cannot be read."""
 
 
 class TooLarge(NotUnderstood):
-    """What came is larger than what is read of it."""
+    """An answer that is larger than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered."""
+    """Answer of a server."""
 
     status: int
     headers: Message
@@ -255,7 +255,7 @@ class _Wire:
 
 
 class _Reader(io.RawIOBase):
-    """What arrives. It keeps the socket open until it is closed itself, as the file of a socket does."""
+    """Reader of arriving bytes. It keeps the socket open until it is closed itself, as the file of a socket does."""
 
     def __init__(self, socket_: socket.socket, of: Connection) -> None:
         super().__init__()

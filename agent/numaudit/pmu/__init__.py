@@ -1,1 +1,1 @@
-"""What hardware counters say of local and remote memory accesses: CPU families, choice of events, arithmetic. Pure."""
+"""Hardware counters of local and remote memory accesses: CPU families, choice of events, arithmetic. Pure."""

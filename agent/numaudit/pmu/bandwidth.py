@@ -13,7 +13,7 @@ _DOMAIN = re.compile(r"\d{1,9}=(0x[0-9a-fA-F]{1,8})", re.ASCII)
 
 
 def parse_config(text: str) -> tuple[int, ...]:
-    """What each L3 domain counts, of mbm_total_bytes_config (`0=0x7f;1=0x7f`). Other text is left out."""
+    """Event bits of each L3 domain, by mbm_total_bytes_config (`0=0x7f;1=0x7f`). Other text is left out."""
     matches = (_DOMAIN.fullmatch(part.strip()) for part in text.split(";"))
     return tuple(int(match[1], 16) for match in matches if match is not None)
 

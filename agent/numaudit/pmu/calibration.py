@@ -1,4 +1,4 @@
-"""What a machine's own memory was measured to be: latency and bandwidth from each node's CPUs to each node's memory."""
+"""Measured latency and bandwidth from each node's CPUs to each node's memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAME = 0.05
 
 
 class Fingerprint(Value, frozen=True):
-    """What must be the same for a calibration to hold: machines that were bought together share one."""
+    """Properties that must be the same for a calibration to hold: machines that were bought together share one."""
 
     cpu: str
     """As the kernel identifies it."""
@@ -99,10 +99,10 @@ class Calibration(Value, frozen=True):
     """Each pair of a node's CPUs and a node's memory."""
     measured_at: Timestamp = field(name="takenAt")
     notes: tuple[str, ...] = ()
-    """What a reader must know before using the figures."""
+    """Notes on the use of the figures."""
 
     def table(self) -> LatencyTable:
-        """What a stall is estimated with."""
+        """Latencies by which a stall is estimated."""
         day = datetime.fromtimestamp(self.measured_at, UTC).date()
         return LatencyTable(self.latencies(), f"numaudit calibrate, {day}")
 
@@ -138,7 +138,7 @@ def misplaced(evidence: Evidence, cpu_node: int, memory_node: int) -> str | None
 
 
 def notes_on(latencies: Mapping[tuple[int, int], float]) -> tuple[str, ...]:
-    """What the figures as a whole say of themselves."""
+    """Notes on the figures as a whole."""
     local = [ns for (cpu, memory), ns in latencies.items() if cpu == memory]
     remote = [ns for (cpu, memory), ns in latencies.items() if cpu != memory]
     if not remote:

@@ -59,7 +59,7 @@ class CorePmu:
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """What can be known of a machine before an event is opened."""
+    """Facts about a machine before an event is opened."""
 
     cpus: tuple[CpuIdentity, ...]
     """Its kinds of CPUs."""
@@ -110,7 +110,7 @@ class Plan:
         return tuple(event for group in self.groups for event in group)
 
     def accesses(self, counts: Sequence[float | None]) -> Accesses | None:
-        """What the scaled counts of `events` over the same time amount to; None = one of them did not run.
+        """Accesses computed from the scaled counts of `events` over the same time; None = one of them did not run.
 
         A difference of two counts may come out below 0 by their noise: then it is 0.
         """

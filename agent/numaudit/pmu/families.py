@@ -37,13 +37,13 @@ class EventSet:
     """1 = the best of its family."""
     unit: Unit
     includes: tuple[str, ...]
-    """What is counted for certain: demand_loads, prefetch, stores, code."""
+    """Kinds of access that are counted for certain: demand_loads, prefetch, stores, code."""
     says: str
     source: str
     local: tuple[Encoding, ...]
     remote: tuple[Encoding, ...]
     may_include: tuple[str, ...] = ()
-    """What is counted on some implementations."""
+    """Kinds of access that some implementations count."""
     far_cluster: FarCluster | None = None
     """Where a socket has several nodes: how the memory of its other nodes is counted; None = it is not."""
     local_is_total: bool = False

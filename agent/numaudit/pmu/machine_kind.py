@@ -54,7 +54,7 @@ _ANY_HINT = "switch its virtual PMU on, or use the host itself"
 
 @dataclass(frozen=True, slots=True)
 class MachineKind:
-    """What the firmware says that this machine is; None = it does not say."""
+    """Kind of machine by its firmware; None = it does not say."""
 
     vendor: str | None = None
     """sys_vendor of /sys/class/dmi/id."""
@@ -72,7 +72,7 @@ class MachineKind:
 
     @property
     def hint(self) -> str:
-        """What gives a virtual machine a PMU."""
+        """Advice on how to give a virtual machine a PMU."""
         return _ANY_HINT if self.virtual is None else self.virtual.hint
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What remote accesses cost at most: their number x the time by which a remote one takes longer than a local one.
+"""Upper bound of the time that remote accesses cost: their number x the time that one takes longer than a local one.
 
 An upper bound, since a core overlaps accesses and prefetches ahead of them. The distances of SLIT are no latencies and
 are never used.
@@ -119,7 +119,7 @@ def stall(
     cpu_rate: float | None = None,
     remote_cache: Mapping[int, float] = _NONE,
 ) -> Stall | None:
-    """What a container's remote accesses cost; None = for one of its nodes there is no latency.
+    """Time that a container's remote accesses cost; None = for one of its nodes there is no latency.
 
     `remote`: remote accesses per second, by the node of the CPU that made them. `remote_cache`: likewise, answered by
     a cache of another socket; they cost nothing where their latency is not known. `cpu_rate`: the container's CPU

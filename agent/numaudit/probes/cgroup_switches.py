@@ -1,4 +1,4 @@
-"""What is shared by the probes that charge what a CPU did since its last event to the cgroup that did it.
+"""Common parts of the probes that charge what a CPU did since its last event to the cgroup that did it.
 
 Their programs run where tasks of different cgroups take turns on a CPU (bpf/cgroup_switch.bpf.h). The software event
 cgroup-switches is there since Linux 5.13 (commit d0d1dd628527).
@@ -34,7 +34,7 @@ _SWITCHES, _CHARGES, _FIELDS = 1, 2, 7
 
 
 def programs(name: str) -> tuple[Program, ...]:
-    """What the text of such a probe has."""
+    """Programs in the text of such a probe."""
     return (
         Program(f"{name}_on_cgroup_switch", ProgramType.PERF_EVENT),
         Program(f"{name}_on_sched_switch", ProgramType.RAW_TRACEPOINT),
@@ -45,7 +45,7 @@ def programs(name: str) -> tuple[Program, ...]:
 
 
 def numbers(host: Host) -> dict[str, int]:
-    """What such a text lacks beside its own numbers."""
+    """Numbers that such a text needs beside its own."""
     return {"CGROUP_SWITCH_CGROUPS_OF_TASK": find_cgroups_of_task(host)}
 
 
@@ -75,7 +75,7 @@ class CgroupSwitchProbe(BpfProbe):
         self._events: dict[int, int] = {}
         """CPU -> its event cgroup-switches."""
         self._past_switches = 0
-        """What events counted that are closed because their CPU went offline."""
+        """Counts of events that are closed because their CPU went offline."""
         self._returned = 0
         super().__init__(host, loaded)
 

@@ -42,7 +42,7 @@ class CpuTimes(Reading):
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load."""
+    """Request for the loader."""
     return ProbeRequest(
         name="cpu_time",
         programs=(*cgroup_switches.programs("cpu_time"), Program("cpu_time_flush", ProgramType.RAW_TRACEPOINT)),
@@ -66,7 +66,7 @@ class CpuTime(CgroupSwitchProbe):
         return decode(self._maps["ns"].read(), self._maps["ns"].cpus, lost, self._count_runs())
 
     def forget(self, cgroups: Collection[int]) -> int:
-        """What CPUs keep of these cgroups goes, too: nothing of them comes with a later reading. Raises OSError."""
+        """Forget these cgroups, also in the CPUs, so that no later reading has them. Raises OSError."""
         if cgroups:
             self._flush()
         return super().forget(cgroups)

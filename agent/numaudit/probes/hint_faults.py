@@ -66,7 +66,7 @@ class ScanPass(NamedTuple):
 
 
 class PassUse(NamedTuple):
-    """What faulted in one pass."""
+    """Faults of one pass."""
 
     pages: Mapping[HintFault, int]
     """Base pages by kind of fault; each page that was used counts once."""
@@ -101,7 +101,7 @@ class HintFaultCounts(Reading):
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load."""
+    """Request for the loader."""
     types = function_entry.read_btf(host)
     found = types if isinstance(types, Refusal) else types.function(FUNCTION)
     entry = function_entry.programs(_NAME, FUNCTION, found)

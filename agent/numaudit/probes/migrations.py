@@ -104,7 +104,7 @@ class MigrationCounts(Reading):
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load."""
+    """Request for the loader."""
     entry, layout = _mover(function_entry.read_btf(host))
     return ProbeRequest(
         name=_NAME,

@@ -57,7 +57,7 @@ class Allocations(Reading):
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """What to load. Raises Refusal."""
+    """Request for the loader. Raises Refusal."""
     blocks = _read_blocks(host)
     page_size = os.sysconf("SC_PAGE_SIZE")
     return ProbeRequest(

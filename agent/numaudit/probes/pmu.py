@@ -135,7 +135,7 @@ class Pmu(CgroupSwitchProbe):
 
 
 def request(plan: Plan, host: Host, cgroups: int) -> ProbeRequest:
-    """What to load for the events of a plan."""
+    """Request for the loader, for the events of a plan."""
     return ProbeRequest(
         name=_NAME,
         programs=cgroup_switches.programs(_NAME),

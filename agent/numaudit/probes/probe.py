@@ -21,7 +21,7 @@ NodePair = tuple[int, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a probe has counted since load. Each kind of probe adds its tables: cgroup id -> key -> count.
+    """Counts of a probe since load. Each kind of probe adds its tables: cgroup id -> key -> count.
 
     A table holds what the tasks in each cgroup itself did; descendants are not added.
     """
@@ -41,7 +41,7 @@ class Reading:
         return sum(self.lost.values())
 
     def since(self, earlier: Self) -> Self:
-        """What changed between two readings. A cgroup without changes is left out of every table."""
+        """Changes between two readings. A cgroup without changes is left out of every table."""
         lost = {reason: count - earlier.lost.get(reason, 0) for reason, count in self.lost.items()}
         own = [one.name for one in fields(self) if one.name not in ("lost", "watched")]
         return type(self)(
@@ -122,7 +122,7 @@ class Kind(Generic[R]):
 
     name: str
     request: Callable[[Host, int, int], ProbeRequest]
-    """What to load for this many cgroups with this many pairs of nodes each. Raises Refusal."""
+    """Request for the loader, for this many cgroups with this many pairs of nodes each. Raises Refusal."""
     start: Callable[[Host, LoadedProbe], Probe[R]]
     """Attach it. Raises Refusal and OSError."""
     ns_per_event: float

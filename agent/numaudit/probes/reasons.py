@@ -51,7 +51,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
 
     @property
     def hint(self) -> str:
-        """What the user can do."""
+        """Advice to the user."""
         return _HINTS[self]
 
     @property

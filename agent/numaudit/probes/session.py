@@ -27,9 +27,9 @@ _ORDER = {
     Reason.TRACEFS_CLOSED: 1,
     Reason.CGROUP_V1: 2,
 }
-"""What says most comes first."""
+"""Rank of a reason; the most informative comes first."""
 _NOT_FOR_BPF = (Reason.NO_PMU, Reason.COUNTS_NOTHING)
-"""What has nothing to do with BPF is no better without."""
+"""Reasons that do not concern BPF, so that a probe without BPF would fail as well."""
 _NOT_ASKED_FOR = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
@@ -170,7 +170,7 @@ class Readings:
 def _request(
     host: Host, kinds: Collection[Kind[Any]], cgroups: int, nodes: int
 ) -> tuple[list[ProbeRequest], dict[str, Answer]]:
-    """What to load, and the refusals of those that need not be tried."""
+    """Requests for the loader, and the refusals of those that need not be tried."""
     requests: list[ProbeRequest] = []
     refused: dict[str, Answer] = {}
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""What the cells of a container's row say, where that takes more than a field of the report. Pure."""
+"""Texts of the cells of a container's row, where they take more than a field of the report. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numaudit.report.values import ContainerReport
 from numaudit.report.words import UNKNOWN, percent, share, size
 
 Tone = Literal["good", "bad", "unknown"]
-"""What a view colours."""
+"""Tone that a view shows in colour."""
 
 
 def verdict(one: ContainerReport) -> str:
@@ -122,7 +122,7 @@ def distance(one: ContainerReport) -> str:
 
 
 def measured(one: ContainerReport) -> str:
-    """What the best source measured, in words."""
+    """The best source's measurement, in words."""
     found = one.measured
     if found is None:
         return "not measured"

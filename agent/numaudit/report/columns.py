@@ -36,7 +36,7 @@ class Place:
     wide_only: bool = False
     """Only in `-o wide`."""
     heading: str | None = None
-    """What the view calls it; None = by its title."""
+    """Title of the column in the view; None = by its title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Column(Generic[Row]):
     title: str
     text: Callable[[Row], str]
     help: str = ""
-    """What it is: the end of `TITLE = ...`. Empty = a view says nothing of it; docs/report.md explains all."""
+    """Explanation: the end of `TITLE = ...`. Empty = a view says nothing of it; docs/report.md explains all."""
     value: Callable[[Row], float | None] | None = None
-    """What rows are sorted by, where None is not known; no function = by the text."""
+    """Value by which rows are sorted, where None is not known; no function = by the text."""
     sort: str | None = None
     """The word for --sort, which puts the largest first."""
     tone: Callable[[Row], Tone | None] | None = None

@@ -46,7 +46,7 @@ class ContainerReports:
     intents: Mapping[int, ContainerIntent]
     before: Snapshot | None = None
     last: Mapping[int | None, ContainerReport] = field(default_factory=dict)
-    """What the previous tick reported of those that did not change since."""
+    """Reports of the previous tick for containers that did not change since."""
     _counters: CountersOfTick = field(init=False)
 
     def __post_init__(self) -> None:

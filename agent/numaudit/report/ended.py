@@ -10,7 +10,7 @@ from numaudit.snapshot import ContainerId, Snapshot
 
 
 def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ...]:
-    """What the report before says of each container that is not in the snapshot, with the counts that came since.
+    """Last reports of containers that are not in the snapshot, with the counts that came since.
 
     A counter that was not read once more keeps what it had.
     """

@@ -28,15 +28,15 @@ class MemoryTableReport(Value, frozen=True):
     type: str
     """memory, hugepages-2Mi, ..."""
     total: int = field(name="totalBytes")
-    """What the node has."""
+    """Total memory of the node."""
     system_reserved: int = field(name="systemReservedBytes")
-    """What is kept from pods."""
+    """Memory that is kept from pods."""
     allocatable: int = field(name="allocatableBytes")
-    """What pods may have."""
+    """Memory that pods may have."""
     reserved: int = field(name="reservedBytes")
-    """What is promised to containers."""
+    """Memory that is promised to containers."""
     free: int = field(name="freeBytes")
-    """What is not promised."""
+    """Memory that is not promised."""
 
 
 class MemoryNodeReport(Value, frozen=True):

@@ -84,7 +84,7 @@ def _bytes_elsewhere(wanted: Iterable[tuple[ContainerReport, Iterable[int]]]) ->
 
 
 def _bar(row: NodeRow) -> str:
-    """What is there is never rounded to nothing."""
+    """Bar of a node's memory. A part that exists is never rounded to nothing."""
     used, total = row.used_bytes, row.node.total_bytes
     if used is None or not total:
         return ""

@@ -26,7 +26,7 @@ class Unknown(Value, frozen=True):
     """A fact that is unknown, and the reason."""
 
     what: str
-    """What is not known."""
+    """The unknown figure."""
     reason: str
     """Why."""
 
@@ -128,7 +128,7 @@ class CheckpointReport(Value, frozen=True):
     starts_now: Answer
     starts_after_reboot: Answer
     findings: tuple[StateFinding, ...]
-    """What is wrong with it."""
+    """Problems of the file."""
 
 
 class RestartReport(Value, frozen=True):
@@ -173,7 +173,7 @@ class ContainerReport(Counters, frozen=True):
     id: int | None
     """cgroup id; null, as is the path, for a promised container that does not run now, as in CrashLoopBackOff."""
     kind: Kind
-    """What it is."""
+    """Kind of cgroup."""
     path: str | None
     """Path of its cgroup."""
     namespace: str | None
@@ -205,7 +205,7 @@ class ContainerReport(Counters, frozen=True):
     remote_bytes: int | None
     """Judged bytes on nodes where none of the allowed CPUs are."""
     intended: Intended | None
-    """What was promised; null = not known, or of no kubelet."""
+    """The promise; null = not known, or of no kubelet."""
     aligned_bytes: int | None
     """Judged bytes on the promised nodes; null = nothing was promised, or it is not known."""
     verdict: Verdict | None
@@ -232,7 +232,7 @@ class ContainerReport(Counters, frozen=True):
     of the allowed CPUs), and only those bytes; shared memory of others is among them. null = the mappings were not
     read."""
     unknown: tuple[Unknown, ...]
-    """What is not known of it, and why."""
+    """Unknown figures of the container with their reasons."""
 
     @property
     def page_cache_bytes(self) -> int:
@@ -253,7 +253,7 @@ class ContainerReport(Counters, frozen=True):
 
 
 class Ended(Value, frozen=True):
-    """What was counted since the measurement began by cgroups that are no more, and that no container here has.
+    """Counts since the measurement began of cgroups that are gone, and that no container here has.
 
     With the containers' own counts it makes all that was counted outside the root cgroup.
     """
@@ -288,7 +288,7 @@ class NodeReport(Value, frozen=True):
     free_bytes: int | None
     """Of this, what is free."""
     resident: NodeBytes
-    """What its memory is used for."""
+    """Resident memory by its kind."""
     numastat_bytes: Mapping[str, int] | None
     """The kernel's counters since boot: numa_hit, numa_miss, numa_foreign, interleave_hit, local_node,
     other_node; null = not known."""
@@ -356,7 +356,7 @@ class Report(Value, frozen=True):
     residual: tuple[Residual, ...]
     """How far the accounts of each node differ."""
     findings: tuple[Finding, ...]
-    """What is wrong or risky, the worst first."""
+    """Problems and risks, the worst first."""
     rejections: tuple[HintOutcome, ...]
     """Pods that the kubelet refused."""
     kubelet: KubeletReport | None

@@ -95,7 +95,7 @@ def refuse_a_kubelets_folder(kubelet: Located, folder: Path) -> None:
 
 @contextmanager
 def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
-    """What a command wants, for as long as the block lasts.
+    """Hold the memory and CPUs that a command wants, for as long as the block lasts.
 
     Raises Refused when it is not admitted, Unavailable and InputError as the parts do. What the command leaves running
     keeps its memory: the holder's cgroup stays until it is empty.

@@ -41,7 +41,7 @@ class Store:
     folder: Path
 
     def read(self) -> tuple[MemoryState, CPUState]:
-        """What the files say; empty where there is none. Raises InputError for a damaged one, Unavailable."""
+        """Read the files; empty where there is none. Raises InputError for a damaged one, Unavailable."""
         memory, cpu = self._parsed(MEMORY), self._parsed(CPU)
         assert memory is None or isinstance(memory, MemoryCheckpoint)
         assert cpu is None or isinstance(cpu, CpuCheckpoint)
@@ -111,7 +111,7 @@ def _lock(descriptor: int, folder: Path, while_waiting: Callable[[], None]) -> N
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """What a process left behind that died while it wrote."""
+    """Remove the files of a process that died while it wrote."""
     for kind in (MEMORY, CPU):
         for path in folder.glob(f".{kind}.*"):
             path.unlink(missing_ok=True)

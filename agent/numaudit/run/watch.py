@@ -32,7 +32,7 @@ def due() -> Iterator[float]:
 
 
 def promise_of(placement: Placement) -> Promise:
-    """What a command was given, in the words of the report."""
+    """Promise of a command, in the words of the report."""
     return Promise(tuple(placement.memory), placement.cpus or CpuSet())
 
 

@@ -47,7 +47,7 @@ def _fate(before: NodeState, admission: Admission, was_running: bool) -> Fate:
 
 
 def _held(state: NodeState, uid: str) -> dict[tuple[str, str], object]:
-    """What each container of a pod holds, by container and kind."""
+    """Memory, CPUs and devices of a pod's containers, by container and kind."""
     held: dict[tuple[str, str], object] = {}
     for name, blocks in state.memory.state.entries.get(uid, {}).items():
         held[name, "memory"] = {block.numa_affinity for block in blocks}

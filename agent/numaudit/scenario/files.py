@@ -68,7 +68,7 @@ def read_files(document: Document, opened: Mapping[str, Document]) -> Files:
 
 
 def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeState:
-    """What a kubelet remembers that starts with these files and finds all their pods still there.
+    """State of a kubelet that starts with these files and finds all their pods still there.
 
     Of a pod that is in the files nothing else is known, so it is taken for one that asks for what it holds.
     Raises InputError in the kubelet's words when it does not start with them, or with what is wrong with a file.

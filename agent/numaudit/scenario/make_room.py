@@ -45,7 +45,7 @@ class LeavingPod(Value, frozen=True):
     uid: str
     """Its UID."""
     holds: str
-    """What it holds, in words: 1Gi of memory on node 0."""
+    """Resources that it holds, in words, such as 1Gi of memory on node 0."""
     returns: bool
     """Would it be admitted here again, with what it holds, after the pod that it made room for?"""
     command: str | None

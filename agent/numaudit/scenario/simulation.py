@@ -42,7 +42,7 @@ class Played:
     refusal: str | None = None
     """Why the kubelet did not start; in its words."""
     note: str | None = None
-    """What else there is to know, such as why nothing happened."""
+    """Further notes, such as why nothing happened."""
 
     @property
     def kubelet(self) -> Kubelet:
@@ -65,7 +65,7 @@ class Simulation:
     scenario: Scenario
     steps: tuple[Played, ...]
     notices: tuple[str, ...]
-    """What a user should know about the kubelet's version and gates."""
+    """Notices about the kubelet's version and gates."""
 
     @property
     def kubelet(self) -> Kubelet:

@@ -42,7 +42,7 @@ class Setup:
         return self.started[0]
 
     def allocatable(self, storage: int | None) -> Amounts:
-        """What the node has for pods; `storage`: bytes of the kubelet's file system, None = not known."""
+        """Capacity of the node for pods; `storage`: bytes of the kubelet's file system, None = not known."""
         healthy = {resource: len(listed) for resource, listed in self.devices.items()}
         return read_allocatable(self._completed(), self.machine, devices=healthy, storage=storage)
 

@@ -45,7 +45,7 @@ class WayIn(Value, frozen=True):
     kind: str
     """remove-pod, request, policy, option or version."""
     change: str
-    """What to change, as the subject of `... would let it in`."""
+    """Change as the subject of `... would let it in`."""
     nodes: NodeSet | None
     """Where its memory would be; null = nowhere of its own."""
 

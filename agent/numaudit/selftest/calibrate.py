@@ -40,7 +40,7 @@ Progress = Callable[[str], None]
 
 
 class _Plan(NamedTuple):
-    """What is the same for all pairs."""
+    """Values shared by all pairs."""
 
     program: Path
     machine: Machine

@@ -29,7 +29,7 @@ _WITHIN = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What was counted until each worker had enough, or the time was up."""
+    """Counts until each worker had enough, or the time was up."""
 
     faults: Mapping[str, Mapping[HintFault, int]]
     """By the worker's name."""

@@ -27,9 +27,9 @@ from numaudit.selftest.near_and_far import MIB, Bench, Worker, near_and_far
 from numaudit.snapshot import Resident
 
 _SLACK = 4 * MIB
-"""What the kernel allocates beside the bytes that the work asks for."""
+"""Bytes that the kernel allocates beside those of the work."""
 _INTERPRETER = 15 * MIB
-"""What the process of the work holds beside its bytes."""
+"""Bytes that the working process holds beside those of its work."""
 _ALLOWANCE = 0.2
 """Share by which two accounts of CPU time may differ: the kernel's leaves out what a hypervisor took."""
 _NEAR_SHARE, _FAR_SHARE = 0.05, 0.95
@@ -188,7 +188,7 @@ CHECKS: dict[str, Callable[[Bench], SelfTestCheck]] = {
     "hint_faults": _check_hint_faults,
     "expected": _check_expected,
 }
-"""What is checked, in this order: first uses of pages before the work for NUMA balancing, whose faults count too."""
+"""The checks in their order: first uses of pages before the work for NUMA balancing, whose faults count too."""
 
 
 def _passed(passed: bool, is_conclusive: bool = True) -> CheckState:

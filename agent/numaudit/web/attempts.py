@@ -27,7 +27,7 @@ _ROUNDING = 1e-6
 
 @dataclass(slots=True)
 class AttemptLimit:
-    """What each address has left. An address that is not listed has all."""
+    """Attempts that each address has left. An address that is not listed has all."""
 
     now: Callable[[], float] = time.monotonic
     _full_at: dict[str, float] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class AttemptLimit:
 
 
 def network_of(client: str) -> str:
-    """What counts as one client."""
+    """Network that counts as one client."""
     try:
         address = ipaddress.ip_address(client.partition("%")[0])
     except ValueError:

@@ -54,7 +54,7 @@ class Access:
         return self._rules.headers
 
     def check(self, authorization: str, client: str) -> PasswordCheck:
-        """What the Authorization header of a client at this address is worth, by the rules that `now` last found."""
+        """Check the Authorization header of a client at this address by the rules that `now` last found."""
         users = self._rules.users
         if not users:
             return PasswordCheck.GOOD

@@ -26,7 +26,7 @@ _LONGEST_WAIT = 0.5
 
 
 class Trust(IntEnum):
-    """What is known of a client. Who has less is closed first, so that a scraper keeps its connection."""
+    """Knowledge about a client. Who has less is closed first, so that a scraper keeps its connection."""
 
     UNKNOWN = 0
     HANDSHAKE = 1

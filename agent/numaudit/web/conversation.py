@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Site(Protocol):
-    """What answers requests. Called from many threads at once."""
+    """A site that answers requests. Called from many threads at once."""
 
     def answer(self, request: Request) -> Response: ...
 
@@ -192,7 +192,7 @@ class Conversation:
 
 
 def _check_head(received: bytes) -> None:
-    """What h11 would let through. Raises _Refused."""
+    """Refuse a head that h11 would let through. Raises _Refused."""
     head, end, _ = received[: MOST_HEAD + 4].partition(b"\r\n\r\n")
     if not end and len(received) > MOST_HEAD:
         if b"\n" not in head:

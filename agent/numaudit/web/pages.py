@@ -207,4 +207,4 @@ _ROUTES: Mapping[str, _Route] = {
     "/-/reload": _Route("POST reads the settings again, where web.reload is on", AgentSite._reload, methods=("POST",)),
 }
 LINKS: Mapping[str, str] = {path: route.what for path, route in _ROUTES.items() if path != "/"}
-"""What the agent's page leads to."""
+"""Links of the agent's page."""

@@ -20,7 +20,7 @@ _REMEMBERED = 1000
 
 
 class PasswordCheck(Enum):
-    """What came of a check."""
+    """Result of a check of a password."""
 
     GOOD = auto()
     WRONG = auto()

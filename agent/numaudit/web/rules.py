@@ -51,7 +51,7 @@ class Rules:
     """Name -> bcrypt hash; empty = no password is needed."""
     headers: tuple[tuple[str, str], ...] = ()
     files: tuple[Path, ...] = ()
-    """What it was read from."""
+    """Files that it was read from."""
     named: frozenset[str] = frozenset()
     """Keys of the file and of its tls_server_config that have a value, an empty one included."""
     admission: tuple[object, ...] = ()

@@ -73,7 +73,7 @@ class Server(TCPServer):
         return cast("int", self.socket.getsockname()[1])
 
     def exposure(self) -> str | None:
-        """What to warn of: what strangers may read, and how to close it; None when only this host may connect."""
+        """Warning about what strangers may read, and how to close it; None when only this host may connect."""
         host = self.socket.getsockname()[0]
         if ipaddress.ip_address(host.partition("%")[0]).is_loopback or not self.access.now().lets_strangers_read:
             return None

@@ -41,7 +41,7 @@ class Seal:
 
     @classmethod
     def of(cls, content: Mapping[str, object]) -> Seal:
-        """What a kubelet would write."""
+        """The seal that a kubelet would write."""
         data = go_json.dump(content).decode()
         return cls(data, _checksum(data))
 
@@ -61,7 +61,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedCheckpoint(ABC):
-    """What the memory and the CPU checkpoint have in common; the other fields are the content, of `data` where it is
+    """Common parts of the memory and the CPU checkpoint; the other fields are the content, of `data` where it is
     sealed."""
 
     checksum: int
@@ -72,7 +72,7 @@ class SealedCheckpoint(ABC):
     seal: Seal | None = None
     """None = an older format."""
     outside: Self | None = None
-    """What a sealed file says outside of `data`, all that a kubelet before 1.37 reads."""
+    """Content of a sealed file outside of `data`, all that a kubelet before 1.37 reads."""
 
     @property
     @abstractmethod

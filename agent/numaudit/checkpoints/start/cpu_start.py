@@ -1,4 +1,4 @@
-"""What stands between the CPU Manager and its start with a given `cpu_manager_state`.
+"""Obstacles to the CPU Manager's start with a given `cpu_manager_state`.
 
 Source: pkg/kubelet/cm/cpumanager/policy_static.go (validateState).
 """
@@ -67,7 +67,7 @@ def _pod_level_findings(state: CPUState, has_pods: bool) -> Iterator[StateFindin
 
 
 def _start_findings(state: CPUState, machine: Machine | None, version: KubernetesVersion) -> Iterator[StateFinding]:
-    """What the CPU Manager's own check says where its configuration is not known.
+    """Findings of the CPU Manager's own check where its configuration is not known.
 
     The reserved CPUs are configuration, which is not in the file. Without strict-cpu-reservation they
     are in the shared pool and make no difference; with it they are in no set at all, so CPUs in no set

@@ -38,7 +38,7 @@ class Meaning:
 
     severity: Severity
     stops: Stops
-    """What the kubelet may not do: start at all, start now, start after a reboot, or nothing."""
+    """The start that this prevents: any start, the next one, the one after a reboot, or none."""
     remedy: str
 
 
@@ -50,13 +50,13 @@ class StateFinding(Value, frozen=True):
     severity: Severity
     """How bad it is."""
     message: str
-    """What was found, with its numbers."""
+    """The finding, with its numbers."""
     remedy: str
-    """What to do about it."""
+    """Remedy."""
     where: str
     """The place in the file, such as `machineState.1.memoryMap.memory`; empty = the file as a whole."""
     stops: Stops
-    """What the kubelet may not do. start: it does not start. now: not before a reboot. maybe: that is a matter of
+    """The start that this prevents. start: any. now: any before a reboot. maybe: that is a matter of
     chance. unknown: it cannot be known here. second start: it starts once. reboot: it may not start after one."""
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What stands between the Memory Manager and its start with a given `memory_manager_state`.
+"""Obstacles to the Memory Manager's start with a given `memory_manager_state`.
 
 Two questions: does the file agree with itself, and does it agree with the machine? The kubelet asks
 both at once and answers with one sentence; here each cause has a name.
@@ -82,7 +82,7 @@ def replayed(
     pod_level: bool,
     reserved: SystemReserved | None = None,
 ) -> Refusal | None:
-    """What a kubelet says to the replay on this machine; None = nothing, it starts.
+    """The kubelet's objection to the replay on this machine; None = nothing, it starts.
 
     Without a machine the file's own totals stand in for it. `pod_level`: pod-level blocks count. `reserved`: as in
     `memory_findings`.
@@ -99,7 +99,7 @@ def default_state(state: MemoryState, machine: Machine | None, reserved: SystemR
 
 
 def reserved_in(machine: MachineState) -> dict[int, dict[str, int]]:
-    """What the kubelet's configuration reserved for the system when the file was written: node -> resource -> bytes."""
+    """Memory reserved for the system by the configuration at the file's last write: node -> resource -> bytes."""
     return {
         id_: {resource: table.system_reserved for resource, table in node.memory_map.items()}
         for id_, node in machine.items()

@@ -47,7 +47,7 @@ class StartingKubelet:
     """memoryManagerPolicy of its configuration; None = as in the file. So is `cpu_policy`."""
     cpu_policy: str | None = None
     reserved_memory: SystemReserved | None = None
-    """What its configuration reserves; None = as in the file."""
+    """Memory that its configuration reserves; None = as in the file."""
     cpu_manager: CPUPolicy | None = None
     """The static CPU Manager of its configuration on this machine; None = not known, or its policy is none."""
     reservation_problem: str | None = None
@@ -76,11 +76,11 @@ class Outlook:
     starts_now: Answer
     starts_after_reboot: Answer
     refusal: Refusal | None = None
-    """What the kubelet says to the replay of the file's assignments: on the machine, or, where there is
+    """The kubelet's objection to the replay of the file's assignments: on the machine, or, where there is
     none, on the file's own totals. None = it agrees, or nothing was replayed (see `is_replayed`)."""
     is_replayed: bool = False
     read: Checkpoint | None = None
-    """What this kubelet takes for the file's content: of a newer format the part that it knows."""
+    """The file's content as this kubelet reads it: of a newer format only the part that it knows."""
     read_as: Verification | None = None
 
     @property
@@ -170,7 +170,7 @@ def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
 
 
 def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Checkpoint) -> Iterator[StateFinding]:
-    """What holds whichever kubelet reads it, and what a kubelet that knows only a part of it loses."""
+    """Findings that hold for any kubelet, and the losses of one that knows only a part of the file."""
     for path in checkpoint.unknown:
         yield StateFinding.of("unknown-key", f"{path} is not a key of this format", path)
     # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.

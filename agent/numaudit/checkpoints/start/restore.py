@@ -62,7 +62,7 @@ def memory_start_error(
     version: KubernetesVersion = LATEST,
     pod_level: bool = False,
 ) -> str | None:
-    """What the Memory Manager says when it does not start with this `memory_manager_state`; None = it starts.
+    """Error of the Memory Manager when it does not start with this `memory_manager_state`; None = it starts.
 
     `data` None = there is no file, so the kubelet writes one. `policy` is the configured one (None = do
     not compare), `directory` where the file is, `machine` the memory map of the machine without pods
@@ -98,7 +98,7 @@ def cpu_start_error(
     version: KubernetesVersion = LATEST,
     pod_level: bool = False,
 ) -> str | None:
-    """What the CPU Manager says when it does not start with this `cpu_manager_state`; None = it starts.
+    """Error of the CPU Manager when it does not start with this `cpu_manager_state`; None = it starts.
 
     As `memory_start_error`; `manager` is the static policy on this machine (`read_kubelet(...).cpu`;
     None = do not compare). In a file from before Kubernetes 1.18 containers are named by an id that only

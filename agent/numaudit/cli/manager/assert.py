@@ -31,7 +31,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 
 class Gate(click.Command):
-    """What comes after `--` is a command, what comes before it a container."""
+    """Command line of the gate. Words after `--` are a command, words before it a container."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:

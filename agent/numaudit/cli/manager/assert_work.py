@@ -1,4 +1,4 @@
-"""What `numaudit assert` does: it measures a container or a command, and judges it by limits."""
+"""Measure a container or a command and judge it by limits, for `numaudit assert`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `numaudit explain` does with a pod that may come, or with one that is here."""
+"""Explain a pod that is not here yet, or one that is here, for `numaudit explain`."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _room(node: _Node, manifest: Pod) -> MakeRoom:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the command line says of the node."""
+    """Description of the node by the command line."""
 
     head: dict[str, str]
     """`machine` and `kubelet` -> file."""

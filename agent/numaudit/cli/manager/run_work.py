@@ -1,4 +1,4 @@
-"""What `numaudit run` does: it admits a command, starts it, and reports where its memory was."""
+"""Admit a command, start it, and report where its memory was, for `numaudit run`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _state_dir() -> Path:
 
 
 def _configuration(path: Path | None) -> object:
-    """What the file says; None = there is none. Raises InputError that names the file."""
+    """Configuration in the file; None = there is none. Raises InputError that names the file."""
     if path is None:
         path = Path("/etc/numaudit/run.yaml")
         if not may_be_there(path):

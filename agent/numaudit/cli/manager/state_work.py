@@ -1,4 +1,4 @@
-"""What the verbs of `numaudit state` do. A finding ends the command with its exit code."""
+"""The verbs of `numaudit state`. A finding ends the command with its exit code."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from numaudit.report.values import Report
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the options of `numaudit report` ask to see."""
+    """Contents of a report that the options of `numaudit report` select."""
 
     which: str | None = None
     namespace: str | None = None
@@ -29,7 +29,7 @@ class View:
     """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
 
     def subject(self, whole: Report) -> Report:
-        """What the report is about. Raises InputError when nothing is called so."""
+        """The selected part of the report. Raises InputError when nothing is called so."""
         subject = narrow(whole, self.which, self.namespace)
         return subject if self.hide is None else self.hide(subject, whole)
 

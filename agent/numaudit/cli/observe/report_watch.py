@@ -61,7 +61,7 @@ def pause(seconds: float) -> None:
 
 
 class _Frame(io.StringIO):
-    """What will be written to standard output: it has colours, and fits, where that is a terminal."""
+    """Text for standard output: it has colours, and fits, where that is a terminal."""
 
     def isatty(self) -> bool:
         return sys.stdout.isatty()

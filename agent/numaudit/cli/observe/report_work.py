@@ -1,4 +1,4 @@
-"""What `numaudit report` does: one report, one of a measurement, or one after another."""
+"""Print one report, one of a measurement, or one after another, for `numaudit report`."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _hiding(root: Path | None, key: bytes) -> Callable[[Report, Report], Report]
 
 
 def _names_of_host(root: Path | None) -> tuple[str, ...]:
-    """What texts may call this host, or where they may say that a captured tree lies."""
+    """Names that texts may use for this host, or paths where they may place a captured tree."""
     if root is not None:
         return str(root), str(root.absolute())
     host = os.uname().nodename

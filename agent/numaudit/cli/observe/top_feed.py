@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(slots=True)
 class _Asked:
-    """What the screen has asked for; guarded by its condition, which is notified of every change."""
+    """Requests of the screen; guarded by its condition, which is notified of every change."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     stopped: bool = False

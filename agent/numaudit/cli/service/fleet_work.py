@@ -1,4 +1,4 @@
-"""What `numaudit fleet` does: it asks a Prometheus, and prints a report or where a pod would fit."""
+"""Ask a Prometheus, and print a report or where a pod would fit, for `numaudit fleet`."""
 
 from __future__ import annotations
 

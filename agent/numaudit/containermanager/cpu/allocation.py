@@ -184,7 +184,7 @@ def _check_whole_cores(policy: CPUPolicy, state: CPUState, count: int) -> None:
 
 
 def _reusable_after(state: CPUState, uid: str, container: CPUContainer, cpus: CpuSet) -> dict[str, CpuSet]:
-    """What later containers of this pod may take over; all other pods' are forgotten."""
+    """CPUs that later containers of this pod may take over; all other pods' are forgotten."""
     before = state.reusable.get(uid, CpuSet())
     return {uid: before | cpus if container.init and not container.restartable else before - cpus}
 

@@ -111,7 +111,7 @@ def _plan(work: Accumulator, combination: _View, free: Mapping[int, int], group_
 
 
 def _hand_out(left: Mapping[int, int], takers: Sequence[int], remainder: int, group_size: int) -> dict[int, int] | None:
-    """What is left by node after the remainder is handed out, or None when the takers have too little."""
+    """CPUs left by node after the remainder is handed out, or None when the takers have too little."""
     if sum(left[node] for node in takers) < remainder:
         return None
     after = dict(left)

@@ -48,7 +48,7 @@ class CPUPolicy:
 
     @property
     def allocatable(self) -> CpuSet:
-        """What the PodResources API calls allocatable: all but the reserved CPUs."""
+        """Allocatable CPUs in the sense of the PodResources API: all but the reserved CPUs."""
         return self.topology.cpus - self.reserved
 
 

@@ -17,7 +17,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
 class Group(Enum):
-    """What a CPU is a part of."""
+    """Units of which a CPU is a part."""
 
     NODE = "node"
     SOCKET = "socket"

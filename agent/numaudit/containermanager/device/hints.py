@@ -29,7 +29,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """What the plugins listed and the Device Manager gave away.
+    """Devices that the plugins listed and the Device Manager gave away.
 
     `reusable` is kept in memory only: what ordinary init containers hold and no later container took over.
     """

@@ -32,7 +32,7 @@ NO_PREFERRED_EXTENSION = "[memorymanager] failed to find the extended preferred 
 GROUP_VIOLATION = "[memorymanager] preferred hint violates NUMA node allocation"
 
 NO_HINT = TopologyHint(None, preferred=False)
-"""What the Topology Manager answers for a container that it has stored nothing for."""
+"""The Topology Manager's answer for a container for which it has stored nothing."""
 
 
 @dataclass(frozen=True, slots=True)

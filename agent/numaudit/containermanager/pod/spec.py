@@ -63,7 +63,7 @@ class Pod:
 
     @property
     def known(self) -> _Known:
-        """What each step of an admission asks, found once: a pod may have a thousand containers, and each asks."""
+        """Facts for each step of an admission, computed once: a pod may have a thousand containers, and each asks."""
         if self._known is None:
             object.__setattr__(self, "_known", _Known.of(self))
         assert self._known is not None

@@ -71,7 +71,7 @@ class MergeSteps:
     agreed: Set[int]
     """The sets on which a preferred hint of each offer agrees."""
     reachable: Set[int]
-    """What some combination of hints leaves; looked at only where none is agreed on."""
+    """Nodes that some combination of hints leaves; computed only where all hints do not agree."""
     goal: int
     """How many nodes a hint that is not preferred should have; 0 = no matter, or it was not asked."""
     finalists: Set[int]

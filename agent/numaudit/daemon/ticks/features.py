@@ -22,7 +22,7 @@ class Features:
     session: Session | None
     """None = nothing is examined."""
     kubelet: Callable[[], Readings | None] = lambda: None
-    """What the tick read of it: the kubelet has its share of a tick and is not asked again here."""
+    """Readings of the kubelet in this tick; it has its share of a tick and is not asked again here."""
     _known: tuple[Feature, ...] = ()
     _examined_at: Hashable = None
 

@@ -27,7 +27,7 @@ class _Success(NamedTuple):
 
 @dataclass(slots=True)
 class HealthMonitor:
-    """What the ticker notes of its ticks, and what follows for health. Read by other threads."""
+    """Record of the ticker's ticks, and the health that follows from it. Read by other threads."""
 
     interval: float
     died: Callable[[], Sequence[str]] = tuple

@@ -44,7 +44,7 @@ class LiveNumbers:
     _process: psutil.Process = field(default_factory=psutil.Process)
 
     def exposition(self) -> Exposition:
-        """What is true at this moment, as metrics."""
+        """Metrics that are true at this moment."""
         return evaluate_live(self.now(), self.started_at)
 
     def with_newest_tick(self) -> list[Exposition]:
@@ -54,7 +54,7 @@ class LiveNumbers:
         return [*current, self.exposition()]
 
     def now(self) -> Live:
-        """What is true at this moment."""
+        """Values that are true at this moment."""
         resident, virtual = self._memory()
         return Live(
             snapshot_age=self.health.age,

@@ -86,7 +86,7 @@ def without_effect(environment: Mapping[str, str]) -> list[str]:
 
 
 def machine_id(host: Host) -> str | None:
-    """What systemd calls this installation; None where there is none, as in most containers."""
+    """systemd's name of this installation; None where there is none, as in most containers."""
     try:
         text = read_text(host.at("/etc/machine-id")).strip()
     except OSError:

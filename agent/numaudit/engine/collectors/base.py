@@ -1,4 +1,4 @@
-"""What every collector shares: what it works on, and a result that is caught once and becomes an CollectorOutcome."""
+"""Common parts of collectors: their input, and a result that is caught once and becomes a CollectorOutcome."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _outcome(source: str, skipped: Skipped, seconds: float) -> CollectorOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What the collectors of one tick work on."""
+    """Input of the collectors in one tick."""
 
     host: Host
     machine: Machine

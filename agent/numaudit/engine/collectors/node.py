@@ -1,4 +1,4 @@
-"""What do the nodes say of themselves, independent of any cgroup?"""
+"""Figures of the nodes themselves, independent of any cgroup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the kernel itself count of NUMA balancing and migrations, without any BPF program?"""
+"""The kernel's own counters of NUMA balancing and migrations, without any BPF program."""
 
 from __future__ import annotations
 

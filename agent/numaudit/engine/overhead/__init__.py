@@ -1,1 +1,1 @@
-"""What the probes cost, and what keeps them within their budget."""
+"""Cost of the probes, and the budget that limits it."""

@@ -1,4 +1,4 @@
-"""What measuring may cost: which step to take when the probes take more than their share, and when to take it back.
+"""Budget of measuring: which step to take when the probes take more than their share, and when to take it back.
 
 Pure: the driver is engine/overhead/limiter.py. A share is of the CPU time of all online CPUs.
 """
@@ -41,7 +41,7 @@ SAFE_PART = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one probe did between two ticks."""
+    """Work of one probe between two ticks."""
 
     probe: str
     events: int

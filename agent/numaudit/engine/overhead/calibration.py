@@ -1,4 +1,4 @@
-"""What does one event of each probe cost here? Nanoseconds, measured where this kernel lets us, else assumed.
+"""Cost of one event of each probe on this host in nanoseconds, measured where this kernel lets us, else assumed.
 
 Measured means the kernel's own account of the programs' run time (CAP_SYS_ADMIN), or the trial that a probe brings.
 At start the programs are tried out on purpose, with all they need in the CPU's caches; while the agent runs, real
@@ -45,7 +45,7 @@ class Listener:
     _before: Mapping[str, RunTime] = field(default_factory=dict)
 
     def after_tick(self, loads: Collection[Load]) -> dict[str, Cost]:
-        """What the events since the tick before cost, of each probe that had enough; usually of none.
+        """Cost of the events since the previous tick, of each probe that had enough; usually of none.
 
         Raises OSError when the kernel does not answer about one of the programs.
         """

@@ -1,4 +1,4 @@
-"""What do the probes cost, and what has to pause so that they keep to their budget?
+"""Cost of the probes, and the pauses that keep them within their budget.
 
 The cost is estimated: events that the probes counted, times nanoseconds for each event (calibration.py).
 """
@@ -48,7 +48,7 @@ class Limiter:
         self._listener = Listener(self.session)
 
     def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: Readings) -> Overhead:
-        """What the probes cost since the tick before, and what is paused from now on.
+        """Cost of the probes since the previous tick, and the probes that pause from now on.
 
         Raises OSError, and Refusal when a probe that was paused cannot be put back.
         """

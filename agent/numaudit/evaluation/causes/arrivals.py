@@ -21,7 +21,7 @@ from numaudit.topology.nodeset import NodeSet
 
 Key = TypeVar("Key", bound=Hashable)
 Passing = Literal["a full node", "a migration by its own tasks"]
-"""What leaves no trace: it shows only to who watches while bytes come."""
+"""Events without a trace: they show only to an agent that watches while bytes come."""
 PASSING = _FULL, _MIGRATION = get_args(Passing)
 NUMA_BALANCING = "numa_misplaced"
 _OTHERS = ("syscall_or_cpuset", "mempolicy_mbind", "demotion", "damon")
@@ -40,10 +40,10 @@ class Arrival(Struct, frozen=True):
     moved: Mapping[str, int] = {}
     """The kernel's reason -> what the container's tasks moved away from the wanted nodes."""
     unwatched: Mapping[Passing, int] = {}
-    """What was not measured, or gave no answer -> how much came meanwhile."""
+    """Events that were not measured, or gave no answer -> bytes that came meanwhile."""
 
     def missed(self, limit: int) -> tuple[Passing, ...]:
-        """What was not watched while more than this number of bytes came."""
+        """Events that were not watched while more than this number of bytes came."""
         return tuple(what for what in PASSING if self.unwatched.get(what, 0) > limit)
 
     def shrunk_to(self, outside: int) -> Arrival:
@@ -64,7 +64,7 @@ def arrival(
     earlier: Arrival | None,
     turned_away: TurnedAway | None = None,
 ) -> Arrival:
-    """What is known after this tick. `before` is the previous snapshot, `earlier` what was known then.
+    """Arrivals known after this tick. `before` is the previous snapshot, `earlier` what was known then.
 
     `turned_away` is that of these snapshots, for whoever asks for many containers; None = it is worked out.
     """

@@ -33,7 +33,7 @@ class Cause(Value, frozen=True):
     cause: CauseName
     """Which cause."""
     evidence: str
-    """What shows it."""
+    """Evidence of the cause."""
 
 
 _PIECES = 3
@@ -95,7 +95,7 @@ def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
 
 
 def _said_of_nodes(allowed: Allowed) -> str:
-    """What the group's own cpuset.mems says, where it was read."""
+    """Text about the group's own cpuset.mems, where it was read."""
     nodes = str(allowed.nodes) or "none"
     if allowed.own_nodes is None:
         return f"it may use nodes {nodes}"

@@ -30,7 +30,7 @@ _WORDS = {
 
 
 class CpuCause(NamedTuple):
-    """What sends a container to these CPUs."""
+    """Reason why a container runs on these CPUs."""
 
     reason: str
     remedy: str | None

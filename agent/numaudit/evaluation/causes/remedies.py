@@ -1,4 +1,4 @@
-"""What to do about a verdict, in terms of what the container is: a pod's, a command of `numaudit run`, or another.
+"""Remedies of verdicts for a pod's container, a command of `numaudit run`, or another cgroup.
 
 Only the first two have promises. docs/verdicts.md has all of these.
 """
@@ -61,7 +61,7 @@ _STAY: Mapping[Owner, str] = {
 
 
 def owner(container: Container, intent: Intent | None) -> Owner:
-    """What a container is, where remedies are concerned."""
+    """Kind of container, where remedies are concerned."""
     if container.pod_uid is not None:
         return "pod"
     if intent is None or container.id not in intent.by_cgroup:
@@ -75,12 +75,12 @@ def chooses_together(intent: Intent | None) -> bool:
 
 
 def of_parts_that_are_apart(intent: Intent) -> str | None:
-    """What to do where CPUs, memory or devices are apart under a policy that chooses them together; else None."""
+    """Remedy where CPUs, memory or devices are apart under a policy that chooses them together; else None."""
     return _CHOSEN_APART.format(again=_AGAIN[intent.promised_by]) if chooses_together(intent) else None
 
 
 def remedy(verdict: VerdictName, of: Owner, intent: Intent | None = None) -> str | None:
-    """What to do about it; None = nothing. No policy is named that is in force, as far as the intent says."""
+    """Remedy of a verdict; None = nothing. No policy is named that is in force, as far as the intent says."""
     if of == "pod" and verdict in _in_force(intent):
         return IN_FORCE[verdict]
     return {"pod": {}, "command": OF_COMMANDS, "other": OF_OTHERS}[of].get(verdict, REMEDIES[verdict])
@@ -94,6 +94,6 @@ def _in_force(intent: Intent | None) -> Iterator[VerdictName]:
 
 
 def of_unmapped(of: Owner, are_all: bool) -> str:
-    """What to do about a spill into files that no process maps; not `are_all`: into other memory, too."""
+    """Remedy of a spill into files that no process maps; not `are_all`: into other memory, too."""
     about_files = f"{_UNMAPPED} {_STAY[of]}"
     return about_files if are_all else f"{remedy('spilled', of)} {about_files}"

@@ -35,7 +35,7 @@ class Spill:
 def next_spill(
     resident: Resident, intended: NodeSet, drifted: bool, earlier: Spill | None, now: float, thresholds: Thresholds
 ) -> Spill | None:
-    """What this tick makes of it; None = hardly any bytes are outside. `drifted`: the cpuset allows other nodes."""
+    """The spill as of this tick; None = hardly any bytes are outside. `drifted`: the cpuset allows other nodes."""
     outside = bytes_outside(resident.judged, intended)
     if outside <= thresholds.spilled_bytes or outside <= thresholds.spilled_share * sum(resident.judged.values()):
         return None

@@ -16,7 +16,7 @@ _OF_A_COMMAND = (
     "Set `topologyManagerPolicy` to restricted or single-numa-node in the configuration of `numaudit run`, so that "
     "CPUs and memory are chosen together, and start the command again."
 )
-"""What to do where `numaudit run` chose both."""
+"""Remedy where `numaudit run` chose both."""
 
 
 def _stale(evidence: Evidence) -> Iterator[Found]:

@@ -1,4 +1,4 @@
-"""What a finding is, and the rule that finds it."""
+"""Findings, and the rules that find them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Finding(Value, frozen=True):
     severity: Severity
     """How bad it is."""
     message: str
-    """What is wrong."""
+    """Description of the problem."""
     remedy: str
-    """What to do about it."""
+    """Remedy."""
     container_id: int | None = field(name="id")
     """cgroup id of the container; None = not of a container that runs now."""
     pod_uid: str | None
@@ -40,17 +40,17 @@ class Finding(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the rules of one tick judge."""
+    """Input of one tick's rules."""
 
     snapshot: Snapshot
     intent: Intent
     """The snapshot's; empty where there is no kubelet."""
     histories: Mapping[ContainerId, History]
-    """What was measured of containers lately."""
+    """Measurements of containers lately."""
 
 
 class Found(NamedTuple):
-    """What a rule found once."""
+    """One result of a rule."""
 
     message: str
     container_id: int | None = None

@@ -1,4 +1,4 @@
-"""What every source of accesses is given, and what it gives."""
+"""Input and output of every source of accesses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EMPTY: Window[Pair] = Window()
 
 
 class Evidence(NamedTuple):
-    """What there is to judge one container by."""
+    """Evidence by which one container is judged."""
 
     snapshot: Snapshot
     container: ContainerId
@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a source says, and what the next tick needs of it."""
+    """Result of a source, with the state that the next tick needs."""
 
     access: Access | None
     """None = it has nothing to say of this container."""

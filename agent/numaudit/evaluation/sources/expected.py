@@ -1,4 +1,4 @@
-"""What is to be expected if every byte were used equally from wherever the CPUs ran: no measurement of accesses."""
+"""Estimated accesses, if every byte were used equally from wherever the CPUs ran: not a measurement."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class HintFaults:
         return snapshot.hint_faults is not None
 
     def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
-        """What the newest passes saw. Nothing is remembered here: a pass holds until the next one is through."""
+        """Result of the newest passes. Nothing is remembered here: a pass holds until the next one is through."""
         sampled = (evidence.snapshot.hint_faults or {}).get(evidence.container, _NO_FAULTS)
         if sampled.used is None:
             return Said(Access("hint_faults", "pages", None, reason=_why_unseen(sampled)), window)

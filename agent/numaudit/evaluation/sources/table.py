@@ -18,11 +18,11 @@ SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), FirstTouch(), Expected()
 """A new source is its module and an entry here."""
 
 Windows = Mapping[Source, Window[Pair]]
-"""What each source remembers."""
+"""State of each source."""
 
 
 class EvaluatedSources(NamedTuple):
-    """What is said of a container's accesses, and what the next tick needs of it."""
+    """Results about a container's accesses, with the state that the next tick needs."""
 
     accesses: tuple[Access, ...]
     """In the order of the sources."""
@@ -35,7 +35,7 @@ def running_sources(snapshot: Snapshot) -> tuple[AccessSource, ...]:
 
 
 def evaluate_sources(sources: Sequence[AccessSource], evidence: Evidence, past: Windows) -> EvaluatedSources:
-    """What each source says of a container."""
+    """Results of each source about a container."""
     found: list[Access] = []
     windows = dict(past)
     for source in sources:

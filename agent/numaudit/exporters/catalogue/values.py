@@ -155,7 +155,7 @@ def sampled_page_coverage(container: ContainerReport) -> float | None:
 
 
 def sampled_pages(container: ContainerReport) -> SampledPages | None:
-    """What the newest scan passes saw used."""
+    """Pages that the newest scan passes saw used."""
     return next((access.pages for access in container.accesses if access.pages is not None), None)
 
 

@@ -44,7 +44,7 @@ def read_mode(host: Host) -> Mode | None:
 
 
 def read_vmstat(host: Host) -> dict[str, int]:
-    """What NUMA balancing and migrations have done on this host since boot: faults and base pages.
+    """Counters of NUMA balancing and migrations of this host since boot: faults and base pages.
 
     Raises Unavailable when it is not shown, OSError.
     """

@@ -45,7 +45,7 @@ class ProgramType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """What the kernel says of a loaded program."""
+    """The kernel's information on a loaded program."""
 
     type: int
     id: int
@@ -94,7 +94,7 @@ def count_run_time() -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """What programs used while the kernel counted it."""
+    """Run time of programs while the kernel counted it."""
 
     nanoseconds: int = 0
     runs: int = 0

@@ -34,7 +34,7 @@ class MapType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MapInfo:
-    """What the kernel says of a map. Sizes in bytes; `value_size` is that of one CPU."""
+    """The kernel's information on a map. Sizes in bytes; `value_size` is that of one CPU."""
 
     type: int
     id: int

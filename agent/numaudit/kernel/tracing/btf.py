@@ -30,7 +30,7 @@ class Function:
     """A function of the kernel's."""
 
     id: int
-    """What BPF_PROG_LOAD calls attach_btf_id."""
+    """Type id, which BPF_PROG_LOAD calls attach_btf_id."""
     parameters: tuple[str, ...]
     """Their names, in order."""
 

@@ -34,7 +34,7 @@ _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What to count; the words of struct perf_event_attr."""
+    """Event to count; the words of struct perf_event_attr."""
 
     type: int
     config: int
@@ -46,7 +46,7 @@ class Event:
     exclude_kernel: bool = False
     exclude_hypervisor: bool = False
     sample_type: int = 0
-    """What each sample in the event's ring is to hold: PERF_SAMPLE_ bits."""
+    """Contents of each sample in the event's ring: PERF_SAMPLE_ bits."""
     is_on: bool = False
     """It counts as soon as it is opened; of a group, as soon as its leader does."""
 
@@ -86,7 +86,7 @@ def open_event(event: Event, *, cpu: int, pid: int = -1, group: int = -1, cgroup
 
 
 class GroupCounts(NamedTuple):
-    """What the events of a group counted, in the order in which they were opened, and for how long."""
+    """Counts of a group's events, in the order in which they were opened, and for how long."""
 
     enabled: int
     """Nanoseconds in which they were switched on; of a cgroup's events, in which one of its tasks was on the CPU."""

@@ -21,7 +21,7 @@ _DATA_HEAD, _DATA_TAIL, _DATA_OFFSET = 1024, 1032, 1040
 
 @dataclass(slots=True)
 class Records:
-    """What one read-out of a ring brought."""
+    """Records of one read-out of a ring."""
 
     samples: list[bytes] = field(default_factory=list)
     """The body of each sample, without its header, as the event's sample_type lays it out."""
@@ -69,7 +69,7 @@ def _read_lost(kind: int, body: bytes) -> int:
 
 
 def cut(ring: bytes | memoryview, tail: int, head: int) -> bytes:
-    """What lies between two positions that only grow, in a ring whose size is a power of two.
+    """Bytes between two positions that only grow, in a ring whose size is a power of two.
 
     Raises ParseError when more lies there than the ring can hold: then positions and ring do not belong together.
     """

@@ -1,4 +1,4 @@
-"""What the kubelet intends, out of everything that was read from it. Pure: readings in, intent out."""
+"""The kubelet's intent, made of everything that was read from it. Pure: readings in, intent out."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _forecasts(
 
 
 def _denials(readings: Readings) -> Mapping[str, int] | None:
-    """What the log says since the kubelet's start, if its counters, read before, are of the same run."""
+    """Refusals in the log since the kubelet's start, if its counters, read before, are of the same run."""
     log, read_at = readings.log, readings.metrics_read_at
     if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:
         return None

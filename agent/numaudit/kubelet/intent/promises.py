@@ -1,4 +1,4 @@
-"""What each container was given, by the checkpoints, else by PodResources. Pure.
+"""Promise of each container, by the checkpoints, else by PodResources. Pure.
 
 The checkpoints come first: they know pod UIDs, and their checksums vouch for them.
 """
@@ -71,7 +71,7 @@ def by_container(
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What others than the checkpoints know of one container."""
+    """Facts about one container from other sources than the checkpoints."""
 
     resources: Promise | None = None
     """Its entry in PodResources; None = it has none."""
@@ -80,7 +80,7 @@ class Others:
 
 
 def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
-    """What is known of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
+    """Promise of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
     resources = others.resources or _NOTHING
     memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, (), resources.memory)
     if not memory and _is_logged(checkpoints, others):

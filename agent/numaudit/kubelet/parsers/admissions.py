@@ -27,7 +27,7 @@ _Key = tuple[str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What the log has said so far, as a value."""
+    """Facts in the log so far, as a value."""
 
     records: tuple[HintRecord, ...] = ()
     """The newest admission of each container or pod, and instead of a repeated one the first of that pod."""
@@ -43,7 +43,7 @@ class LogFacts:
 
 @dataclass(slots=True)
 class Admissions:
-    """What the log has said so far: the newest admission of each container (or pod), and of the kubelet itself."""
+    """Facts in the log so far: the newest admission of each container (or pod), and of the kubelet itself."""
 
     rejections: dict[str, Rejection] = field(default_factory=dict)
     """By pod UID."""

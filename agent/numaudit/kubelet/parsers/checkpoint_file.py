@@ -62,7 +62,7 @@ class CheckpointFile:
 
 
 def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> CheckpointFile:
-    """What a file's bytes say. `kind` None = by the file's `name`, else by its keys. `shown`: see CheckpointFile."""
+    """Decode a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown`: see CheckpointFile."""
     begin = f"{shown}: " if shown else ""
     try:
         kind = kind or checkpoints.kind_of(name, data)

@@ -63,7 +63,7 @@ _KNOWN = frozenset([*_TEXTS, *_NUMBERS, *_MAPS, *_PATHS, *_OTHERS])
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What of the kubelet's command line matters here."""
+    """Flags of the kubelet that numaudit uses."""
 
     fields: Document = field(default_factory=dict)
     """As fields of a KubeletConfiguration."""

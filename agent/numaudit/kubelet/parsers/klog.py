@@ -20,7 +20,7 @@ LONGEST_LINE = 1 << 20
 """Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
 
 _SYSLOG = re.compile(r"[^\"{]{0,200}?\bkubelet\[\d+\]: (?=\{)", re.ASCII)
-"""What syslog writes before a line in JSON."""
+"""Prefix that syslog writes before a line in JSON."""
 _TEXT = re.compile(
     r"(?:[^\"]{0,200}?\bkubelet\[\d+\]: )?"  # as syslog writes it
     r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) +\d+ [^\]\s]+\] "

@@ -1,4 +1,4 @@
-"""What the kubelet's log says of admissions. Pure: text in, events out. Node masks are integers, bit n = node n.
+"""Admissions in the kubelet's log. Pure: text in, events out. Node masks are integers, bit n = node n.
 
 Sources: pkg/kubelet/cm/topologymanager/scope_{container,pod}.go, cpumanager/policy_static.go,
 memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go.
@@ -102,7 +102,7 @@ Event = Hints | Step | Denied | TopologyManager | Version | StartRefused
 
 
 def parse(line: str, *, until: datetime, at: float | None = None) -> Event | None:
-    """What a line says; None for one that says nothing of an admission.
+    """Parse a line; None for one that does not concern an admission.
 
     `at` and `until` are those of `klog.parse`. Raises ParseError when the message is a known one and its
     fields are not.

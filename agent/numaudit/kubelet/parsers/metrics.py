@@ -52,7 +52,7 @@ _VERSION = re.compile(r"[{,]git_version=\"(v[0-9][\w.+-]{0,60})\"", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class KubeletMetrics:
-    """What of /metrics matters here."""
+    """Metrics of the kubelet that numaudit uses."""
 
     counters: Mapping[KubeletSeries, float]
     version: str | None

@@ -39,7 +39,7 @@ _SEEN = "kubernetes.io/config.seen"
 _MIRROR = "kubernetes.io/config.mirror"
 _TEMPLATE_HASH = "pod-template-hash"
 _SCHEDULED = re.compile(r"-\d{8,10}\Z", re.ASCII)
-"""What a CronJob adds to its name: minutes (once seconds) since 1970."""
+"""Suffix that a CronJob adds to its name: minutes (once seconds) since 1970."""
 _REJECTED = "Pod was rejected: "
 _RUN_STATES: tuple[RunState, ...] = ("waiting", "running", "terminated")
 _LISTS: tuple[tuple[str, str, ContainerKind], ...] = (
@@ -300,7 +300,7 @@ def without_secrets(body: bytes) -> bytes:
 
 
 def _kept(value: object, fields: object) -> object:
-    """What of a document a tree of fields names; None in the tree = all below."""
+    """The parts of a document that a tree of fields names; None in the tree = all below."""
     if not isinstance(fields, dict):
         return value
     if isinstance(value, list):

@@ -54,7 +54,7 @@ class ExaminedFile:
 
 
 def examine(file: CheckpointFile, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> StartOutlook:
-    """What `memorymanager.restart` says of a file that is there. `machine` None = the file stands alone.
+    """Outlook of `memorymanager.restart` for a file that exists. `machine` None = the file stands alone.
 
     `folder`: the kubelet's root folder, as the host calls it and the kubelet's words name it.
     """
@@ -99,7 +99,7 @@ def _kubelet_says(file: CheckpointFile, found: Outlook | None, kubelet: Starting
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
-    """What the Memory Manager expects on this machine with the file's assignments. Raises InputError.
+    """State that the Memory Manager expects on this machine with the file's assignments. Raises InputError.
 
     Those of a node or a type of memory that the machine does not have are left out.
     """

@@ -1,4 +1,4 @@
-"""What a restart of this node's kubelet would do to its pods, out of what was read from it. Pure.
+"""Forecast of a restart of this node's kubelet for its pods, made of what was read from it. Pure.
 
 Whether the kubelet starts is answered once, by the outlook of each file: `numaudit state verify`, the forecast, the
 report and its metrics all give that answer.

@@ -29,14 +29,14 @@ class KubeletHere:
     """The kubelet of one host."""
 
     config: KubeletConfig
-    """What is in force, as far as that is known."""
+    """The configuration in force, as far as that is known."""
     starting: Starting
     conflicts: tuple[str, ...] = ()
     """Where what runs and what is written contradict each other."""
 
 
 def kubelet_here(readings: Readings, asked: Asked = Asked(), start: Start = starting) -> KubeletHere:  # noqa: B008
-    """What runs and what would start. `start` is `starting`, or remembers its result."""
+    """The kubelet that runs and the one that would start. `start` is `starting`, or remembers its result."""
     written = _with_other_sources(readings)
     running, conflicts = _in_force(written, readings)
     return KubeletHere(running, start(written, readings.machine, asked), conflicts)

@@ -46,7 +46,7 @@ class NodeHere:
 def node_here(
     readings: Readings | None, asked: Asked, *, folder: str, with_cgroup: Set[str] | None, storage: int | None
 ) -> NodeHere:
-    """What is known of the kubelet on a host. Raises Unavailable where that is too little to admit a pod.
+    """The node as its kubelet knows it. Raises Unavailable where that is too little to admit a pod.
 
     `folder`: the kubelet's root folder; `with_cgroup`: the UIDs of the pods that have a cgroup, None = not known;
     `storage`: see `NodeHere`.
@@ -85,7 +85,7 @@ _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
 
 
 def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> NodeState:
-    """What a kubelet remembers that has these files. Of the pods in them those that are known to be gone do not count.
+    """State of a kubelet that has these files. Pods in the files that are known to be gone do not count.
 
     Where all pods of the node are known, what they ask for is added up. Raises InputError where such a kubelet would
     not start with the files, or refuses its configuration.

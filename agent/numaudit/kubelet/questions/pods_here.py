@@ -14,7 +14,7 @@ from numaudit.kubelet.sources.readings import Readings
 
 @dataclass(frozen=True, slots=True)
 class PodsHere:
-    """What is known of the pods of a node."""
+    """Pods of a node, as far as they are known."""
 
     names: Mapping[str, PodName] = field(default_factory=dict)
     """UID -> who the pods in the checkpoints are; those of which anything is known."""

@@ -85,7 +85,7 @@ def _source_of_document(config: KubeletConfig) -> str:
 
 
 def _policy(config: KubeletConfig, name: str, asked: str | None, field: str, sources: dict[str, str]) -> str | None:
-    """What only the checkpoint itself says is no configuration."""
+    """The configured policy. A policy that only the checkpoint names is not a configuration."""
     if asked is not None:
         sources[field] = OPTION
         return asked

@@ -48,7 +48,7 @@ class NoToken(Unavailable):
 
 
 class Answers(Protocol):
-    """What a kubelet answers. Each raises Unavailable with the reason."""
+    """Answers of a kubelet. Each raises Unavailable with the reason."""
 
     def pods(self) -> bytes:
         """A v1 PodList in JSON."""
@@ -160,7 +160,7 @@ class LiveKubelet:
     host: Host
     resources: Client
     config: Mapping[str, object] | None = None
-    """What is known of its settings so far: they say where it listens."""
+    """Its settings as far as they are known; they say where it listens."""
     endpoint: Endpoint | None = None
     """None = find it by the settings."""
     deadline: float = DEADLINE

@@ -56,7 +56,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """What one pod was given."""
+    """Memory, CPUs and devices of one pod."""
 
     namespace: str
     name: str

@@ -63,7 +63,7 @@ class KubeletPoller:
     patience: float = PATIENCE
     """Seconds that one poll waits for the running kubelet, all its answers together."""
     newest: Readings | None = None
-    """What the newest poll found; None = no kubelet was there."""
+    """Readings of the newest poll; None = no kubelet was there."""
     _files: dict[Kind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
     _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
@@ -76,7 +76,7 @@ class KubeletPoller:
     _resources_version: str | None = None
     _configz_error: Exception | None = None
     _located: Settings | Unavailable | None = None
-    """What `locate` has read, for the poll after it."""
+    """Settings that `locate` has read, for the poll after it."""
     _news: Inputs = field(default_factory=Inputs)
     _pid: int | None = None
     _was_there: bool = False
@@ -217,7 +217,7 @@ class KubeletPoller:
                 source.again()
 
     def _read_settings(self) -> tuple[Settings, str | None]:
-        """What the kubelet says is in force, else what it was started with."""
+        """Settings that the kubelet reports, else those of its start."""
         settings, problem = None, ""
         try:
             settings = self._started_with()

@@ -34,5 +34,5 @@ def require(host: Host) -> None:
 
 
 def none_here(host: Host) -> str:
-    """What is missing."""
+    """Text that names the missing parts."""
     return f"no kubelet: no process of that name is visible, and there is no {host.kubelet_root}"

@@ -27,7 +27,7 @@ class Settings:
     """`--root-dir`; None = not given."""
     reason: str | None = None
     files: Mapping[Path, bytes] = field(default_factory=dict)
-    """What its configuration files said."""
+    """Contents of its configuration files."""
 
 
 @dataclass(frozen=True, slots=True)

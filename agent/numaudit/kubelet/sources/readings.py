@@ -19,7 +19,7 @@ from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.topology.machine import Machine
 
 Question = Literal["/pods", "/configz", "/metrics", "podresources"]
-"""What a kubelet is asked: pages, and List of PodResources."""
+"""Sources of a kubelet: three pages, and List of PodResources."""
 
 _NAMES: Mapping[Kind, SourceName] = {MEMORY: "memory checkpoint", CPU: "cpu checkpoint", DEVICES: "device checkpoint"}
 

@@ -1,4 +1,4 @@
-"""What the kubelet answers, for a captured tree: without secrets, and in the form in which it is read back."""
+"""Recording of the kubelet's answers for a captured tree: without secrets, and in the form in which it is read back."""
 
 from __future__ import annotations
 

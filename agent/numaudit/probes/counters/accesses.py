@@ -55,7 +55,7 @@ class _Sums:
     seen: dict[_Place, Words] = field(default_factory=dict)
     """At the last reading."""
     used: dict[_Place, Words] = field(default_factory=dict)
-    """What `accesses` rests on: not the same where an event has not run since."""
+    """Counts from which `accesses` was computed: not the same where an event has not run since."""
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class AccessSums:
 
 
 def accesses_of(plan: Plan, words: Words) -> Accesses | None:
-    """What the counts of a plan's events amount to; None = one of them did not run."""
+    """Accesses computed from the counts of a plan's events; None = one of them did not run."""
     return plan.accesses([scaled(*words[at : at + WORDS]) for at in range(0, len(words), WORDS)])
 
 

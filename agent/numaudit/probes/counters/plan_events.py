@@ -25,9 +25,9 @@ _LOAD = 16 << 20
 """Bytes that are used to see whether the events count."""
 _TRIES = 5
 _NOT_HERE = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENXIO)
-"""What opening an event says that this CPU, its driver or its hypervisor does not have."""
+"""Error numbers of opening an event that this CPU, its driver or its hypervisor does not have."""
 FindPlans = Callable[[Host], Sequence[Plan]]
-"""What may be counted on a host, the best first. Raises Refusal."""
+"""Finder of the plans for a host, the best first. Raises Refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PlanEvents:
         return (descriptor for group in self.groups for descriptor in group)
 
     def read(self) -> Words:
-        """What they have counted since they were opened. Raises OSError."""
+        """Counts since the events were opened. Raises OSError."""
         found = [perf_event.read_group(leader) for leader, *_ in self.groups]
         return tuple(word for one in found for count in one.counts for word in (count, one.enabled, one.running))
 
@@ -71,7 +71,7 @@ class PlanEvents:
 
 
 def plans_here(host: Host) -> Sequence[Plan]:
-    """What tells local from remote memory accesses on this machine. Raises Refusal."""
+    """Plans that tell local from remote memory accesses on this machine. Raises Refusal."""
     try:
         return plans(read_cores(host, read_machine(host)))
     except CannotCount as error:

@@ -66,7 +66,7 @@ class Bytecode:
 
 
 def unpack(document: Mapping[str, Any]) -> Bytecode:
-    """What `Bytecode.pack` made. Raises KeyError, TypeError and ValueError for anything else."""
+    """Unpack the result of `Bytecode.pack`. Raises KeyError, TypeError and ValueError for anything else."""
     programs = {
         name: Code(base64.b64decode(one["instructions"]), {int(at): to for at, to in one["names"].items()})
         for name, one in document["programs"].items()

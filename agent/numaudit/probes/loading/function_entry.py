@@ -36,7 +36,7 @@ Source: arch/*/include/asm/ptrace.h and each architecture's calling convention.
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What to load for one function."""
+    """Programs to load for one function."""
 
     wanted: tuple[Program, ...]
     """Each may be refused; then the other is used."""
@@ -53,7 +53,7 @@ class Attached:
 
 
 def program_name(prefix: str, way: Way) -> str:
-    """What our texts call the program of each way."""
+    """Name of our program of each way."""
     return f"{prefix}_at_{way}"
 
 

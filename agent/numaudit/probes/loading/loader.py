@@ -56,7 +56,7 @@ class Program:
     may_fail: bool = False
     """When the kernel refuses it, the rest of the probe is still loaded."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """What the program loads from its context, by its name in the text -> the tracepoint's field of this kernel."""
+    """Fields that the program loads from its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ProbeRequest:
     entries: Mapping[str, int] = field(default_factory=dict)
     """Map -> how many entries it has room for, where the text does not say."""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """What the text does not say either (PROBE_CONSTANT, and the offsets of PROBE_LOAD that are no tracepoint's)."""
+    """Further numbers that the text leaves open: PROBE_CONSTANT, and offsets of PROBE_LOAD that are no tracepoint's."""
     defines: Mapping[str, int] = field(default_factory=dict)
     """Macros that change the code itself. Bytecode is stored for the values that the text names as its forms."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class LoadedProbe:
     compiled: str | None = None
     """Why the text was compiled on this host; None = its bytecode was stored."""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """What was asked to be put into its programs."""
+    """Numbers requested for its programs."""
 
     def close(self) -> None:
         for descriptor in (*self.programs.values(), *self.maps.values()):
@@ -133,10 +133,10 @@ def find_pythons() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What the programs of one request are made of."""
+    """Source of the programs of one request."""
 
     found: Mapping[str, Any]
-    """What the loader process is given: bytecode, or a text to compile."""
+    """Input of the loader process: bytecode, or a text to compile."""
     compiled: str | None
     """Why it has to be compiled."""
 

@@ -22,7 +22,7 @@ _PACKAGE = Path(numaudit.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What is compiled as one."""
+    """Source that is compiled as one."""
 
     name: str
     whole: str

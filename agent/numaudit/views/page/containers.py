@@ -15,7 +15,7 @@ from numaudit.views.page.part import Part
 from numaudit.views.page.tables import box
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
-"""What the colour of a verdict says, for who sees none."""
+"""Signs that repeat the colour of a verdict, for readers who do not see colours."""
 _TONES: dict[Tone | None, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
 """Classes of the style sheet."""
 _LONGEST = 12

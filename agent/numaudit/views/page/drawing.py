@@ -165,7 +165,7 @@ def _occupant(one: Occupant) -> Markup:
 
 
 def _memory_bar(node: DrawnNode) -> Iterator[Markup]:
-    """What containers hold is solid, what else is in use is hatched, what is free is empty."""
+    """Bar of a node's memory. Containers' part is solid, other use is hatched, free memory is empty."""
     top, wide = _PAD + 20, _BOX - 2 * _PAD
     if node.occupants is None or not node.total or node.free is None:
         return

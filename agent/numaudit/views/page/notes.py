@@ -1,4 +1,4 @@
-"""What the page says in words: what is wrong and what to do, refused pods, state files, and what is not known."""
+"""Texts of the page: what is wrong and what to do, refused pods, state files, and what is not known."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def state_part(checkpoints: Sequence[CheckpointReport]) -> Part | None:
 
 
 def unknown_part(report: Report) -> Part | None:
-    """What could not be read, and why."""
+    """Unknown figures with their reasons."""
     reasons: dict[str, list[str]] = {}
     for one in report.containers:
         for unknown in one.unknown:

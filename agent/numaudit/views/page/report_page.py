@@ -41,7 +41,7 @@ def report_content(report: Report) -> Markup:
 
 
 def _parts(report: Report) -> Iterator[Part | None]:
-    """What to do comes first, and the picture of the machine before what may be a thousand rows."""
+    """Parts of the page. Remedies come first; the machine comes before a table of perhaps a thousand rows."""
     yield findings_part(report)
     yield nodes_part(report)
     yield containers_part(report)

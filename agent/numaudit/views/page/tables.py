@@ -14,7 +14,7 @@ _LONGEST_LINE = 40
 
 
 def box(child: Markup, **label: str) -> Markup:
-    """What is wider than the window scrolls in a box of its own, also by keyboard. `label`: an attribute of aria."""
+    """A box in which content wider than the window scrolls, also by keyboard. `label`: an attribute of aria."""
     return element("div", child, class_="wide", role="region", tabindex=0, **label)
 
 

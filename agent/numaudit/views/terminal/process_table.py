@@ -49,7 +49,7 @@ def _time(row: ProcessMapping) -> str:
 
 
 def _now(one: ContainerReport, report: Report) -> Iterator[str]:
-    """What may explain where new pages go; the kernel says nothing of the time when the old ones came there."""
+    """Facts that may explain where new pages go; the kernel says nothing of the time when the old ones came there."""
     free = [
         f"node {node.numa_node} has {size(node.free_bytes)} of {size(node.total_bytes)} free"
         for node in report.nodes

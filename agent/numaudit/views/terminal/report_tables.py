@@ -137,7 +137,7 @@ def _lines(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _ended(report: Report) -> str | None:
-    """What containers and cgroups counted that ended during the measurement, for they have no row."""
+    """Counts of containers and cgroups that ended during the measurement, which have no row."""
     ended = report.ended
     if ended is None or not (ended.cpu_seconds or ended.allocated_bytes):
         return None

@@ -67,7 +67,7 @@ class Top(App[bool]):
         self.animation_level = "none"
         self.feed, self.sort = feed, sort
         self.error: BaseException | None = None
-        """What ended the screen."""
+        """Error that ended the screen."""
         self.status = head.Status(feed.captured or where, feed.captured is not None, feed.interval)
         self._width, self._height = 80, 24
         self._reverse, self._text = False, ""
@@ -182,7 +182,7 @@ class Top(App[bool]):
             self._turn_to(key, helps=False)
 
     def action_close(self) -> None:
-        """What is open; where nothing is, the filter goes."""
+        """Close the open page; without one, remove the filter."""
         if self._reads:
             self._go_back()
         else:

@@ -25,7 +25,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the first line says."""
+    """Contents of the first line."""
 
     where: str
     """Name of the host, or the captured tree."""
@@ -77,7 +77,7 @@ def clock(at: float) -> str:
 
 
 def not_measured(report: Report) -> str:
-    """What is not known on this host, in short; empty = nothing is missing."""
+    """Short text about unknown figures of this host; empty = nothing is missing."""
     what = [one.what for one in report.unknown]
     what += [source for sources in sources_by_trouble(report).values() for source in sources]
     return f"not measured: {', '.join(what)}; ? says why" if what else ""

@@ -10,7 +10,7 @@ from numaudit.api.placement_document import Placement
 from numaudit.report.values import ContainerReport, Report
 
 Key = tuple[str, ...]
-"""What stays the same of a container while its row moves, and when it is started again."""
+"""Key of a container, which stays the same while its row moves, and when it is started again."""
 
 
 def key_of(one: ContainerReport) -> Key:
@@ -27,7 +27,7 @@ def find(report: Report, key: Key) -> ContainerReport | None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was read for the one container whose page is open."""
+    """Readings of the one container whose page is open."""
 
     key: Key
     placement: Placement | None
@@ -41,7 +41,7 @@ class Measured:
     whole: Report
     """Of the host."""
     report: Report
-    """What was asked for of it."""
+    """The requested report of it."""
     opened: Opened | None = None
 
 

@@ -1,4 +1,4 @@
-"""What fills the screen of `numaudit top` once a container is opened, and its help. Pure."""
+"""Contents of the screen of `numaudit top` once a container is opened, and its help. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def help_lines(report: Report | None, width: int, *, captured: bool = False) -> 
 
 
 def _drawn(put: Callable[[Console], None], width: int) -> list[Text]:
-    """What a view prints, as lines; colours as names of the terminal's own."""
+    """Output of a view as lines; colours as names of the terminal's own."""
     file = io.StringIO()
     out = Console(
         file=file, width=width, force_terminal=True, color_system="standard", highlight=False, markup=False, emoji=False

@@ -1,4 +1,4 @@
-"""What does the kernel let each container use?"""
+"""Nodes and CPUs that the kernel lets each container use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AllowedNodes:
     promised: Mapping[int, NodeSet] = field(default_factory=dict)
     """The nodes that containers were promised."""
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
-    """What groups above such without a cpuset of their own answered in this tick."""
+    """Answers of parent groups in this tick, for groups without a cpuset of their own."""
 
     def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Allowed]:
         found: dict[ContainerId, Allowed] = {}

@@ -1,4 +1,4 @@
-"""What did the kubelet promise?"""
+"""Promises of the kubelet to the containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes of one container map: sums, shared memory, and each process's own part."""
+"""Mappings of one container's processes: sums, shared memory, and each process's own part."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Process(NamedTuple):
 
 @dataclass
 class ProcessWalk:
-    """What is the same for all processes of a walk."""
+    """Values shared by all processes of a walk."""
 
     host: Host
     page_size: int

@@ -22,7 +22,7 @@ Sums = dict[ContainerId, dict[Key, int]]
 
 @dataclass(slots=True)
 class _Kept:
-    """What one counter had from cgroups that are gone."""
+    """One counter of cgroups that are gone."""
 
     sums: Sums[Any] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)

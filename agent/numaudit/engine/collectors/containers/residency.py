@@ -23,7 +23,7 @@ _IMPOSSIBLE = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a tick read and worked out, by path. The next tick gives the same values again where nothing changed."""
+    """Values that a tick read and computed, by path. The next tick takes them again where nothing changed."""
 
     read: dict[str, ReadResident] = field(default_factory=dict)
     own: dict[str, tuple[Resident, tuple[Resident, ...], Resident]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     """Of the root cgroup itself: the memory controller's own account of it, so it stays independent of the nodes'
     meminfo. None = the kernel does not show it."""
     not_resident: dict[ContainerId, tuple[tuple[str, str], ...]]
-    """What is not known of a container, and why, where that is its own."""
+    """Unknown figures of a container with their reasons, where these are its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Residency:
         return all(size <= in_use.get(node, 0) for node, size in hugetlb.items())
 
     def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
-        """What the children do not hold: the group's own, and what children that were removed left behind."""
+        """Memory of the group itself, and memory that removed children left behind."""
         whole = by_path[path]
         parts = tuple([by_path[child] for child in census.children.get(path, ()) if child in by_path])
         last = self.last.own.get(path)
@@ -148,7 +148,7 @@ def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
 
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
-    """What the parts do not hold. Counters are read one after the other, so a difference may dip below 0."""
+    """Memory of the whole without its parts. Counters are read one after the other, so a difference may dip below 0."""
     return Resident(*[_less(column, columns) for column, *columns in zip(*map(_columns, (whole, *parts)), strict=True)])
 
 

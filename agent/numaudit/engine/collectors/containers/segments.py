@@ -14,7 +14,7 @@ from numaudit.snapshot import BytesByNode
 
 
 class Part(NamedTuple):
-    """What one process has mapped of a segment in one mapping."""
+    """Mapping of a segment by one process."""
 
     pid: int
     begin: int

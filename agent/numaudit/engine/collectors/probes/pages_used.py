@@ -16,14 +16,14 @@ from numaudit.probes.hint_faults import Passes
 from numaudit.snapshot import ContainerId, PagesUsed, Resident, Snapshot
 
 _CHARGED = ("anon", "file", "shmem", "hugetlb")
-"""What processes can map."""
+"""Memory types that processes can map."""
 _NOT_KNOWN: Mapping[int, int] = {}
 
 
 def pages_used(
     known: ScanPasses, tick: Tick, snapshot: Snapshot, passes: Passes | None
 ) -> dict[ContainerId, PagesUsed]:
-    """What the newest scan passes say of each container that they have anything of. `known` are those of ticks before,
+    """Pages that the newest scan passes saw used, by container. `known` are those of ticks before,
     to which `passes` is added.
     """
     now = time.time()

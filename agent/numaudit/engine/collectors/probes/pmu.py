@@ -46,7 +46,7 @@ class PmuCollector(Collector):
 
 
 def basis_of(plan: Plan) -> CountBasis:
-    """What one count of a plan is."""
+    """Basis of one count of a plan."""
     includes, may_include = plan.set.includes, plan.set.may_include
     maybe = None if _PREFETCH in may_include else False
     return CountBasis(plan.set.id, plan.set.unit, includes_prefetch=True if _PREFETCH in includes else maybe)

@@ -1,4 +1,4 @@
-"""What did the probes not count, and how often did their programs run?"""
+"""Events that the probes did not count, and how often their programs ran."""
 
 from __future__ import annotations
 

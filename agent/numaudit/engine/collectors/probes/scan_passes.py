@@ -1,4 +1,4 @@
-"""What the kernel's scan passes say of a container: which of its memory was used, and from where.
+"""Memory that a container used, and from which node, by the kernel's scan passes.
 
 In one pass through a process's memory each page that is used faults once, so the faults of a pass are bytes. What the
 newest passes said is kept from tick to tick; samples of different passes are never added up.
@@ -9,10 +9,10 @@ What makes this less than simple:
   whether it was used from there) the one that saw more. And a pass that saw less than half of what is known is passed
   over, unless four saw as little; one that saw less than a tenth always is.
 - With threads on several nodes some pages fault twice in one pass and never in the next, since the scan and the work
-  overlap. For pages that were used from their own node the pass counts that saw fewer; those that were used from afar
-  are limited by the bytes on their node (pages_used.py).
-- Memory that moved between two passes was seen in both, on two nodes. So what only the older one saw used from afar
-  counts as far as the process maps more than the newer one saw.
+  overlap. For pages that were used from their own node the pass counts that saw fewer; those that were used from
+  another node are limited by the bytes on their node (pages_used.py).
+- Memory that moved between two passes was seen in both, on two nodes. So memory that only the older one saw used from
+  another node counts as far as the process maps more than the newer one saw.
 - A pass through a large process takes minutes or hours: 256 MiB each second or minute. While one goes on for long, the
   part of the pass before it that was behind the scan's position is added to it: together one pass's length.
 Source: kernel/sched/fair.c (task_numa_work), mm/memory.c (do_numa_page).
@@ -54,7 +54,7 @@ class _Position(NamedTuple):
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of one process."""
+    """Scan passes of one process."""
 
     newest: Pages = field(default_factory=dict)
     """The newest pass that saw the memory."""
@@ -144,7 +144,7 @@ class _Process:
         return pages
 
     def _rest(self) -> Pages:
-        """What the last pass used behind the position of the one that goes on."""
+        """Pages that the last pass used behind the position of the current one."""
         for position in self.last_positions:
             if position.scanned_to >= self.scanned_to:
                 return {kind: count - position.pages.get(kind, 0) for kind, count in self.last.items()}
@@ -159,7 +159,7 @@ class ScanPasses:
     """By cgroup id, then by process id."""
 
     def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> None:
-        """What a reading has of them. `now`: seconds since the epoch."""
+        """Take over the passes in a reading. `now`: seconds since the epoch."""
         for cgroup, passes in by_cgroup.items():
             by_process: dict[int, dict[int, PassUse]] = {}
             for (process, number), use in passes.items():
@@ -192,7 +192,7 @@ class ScanPasses:
             del self._processes[cgroup]
 
     def of(self, cgroups: Iterable[int], page_size: int, now: float) -> PagesUsed | None:
-        """What the processes in these cgroups used; None = no pass of theirs is known.
+        """Pages that the processes in these cgroups used; None = no pass of theirs is known.
 
         Memory that several processes share is used by each of them, and counts once: as the process saw it that used
         most of it. Where only some of the memory is shared by some of them, that is less than all.

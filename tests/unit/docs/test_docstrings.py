@@ -1,0 +1,42 @@
+"""Docstrings of the package name a thing or begin with a verb. Descriptions in schemas are made of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pages import TOP
+
+PACKAGE = TOP / "agent/numaudit"
+_SUBJECTS = ("what", "whatever")
+"""As first word they put a clause where the reader looks for the thing's name."""
+
+
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each string that stands alone: of modules, classes, functions and fields."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def clauses(text: str) -> list[str]:
+    """Docstrings that begin with such a word, with their lines."""
+    return [
+        f"{line}: {said.splitlines()[0]}"
+        for line, said in docstrings(text)
+        if said.split()[:1] and said.split()[0].lower() in _SUBJECTS
+    ]
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PACKAGE.rglob("*.py")}), ids=lambda one: one.name)
+def test_a_docstring_names_a_thing_or_begins_with_a_verb(folder: Path) -> None:
+    found = {path.name: wrong for path in folder.glob("*.py") if (wrong := clauses(path.read_text(encoding="utf-8")))}
+    assert not found
+
+
+def test_a_docstring_that_begins_with_what_would_be_noticed() -> None:
+    text = '"""What it does."""\nclass A:\n    x: int\n    """Whatever is in it."""\n    y: int\n    """Pages."""\n'
+    assert clauses(text) == ["1: What it does.", "4: Whatever is in it."]
