@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from numaudit.api.document import API_VERSION, KINDS, Header
+from numaudit.api.document import API_VERSION, Header
+from numaudit.api.kinds import KINDS
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp
 

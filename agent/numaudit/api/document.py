@@ -5,14 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from numaudit import __version__
-from numaudit.api import explanation_document, simulation_document, state_document
-from numaudit.api.fleet_document import FleetForecast, FleetReport
-from numaudit.api.placement_document import PlacementList
-from numaudit.api.selftest_document import SelfTest
-from numaudit.memorymanager.forecast import Forecast
-from numaudit.pmu.calibration import Calibration
-from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.report.values import Report
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -180,30 +172,6 @@ def _well_formed(value: object) -> object:
     if isinstance(value, dict):
         return {_well_formed(key): _well_formed(item) for key, item in value.items()}
     return [_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-KINDS: dict[str, type] = {
-    "Report": Report,
-    "Topology": Topology,
-    "Doctor": Doctor,
-    "SelfTest": SelfTest,
-    "Calibration": Calibration,
-    "State": state_document.DecodedState,
-    "StateList": state_document.DecodedStateList,
-    "StateVerification": state_document.StateVerification,
-    "StateVerificationList": state_document.StateVerificationList,
-    "StateDifference": state_document.StateDifference,
-    "RestartForecast": Forecast,
-    "Headroom": MemoryManagerReport,
-    "Explanation": explanation_document.Explanation,
-    "PlacementList": PlacementList,
-    "Simulation": simulation_document.Simulation,
-    "FleetReport": FleetReport,
-    "FleetForecast": FleetForecast,
-    "Metrics": Metrics,
-    "Config": Config,
-    "Capture": Capture,
-}
 
 
 def topology(machine: Machine) -> Topology:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import schemas
-from numaudit.api.document import KINDS
+from numaudit.api.kinds import KINDS
 
 FILES = schemas.files()
 PARTS = FILES["definitions.schema.json"]["$defs"]

@@ -71,3 +71,16 @@ def test_a_report_of_a_host_without_a_kubelet_imports_no_kubelet_and_no_probe(fi
     loaded = {one for one in packages if f"numaudit.{one}" in imported}
     assert loaded | (imported & LIBRARIES) == {"msgspec", "rich"}
     assert not any(name.startswith(("numaudit.kubelet.sources.poller", "numaudit.api.document")) for name in imported)
+
+
+def test_an_agent_has_nothing_in_memory_that_only_a_verb_needs() -> None:
+    imported = _imported("import numaudit.cli.service.agent, numaudit.daemon.start, numaudit.daemon.agent\n")
+    assert not imported & {
+        "rich",
+        "textual",
+        "grpc",
+        "google",
+        "opentelemetry",
+        "numaudit.scenario",
+        "numaudit.api.kinds",
+    }

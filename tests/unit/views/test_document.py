@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.api.document import API_VERSION, KINDS, Doctor, encode
+from numaudit.api.document import API_VERSION, Doctor, encode
+from numaudit.api.kinds import KINDS
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
 from numaudit.kernel.host import Host

@@ -1,0 +1,37 @@
+"""All kinds of documents, and the value that each shows. Whoever writes one kind needs only `document.encode`."""
+
+from __future__ import annotations
+
+from numaudit.api import explanation_document, simulation_document, state_document
+from numaudit.api.document import Capture, Config, Doctor, Metrics, Topology
+from numaudit.api.fleet_document import FleetForecast, FleetReport
+from numaudit.api.placement_document import PlacementList
+from numaudit.api.selftest_document import SelfTest
+from numaudit.memorymanager.forecast import Forecast
+from numaudit.pmu.calibration import Calibration
+from numaudit.report.memory_manager import MemoryManagerReport
+from numaudit.report.values import Report
+
+KINDS: dict[str, type] = {
+    "Report": Report,
+    "Topology": Topology,
+    "Doctor": Doctor,
+    "SelfTest": SelfTest,
+    "Calibration": Calibration,
+    "State": state_document.DecodedState,
+    "StateList": state_document.DecodedStateList,
+    "StateVerification": state_document.StateVerification,
+    "StateVerificationList": state_document.StateVerificationList,
+    "StateDifference": state_document.StateDifference,
+    "RestartForecast": Forecast,
+    "Headroom": MemoryManagerReport,
+    "Explanation": explanation_document.Explanation,
+    "PlacementList": PlacementList,
+    "Simulation": simulation_document.Simulation,
+    "FleetReport": FleetReport,
+    "FleetForecast": FleetForecast,
+    "Metrics": Metrics,
+    "Config": Config,
+    "Capture": Capture,
+}
+"""Kind -> value."""
