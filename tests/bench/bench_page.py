@@ -1,7 +1,7 @@
 """The page of a busy node: its size, and how long it takes to make, to show, to sort and to filter.
 
-Run: python tests/bench/bench_page.py. It fails when the page of 1,000 containers has over 3 MB, or takes over 2 s until
-there is something to read.
+Run: python tests/bench/bench_page.py. It fails when the page of 1,000 containers has over 3 MB, takes over 80 ms of CPU
+time to make, or over 2 s until there is something to read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ CONTAINERS = pick(1000, short=20)
 ROUNDS = pick(5, short=1)
 MOST_BYTES = 3_000_000
 MOST_SECONDS = 2.0
+MOST_MS = 80.0
+"""Of CPU time, to make it."""
 PAGES: tuple[tuple[str, tuple[VerdictName, ...], int], ...] = (
     ("mixed verdicts, 4 nodes", tuple(REMEDIES), 4),
     ("all spilled, 8 nodes", ("spilled",), 8),
@@ -66,12 +68,12 @@ def _measure(browser: Browser, folder: Path, name: str, verdicts: tuple[VerdictN
             opened.page.context.close()
     print(f"{CONTAINERS} containers, {name} (best of {ROUNDS}):")
     print(f"  size               {size / 1e6:8.2f} MB, allowed {MOST_BYTES / 1e6:.0f}")
-    print(f"  made               {1000 * min(made):8.0f} ms of CPU")
+    print(f"  made               {1000 * min(made):8.0f} ms of CPU, allowed {MOST_MS:.0f}")
     print(f"  first paint        {1000 * min(paints):8.0f} ms, allowed {1000 * MOST_SECONDS:.0f}")
     print(f"  sorted by number   {_best(opened, SORT, 'Judged'):8.0f} ms with the layout")
     print(f"  sorted by name     {_best(opened, SORT, 'Container'):8.0f} ms")
     print(f"  filtered by name   {_best(opened, FILTER, 'x00', ''):8.0f} ms")
-    return (size > MOST_BYTES) + (min(paints) > MOST_SECONDS)
+    return (size > MOST_BYTES) + (1000 * min(made) > MOST_MS) + (min(paints) > MOST_SECONDS)
 
 
 def _best(opened: Opened, script: str, *words: str) -> float:

@@ -7,6 +7,7 @@ to tell them apart. The cells beside them say the same in words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from numaudit.report.values import ContainerReport
 from numaudit.views.page.markup import Markup, element
@@ -20,15 +21,16 @@ def bars(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     """The drawing; who cannot see it reads the other cells."""
     wide = _node_width(len(nodes))
     width = wide * len(nodes) + 1
-    places = {node: number * wide for number, node in enumerate(nodes)}
+    here = tuple(nodes)
+    places = {node: number * wide for number, node in enumerate(here)}
     intended, resident = container.intended, container.resident
     promised = () if intended is None or intended.memory_nodes is None else intended.memory_nodes
     held = {} if resident is None else {row.numa_node: row.judged for row in resident}
     return element(
         "svg",
-        _path("grid", (f"M{number * wide} 0V{HEIGHT}" for number in range(len(nodes) + 1))),
-        _path("promised", _cells(promised, places, wide, 2, 4)),
-        _path("allowed", _cells(container.allowed_memory_nodes or (), places, wide, 9, 2)),
+        _grid(len(nodes), wide),
+        _set("promised", tuple(promised), here, 2, 4),
+        _set("allowed", tuple(container.allowed_memory_nodes or ()), here, 9, 2),
         _path("resident", _shares(held, container.judged_bytes or 0, places, wide)),
         _accessed(container, wide * len(nodes)),
         viewBox=f"0 0 {width} {HEIGHT}",
@@ -38,12 +40,22 @@ def bars(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     )
 
 
+@lru_cache(8)
+def _grid(nodes: int, wide: int) -> Markup | str:
+    """The same for each container of a page."""
+    return _path("grid", (f"M{number * wide} 0V{HEIGHT}" for number in range(nodes + 1)))
+
+
 def _node_width(nodes: int) -> int:
     return max(_NARROWEST, min(_WIDEST, _WHOLE // max(nodes, 1)))
 
 
-def _cells(nodes: Iterable[int], places: Mapping[int, int], wide: int, top: int, high: int) -> Iterable[str]:
-    return (f"M{places[node] + 2} {top}h{wide - 4}v{high}h{4 - wide}z" for node in nodes if node in places)
+@lru_cache(1024)
+def _set(name: str, nodes: tuple[int, ...], of: tuple[int, ...], top: int, high: int) -> Markup | str:
+    """Nodes that a bar fills, of those of the page. Many containers have the same."""
+    wide = _node_width(len(of))
+    places = (of.index(node) * wide for node in nodes if node in of)
+    return _path(name, (f"M{place + 2} {top}h{wide - 4}v{high}h{4 - wide}z" for place in places))
 
 
 def _shares(held: Mapping[int, int], whole: int, places: Mapping[int, int], wide: int) -> Iterable[str]:

@@ -16,7 +16,7 @@ from numaudit.views.page.tables import box
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
 """Signs that repeat the colour of a verdict, for readers who do not see colours."""
-_TONES: dict[Tone | None, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
+_TONES: dict[Tone, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
 """Classes of the style sheet."""
 _LONGEST = 12
 """Characters of a cell that is not broken into lines."""
@@ -75,17 +75,22 @@ def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence
     tone = None if column.tone is None else column.tone(one)
     sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if column.tone is not None and text in _SIGNS else ""
     drawn = (bars(one, nodes), " ") if column.of_node is not None else ""
-    kinds = (
-        ("nodes", column.of_node is not None),
-        ("n", column.is_number),
-        (_TONES.get(tone), tone is not None),
-        ("long", len(text) > _LONGEST),
-    )
-    kind = next((name for name, fits in kinds if fits), None)
+    kind = _class(column, tone, text)
     if column.value is None:
         return element("td", drawn, sign, text, class_=kind)
     value = column.value(one)
     return element("td", drawn, sign, text, class_=kind, data_v="" if value is None else repr(value))
+
+
+def _class(column: Column[ContainerReport], tone: Tone | None, text: str) -> str | None:
+    """Of the style sheet; None = it needs none."""
+    if column.of_node is not None:
+        return "nodes"
+    if column.is_number:
+        return "n"
+    if tone is not None:
+        return _TONES[tone]
+    return "long" if len(text) > _LONGEST else None
 
 
 def _legend() -> Markup:

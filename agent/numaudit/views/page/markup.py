@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from functools import lru_cache
 from html import escape
 
 from numaudit.errors import printable
@@ -12,6 +14,8 @@ _VOID = frozenset({"br", "input", "meta"})
 _DRAWN = frozenset({"circle", "line", "path", "rect"})
 """SVG elements without content, which close themselves."""
 _LONGEST_NAME = 120
+_HARMLESS = re.compile(r"[\w .,:;/%()=+*?!|-]*", re.ASCII)
+"""Most texts of a page: in them is nothing to escape."""
 
 
 class Markup(str):
@@ -28,17 +32,34 @@ Child = str | Iterable[str]
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """An element; `class_` is the attribute class, `aria_label` is aria-label."""
-    tag = f"{name}{''.join(_attribute(key, value) for key, value in attributes.items())}"
+    parts = ["<", name]
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            parts.append(_attribute(key, value))
     if name in _VOID:
-        return Markup(f"<{tag}>")
-    if name in _DRAWN and not children:
-        return Markup(f"<{tag}/>")
-    return Markup(f"<{tag}>{join(children)}</{name}>")
+        parts.append(">")
+    elif name in _DRAWN and not children:
+        parts.append("/>")
+    else:
+        parts.append(">")
+        _collect(children, parts)
+        parts.append(f"</{name}>")
+    return Markup("".join(parts))
 
 
 def join(children: Iterable[Child]) -> Markup:
     """Children one after another."""
-    return Markup("".join(_text(child) if isinstance(child, str) else join(child) for child in children))
+    parts: list[str] = []
+    _collect(children, parts)
+    return Markup("".join(parts))
+
+
+def _collect(children: Iterable[Child], parts: list[str]) -> None:
+    for child in children:
+        if isinstance(child, str):
+            parts.append(_text(child))
+        else:
+            _collect(child, parts)
 
 
 def raw(text: str) -> Markup:
@@ -56,14 +77,19 @@ def short(name: str, most: int = _LONGEST_NAME) -> str:
 
 
 def _text(text: str) -> str:
-    return text if isinstance(text, Markup) else escape(printable(text))
+    return text if isinstance(text, Markup) or _HARMLESS.fullmatch(text) else escape(printable(text))
 
 
-def _attribute(key: str, value: Attribute) -> str:
-    if value is None or value is False:
-        return ""
-    name = key.rstrip("_").replace("_", "-")
+def _attribute(key: str, value: str | float) -> str:
+    """`value`: True = without a value."""
+    name = _name(key)
     return f" {name}" if value is True else f' {name}="{_text(_plain(value))}"'
+
+
+@lru_cache(256)
+def _name(key: str) -> str:
+    """As it is in HTML."""
+    return key.rstrip("_").replace("_", "-")
 
 
 def _plain(value: str | float) -> str:
