@@ -24,11 +24,23 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from numaudit.engine.collectors.probes.pass_pages import (
+    NO_PAGES,
+    Pages,
+    brought_home,
+    bytes_by_side,
+    most_of_both,
+    most_of_each,
+    no_more_than,
+    shared_of,
+    sum_of,
+    together,
+    total_of,
+    without,
+)
 from numaudit.kernel.process_status import Resident
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot import HintFault, PagesUsed
-
-Pages = Mapping[HintFault, int]
 
 _SAW_THE_MEMORY = 0.5
 """A pass that saw no more than this share of what is known was not a pass through the memory."""
@@ -42,7 +54,6 @@ _OLDEST = 3600.0
 """Seconds after which a pass says nothing any more."""
 _MOST_POSITIONS = 64
 """Of a pass that goes on: how many positions of the scan are remembered with what had been used by then."""
-_NO_PAGES: Pages = {}
 
 
 class _Position(NamedTuple):
@@ -94,14 +105,14 @@ class _Process:
     def _begin(self, number: int, now: float) -> None:
         """A new pass: the one before it is through."""
         if self.current:
-            seen, known = _total(self.current), _total(self._known())
+            seen, known = total_of(self.current), total_of(self._known())
             is_little, is_nothing = seen <= _SAW_THE_MEMORY * known, seen <= _SAW_NOTHING * known
             if is_nothing or (is_little and self.passed_over < _MOST_PASSED_OVER):
                 self.passed_over += not is_nothing
-                self.home += _brought_home(self.current)
+                self.home += brought_home(self.current)
             else:
-                self.known = _together(self.current, {} if is_little else self.newest)
-                self.sizes = _total(self.known), _total(_shared(self.known))
+                self.known = together(self.current, {} if is_little else self.newest)
+                self.sizes = total_of(self.known), total_of(shared_of(self.known))
                 self.newest, self.seen_at = self.current, now
                 self.passed_over = self.home = 0
         self.last, self.last_positions = self.current, self.positions
@@ -111,7 +122,7 @@ class _Process:
         """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
         if use.pages != self.current:
             has_fallen = any(count > use.pages.get(kind, 0) for kind, count in self.current.items())
-            self.current = _most_of_both(use.pages, self.current) if has_fallen else use.pages
+            self.current = most_of_both(use.pages, self.current) if has_fallen else use.pages
             self.positions.append(_Position(use.scanned_to, self.current))
             if len(self.positions) > _MOST_POSITIONS:
                 del self.positions[1::2]
@@ -120,11 +131,11 @@ class _Process:
     def used(self, now: float) -> tuple[Pages, float, bool]:
         """Pages by kind, when they were seen, and whether all of a pass is in it."""
         known = self._known()
-        if _total(self.current) >= _total(known):  # also where no pass is through yet
+        if total_of(self.current) >= total_of(known):  # also where no pass is through yet
             return self.current, now, False
-        if now - self.since > _LONG and self.scanned_to and _total(self.current):
-            return self._limited(_sum(self.current, self._rest()), self.current), now, False
-        return _without(known, self.home + _brought_home(self.current)), self.seen_at, True
+        if now - self.since > _LONG and self.scanned_to and total_of(self.current):
+            return self._limited(sum_of(self.current, self._rest()), self.current), now, False
+        return without(known, self.home + brought_home(self.current)), self.seen_at, True
 
     def _known(self) -> Pages:
         """As far as there is room for it."""
@@ -136,11 +147,11 @@ class _Process:
 
     def _limited(self, pages: Pages, newer: Pages) -> Pages:
         """Two passes joined, of which the newer one counts in full."""
-        shared = _shared(pages)
-        if self.shareable is not None and _total(shared) > self.shareable:
-            pages = {**pages, **_no_more_than(self.shareable, shared, _shared(newer))}
-        if self.mapped is not None and _total(pages) > self.mapped:
-            pages = _no_more_than(self.mapped, pages, newer)
+        shared = shared_of(pages)
+        if self.shareable is not None and total_of(shared) > self.shareable:
+            pages = {**pages, **no_more_than(self.shareable, shared, shared_of(newer))}
+        if self.mapped is not None and total_of(pages) > self.mapped:
+            pages = no_more_than(self.mapped, pages, newer)
         return pages
 
     def _rest(self) -> Pages:
@@ -148,7 +159,7 @@ class _Process:
         for position in self.last_positions:
             if position.scanned_to >= self.scanned_to:
                 return {kind: count - position.pages.get(kind, 0) for kind, count in self.last.items()}
-        return _NO_PAGES
+        return NO_PAGES
 
 
 @dataclass(slots=True)
@@ -210,99 +221,6 @@ class ScanPasses:
                 target[fault] = target.get(fault, 0) + count
         if not found:
             return None
-        most = _most_of_each(shared.values())
-        remote, local, home = _sides(_sum(private, most), page_size)
+        most = most_of_each(shared.values())
+        remote, local, home = bytes_by_side(sum_of(private, most), page_size)
         return PagesUsed(remote, local, home, max(0.0, now - oldest), is_whole)
-
-
-def _sides(pages: Pages, page_size: int) -> tuple[dict[tuple[int, int], int], dict[int, int], int]:
-    """Bytes used from another node, by both; used from their own, by node; and brought to the CPU's node."""
-    remote: dict[tuple[int, int], int] = {}
-    local: dict[int, int] = {}
-    home = 0
-    for fault, count in pages.items():
-        size = count * page_size
-        if fault.has_moved:
-            home += size
-        elif fault.is_remote:
-            pair = fault.cpu_node, fault.memory_node
-            remote[pair] = remote.get(pair, 0) + size
-        else:
-            local[fault.memory_node] = local.get(fault.memory_node, 0) + size
-    return remote, local, home
-
-
-def _most_of_each(processes: Iterable[Pages]) -> Pages:
-    """By the page's node, and whether it was used from there: the pages of the process that has most of them."""
-    most: dict[tuple[int, bool], Pages] = {}
-    for pages in processes:
-        sides: dict[tuple[int, bool], dict[HintFault, int]] = {}
-        for fault, count in pages.items():
-            sides.setdefault((fault.memory_node, fault.is_remote), {})[fault] = count
-        for side, own in sides.items():
-            if _total(own) > _total(most.get(side, _NO_PAGES)):
-                most[side] = own
-    return {fault: count for pages in most.values() for fault, count in pages.items()}
-
-
-def _together(newest: Pages, before: Pages) -> Pages:
-    """Two passes: each side as the one saw it that saw more; what was used from its own node as that which saw less.
-
-    A side that one of them left out is as the other saw it.
-    """
-    by_side: dict[tuple[int, bool, bool], tuple[dict[HintFault, int], dict[HintFault, int]]] = {}
-    for place, pages in enumerate((newest, before)):
-        for fault, count in pages.items():
-            if not (place and fault.has_moved):  # what an older pass brought home is used from there since
-                by_side.setdefault(_side(fault), ({}, {}))[place][fault] = count
-    found: dict[HintFault, int] = {}
-    for (_, is_remote, _), (now, then) in by_side.items():
-        more, less = (now, then) if _total(now) >= _total(then) else (then, now)
-        found |= more if is_remote or not less else less
-    return found
-
-
-def _side(fault: HintFault) -> tuple[int, bool, bool]:
-    """The page's node, whether it is used from another one, and whether processes share it."""
-    return fault.memory_node, fault.is_remote and not fault.has_moved, fault.is_shared
-
-
-def _without(pages: Pages, home: int) -> Pages:
-    """Less the remote pages that have been brought home since: nobody says which, so each kind loses its part."""
-    remote = _remote(pages)
-    if not home or not remote:
-        return pages
-    left = max(0, remote - home)
-    return {
-        fault: count * left // remote if fault.is_remote and not fault.has_moved else count
-        for fault, count in pages.items()
-    }
-
-
-def _no_more_than(limit: int, pages: Pages, newer: Pages) -> Pages:
-    """Less of the remote pages that the newer pass did not see, where there are more than the limit in all."""
-    return _without(pages, max(0, min(_remote(pages) - _remote(newer), _total(pages) - limit)))
-
-
-def _remote(pages: Pages) -> int:
-    return sum(count for fault, count in pages.items() if fault.is_remote and not fault.has_moved)
-
-
-def _shared(pages: Pages) -> Pages:
-    return {fault: count for fault, count in pages.items() if fault.is_shared}
-
-
-def _brought_home(pages: Pages) -> int:
-    return sum(count for fault, count in pages.items() if fault.has_moved)
-
-
-def _most_of_both(one: Pages, other: Pages) -> Pages:
-    return {fault: max(count, one.get(fault, 0)) for fault, count in {**one, **other}.items()}
-
-
-def _total(pages: Pages) -> int:
-    return sum(pages.values())
-
-
-def _sum(one: Pages, other: Pages) -> Pages:
-    return {fault: one.get(fault, 0) + other.get(fault, 0) for fault in {*one, *other}}
