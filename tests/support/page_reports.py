@@ -14,6 +14,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, Verdict, VerdictName, severity
 from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.report.kubelet import KubeletReport
 from numaudit.report.memory_manager import (
     AdmissibleReport,
     HolderReport,
@@ -22,7 +23,7 @@ from numaudit.report.memory_manager import (
     MemoryTableReport,
 )
 from numaudit.report.summary import summarize
-from numaudit.report.values import ContainerReport, Intended, KubeletReport, NodeBytes, NodeReport, Report, Unknown
+from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report, Unknown
 from numaudit.snapshot import CollectorOutcome
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
-
-from msgspec import convert
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.evaluation.verdicts import severity
-from numaudit.intent import CheckpointHealth, Intent
+from numaudit.intent import Intent
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
+from numaudit.report.kubelet import (
+    checkpoint_report,
+    kubelet_report,
+    restart_report,
+)
 from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.not_running import not_running_reports
 from numaudit.report.summary import summarize
-from numaudit.report.values import (
-    CheckpointReport,
-    ContainerReport,
-    Ended,
-    KubeletReport,
-    Report,
-    RestartReport,
-    Unknown,
-)
+from numaudit.report.values import ContainerReport, Ended, Report, Unknown
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, NodeMemory, Snapshot
-from numaudit.value import Timestamp, timestamp
+from numaudit.value import Timestamp
 
 if TYPE_CHECKING:
-    from numaudit.memorymanager.forecast import Forecast
+    pass
 
 _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
     "ok": "ok",
@@ -82,10 +76,10 @@ def build(
         residual=residuals(snapshot),
         findings=findings,
         rejections=rejections,
-        kubelet=None if intent is None else convert(intent.config, KubeletReport, from_attributes=True),
-        checkpoints=() if intent is None else tuple(map(_checkpoint, intent.checkpoints)),
+        kubelet=None if intent is None else kubelet_report(intent.config),
+        checkpoints=() if intent is None else tuple(map(checkpoint_report, intent.checkpoints)),
         memory_manager=memory_manager_report(intent, unpromised_by_node(snapshot)),
-        restarts=() if intent is None else tuple(map(_restart, intent.forecasts)),
+        restarts=() if intent is None else tuple(map(restart_report, intent.forecasts)),
         numa_balancing=None if snapshot.numa_balancing is None else snapshot.numa_balancing.host,
         overhead=snapshot.overhead,
         probes=tuple(snapshot.probes.values()),
@@ -104,29 +98,6 @@ def _ended(snapshot: Snapshot) -> Ended | None:
 
 def _order(one: ContainerReport) -> tuple[int, int, int, str]:
     return severity(one.verdict), -(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path or ""
-
-
-def _checkpoint(one: CheckpointHealth) -> CheckpointReport:
-    return CheckpointReport(
-        file=one.file,
-        policy_name=one.policy,
-        format=one.form,
-        problem=one.problem,
-        written_at=timestamp(one.written_at),
-        last_good_at=timestamp(one.last_good_at),
-        valid=one.outlook.valid,
-        starts_now=one.outlook.starts_now,
-        starts_after_reboot=one.outlook.starts_after_reboot,
-        findings=one.outlook.findings,
-    )
-
-
-def _restart(one: Forecast) -> RestartReport:
-    if one.starts == "no":
-        return RestartReport(one.reboot, one.starts, None, None)
-    fates = Counter(pod.fate for pod in one.pods)
-    moved = None if fates["unknown"] else fates["elsewhere"]
-    return RestartReport(one.reboot, one.starts, fates["refused"], moved)
 
 
 def _intent_sources(intent: Intent | None) -> tuple[CollectorOutcome, ...]:

@@ -6,12 +6,49 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from numaudit.report.values import MappedBytes, MappingsReport
-from numaudit.snapshot import BytesByNode, Mappings, ProcessMapping
+from numaudit.snapshot import BytesByNode, Mappings, ProcessMapping, SharedMemory
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 _LARGEST = 5
 """Pieces of shared memory, and mappings of processes, that are shown."""
+
+
+class MappedBytes(Value, frozen=True):
+    """One kind of mapping, memory policy or page size of a container's processes."""
+
+    name: str
+    """The kind, policy or page size."""
+    numa_node: int
+    bytes: int
+    """Bytes of it on the node."""
+
+
+class MappingsReport(Value, frozen=True):
+    """From numa_maps. A page that several processes map counts once for each of them.
+
+    Mappings as rows: JSON has no numbers as keys.
+    """
+
+    kinds: tuple[MappedBytes, ...]
+    """By kind: anon, file, hugetlb, stack, heap."""
+    policies: tuple[MappedBytes, ...]
+    """By memory policy, as the kernel prints it."""
+    page_sizes: tuple[MappedBytes, ...]
+    """By page size."""
+    processes_read: int
+    """How many processes were read."""
+    processes: int
+    """How many there are; more than were read where time or rights did not allow it."""
+    shared: tuple[SharedMemory, ...] | None
+    """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
+    shared_of_others: Mapping[int, int] | None
+    """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
+    residency of those. null = not known."""
+    unsampled: Mapping[str, int]
+    """Bytes that NUMA balancing never samples, so nobody sees from where they are used: huge pages of the pool
+    (`huge-pages`), memory under a policy without the balancing flag (`policy`), and files unless they are mapped for
+    writing (`file`)."""
 
 
 def mappings_report(mappings: Mappings, of_others: BytesByNode) -> MappingsReport:

@@ -9,15 +9,16 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from numaudit.checkpoints.start.findings import Answer, StateFinding
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.counters import Counters
+from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
+from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, ProcessMapping, Qos, SharedMemory
+from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, ProcessMapping, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp, Value
 
@@ -54,43 +55,6 @@ class NodeBytes(Value, frozen=True, gc=False):
         return (self.anon or 0) + (self.shmem or 0) + (self.hugetlb or 0)
 
 
-class MappedBytes(Value, frozen=True):
-    """One kind of mapping, memory policy or page size of a container's processes."""
-
-    name: str
-    """The kind, policy or page size."""
-    numa_node: int
-    bytes: int
-    """Bytes of it on the node."""
-
-
-class MappingsReport(Value, frozen=True):
-    """From numa_maps. A page that several processes map counts once for each of them.
-
-    Mappings as rows: JSON has no numbers as keys.
-    """
-
-    kinds: tuple[MappedBytes, ...]
-    """By kind: anon, file, hugetlb, stack, heap."""
-    policies: tuple[MappedBytes, ...]
-    """By memory policy, as the kernel prints it."""
-    page_sizes: tuple[MappedBytes, ...]
-    """By page size."""
-    processes_read: int
-    """How many processes were read."""
-    processes: int
-    """How many there are; more than were read where time or rights did not allow it."""
-    shared: tuple[SharedMemory, ...] | None
-    """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
-    shared_of_others: Mapping[int, int] | None
-    """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
-    residency of those. null = not known."""
-    unsampled: Mapping[str, int]
-    """Bytes that NUMA balancing never samples, so nobody sees from where they are used: huge pages of the pool
-    (`huge-pages`), memory under a policy without the balancing flag (`policy`), and files unless they are mapped for
-    writing (`file`)."""
-
-
 class Intended(Value, frozen=True):
     """The promise of the kubelet's managers to the container."""
 
@@ -104,67 +68,6 @@ class Intended(Value, frozen=True):
     """Nodes of its exclusive CPUs; null = not known."""
     device_nodes: NodeSet | None
     """Nodes of its devices; null = it has none, or that is not known."""
-
-
-class CheckpointReport(Value, frozen=True):
-    """One of the kubelet's checkpoints, and whether the kubelet would start with it.
-
-    CheckpointHealth in one level, without the problem's detail: the findings say it.
-    """
-
-    file: str
-    """Its name."""
-    policy_name: str | None
-    format: str | None
-    """The format whose checksum fits: V1, V2, ...; null = none does."""
-    problem: str | None
-    """absent, unreadable, not understood, checksum or newer format; null = it was read well."""
-    written_at: Timestamp | None
-    """When it was written; null = not known."""
-    last_good_at: Timestamp | None
-    """When it was last read well."""
-    valid: bool | None
-    """Nothing is wrong with it; null = it is absent or was not read."""
-    starts_now: Answer
-    starts_after_reboot: Answer
-    findings: tuple[StateFinding, ...]
-    """Problems of the file."""
-
-
-class RestartReport(Value, frozen=True):
-    """The effect of a restart on the pods of this node; `numaudit state forecast` has each of them."""
-
-    reboot: bool
-    """Of the node, and not of the kubelet alone."""
-    starts: Answer
-    """Does the kubelet start with its checkpoints? yes, no, at risk, once (and then no more) or unknown: the answer of
-    the worst of them in `checkpoints`."""
-    refused_pods: int | None
-    """Where the kubelet starts; null = it does not."""
-    moved_pods: int | None
-    """Admitted, with other nodes or CPUs than they have; null = it does not start, or what they have is not known."""
-
-
-class KubeletReport(Value, frozen=True):
-    """The kubelet's settings that decide about NUMA; null = not known.
-
-    KubeletConfig without the documents that these were read from.
-    """
-
-    version: str | None
-    """Such as v1.36.0."""
-    memory_manager_policy: str | None
-    """memoryManagerPolicy."""
-    cpu_manager_policy: str | None
-    """cpuManagerPolicy."""
-    topology_manager_policy: str | None
-    """topologyManagerPolicy."""
-    topology_manager_scope: str | None
-    """topologyManagerScope."""
-    topology_manager_options: Mapping[str, str] | None
-    """topologyManagerPolicyOptions; null = none are set, or it is not known."""
-    feature_gates: Mapping[str, bool] | None
-    """Those that are set."""
 
 
 class ContainerReport(Counters, frozen=True):

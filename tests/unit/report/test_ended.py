@@ -18,7 +18,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.session import Readings
 from numaudit.report.build import build
 from numaudit.report.counters import COUNTERS, NodeSeconds
-from numaudit.report.ended import last_counts
+from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import (
     Balancing,

@@ -15,7 +15,7 @@ from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
-from numaudit.report.ended import last_counts
+from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import Report
 from reports import exposition
 

@@ -20,7 +20,8 @@ from numaudit.cli.main import call
 from numaudit.errors import printable
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.report.values import ContainerReport, MappingsReport, Report
+from numaudit.report.mappings import MappingsReport
+from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ProcessMapping, SharedMemory
 from numaudit.value import Origin
 from reports import container, report

@@ -21,7 +21,7 @@ from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host, read_text
-from numaudit.report.ended import last_counts
+from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numaudit.checkpoints.start.findings import CONFIGURATION_REFUSED, MAKES_A_RESTART_UNSAFE, StateFinding
 from numaudit.exporters.facts import Tick
 from numaudit.exporters.metric import Values
-from numaudit.report.values import CheckpointReport
+from numaudit.report.kubelet import CheckpointReport
 
 CONFIGURATION = "configuration"
 """In place of a file's name: what the kubelet refuses is its configuration, whatever is in its checkpoints."""

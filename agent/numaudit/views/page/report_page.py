@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from numaudit.report.values import KubeletReport, Report
+from numaudit.report.kubelet import KubeletReport
+from numaudit.report.values import Report
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.headroom import headroom_part
