@@ -60,7 +60,7 @@ lock: ## renew the lock files of the image: the newest Python packages that pypr
 	deploy/image/lock.sh
 
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run
-	for bench in tests/bench/bench_*.py; do $(PYTHON) $$bench || exit 1; done
+	$(PYTHON) tests/bench/run_all.py $(BENCH)
 
 soak: ## the agent under churn for 20 minutes (SECONDS=...), then with all probes in the guests: memory, files, threads and maps stay as they are
 	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)

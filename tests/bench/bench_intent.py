@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from goals import at_most_ms
 from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -36,6 +37,7 @@ from short import pick, run
 
 PODS, PER_POD = pick(250, short=25), 4
 ROUNDS = pick(20, short=3)
+QUIET_MS, CHURN_MS, SHORT_QUIET, SHORT_CHURN = 3.0, 30.0, 0.3, 0.3
 GIB = 1 << 30
 
 
@@ -134,7 +136,7 @@ def serve(socket: str, to_parent: Connection) -> None:
     http.serve_forever()
 
 
-def main() -> int:
+def main() -> None:
     with tempfile.TemporaryDirectory(prefix="na-") as folder:
         root = Path(folder)
         host = Host(root)
@@ -166,7 +168,6 @@ def main() -> int:
         measure(kubelet, containers, (pods_size, resources_size))
         server.terminate()
         server.join()
-    return 0
 
 
 def seconds_of(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> float:
@@ -191,6 +192,8 @@ def measure(kubelet: KubeletIntent, containers: tuple[Container, ...], sizes: tu
     print(f"later ticks, nothing changed       {statistics.median(quiet) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
     print(f"later ticks, a container changed   {statistics.median(churning) * 1e3:7.1f} ms CPU (median of {ROUNDS})")
     print(f"memory before and after            {memory:4d} -> {now} MiB RSS")
+    at_most_ms("a look at the kubelet, nothing changed", min(quiet) * 1e3, QUIET_MS, short=SHORT_QUIET)
+    at_most_ms("a look at the kubelet, a container changed", min(churning) * 1e3, CHURN_MS, short=SHORT_CHURN)
     modules = ("grpc", "google.protobuf", "yaml", "msgspec")
     print(f"modules loaded: {', '.join(name for name in modules if name in sys.modules)}")
 

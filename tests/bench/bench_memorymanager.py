@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 
+from goals import at_most_ms
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.memorymanager.admission import NodeState, admit, remove
@@ -19,11 +20,11 @@ from numaudit.topology.machine import HugePages, Machine, Node
 from short import pick, run
 
 STEPS = pick(10_000, short=300)
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS, SHORT_ADMISSIONS = 10.0, 60.0
 GI = 2**30
 
 
-def main() -> int:
+def main() -> None:
     slowest = 0.0
     for scope in ("container", "pod"):
         for policy in ("best-effort", "single-numa-node"):
@@ -35,7 +36,7 @@ def main() -> int:
                 f"({STEPS} steps in {seconds:.2f} s of CPU time: {admitted} admitted, {refused} refused)"
             )
     print(f"slowest: {slowest:.2f} s, allowed {LIMIT_SECONDS:.0f} s")
-    return 0 if slowest <= LIMIT_SECONDS else 1
+    at_most_ms("10,000 admissions, the slowest policy", slowest * 1000, LIMIT_SECONDS * 1000, short=SHORT_ADMISSIONS)
 
 
 def _run(kubelet: Kubelet, pods: list[Pod]) -> tuple[float, int, int]:

@@ -1,4 +1,4 @@
-"""Each benchmark runs to its end in its short form, and prints its figures. How large they are is no matter here."""
+"""Each benchmark runs to its end in its short form, prints its figures, and holds the coarse goals of that form."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from goals import MARK, MISSED
+from run_all import Row, rows_of, table
 from short import CANNOT_RUN
 
 HERE = Path(__file__).parent
@@ -51,7 +53,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "hash",
         "the hash takes",
     ),
-    "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "allowed: .* takes", "join:"),
+    "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "only .* takes", "join:"),
     "fleet": ("report", "fits", "refused"),
     "input": (
         "scenario, .*",
@@ -92,6 +94,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "tick": (
         "tick, render, gzip",
         "without sleep",
+        "a tenth changes",
         "and with probes",
         "memory",
         "memory with OTLP",
@@ -108,7 +111,7 @@ def test_every_benchmark_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_the_short_form_runs_to_its_end_and_prints_its_figures(name: str) -> None:
+def test_the_short_form_runs_to_its_end_prints_its_figures_and_misses_no_goal(name: str) -> None:
     command = [sys.executable, str(HERE / f"bench_{name}.py"), "--short"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == CANNOT_RUN:
@@ -116,3 +119,24 @@ def test_the_short_form_runs_to_its_end_and_prints_its_figures(name: str) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     for label in FIGURES[name]:
         assert re.search(rf"^ *{label}{NUMBER}", done.stdout, re.MULTILINE), f"{label}\n{done.stdout}"
+    assert MARK in done.stdout  # each says what it promises
+
+
+def test_what_a_benchmark_says_of_its_goals_becomes_rows_of_the_table() -> None:
+    said = [f"{MARK}one tick | 52 ms of CPU | 45 ms of CPU | {MISSED}\n", "one tick  52 ms\n"]
+    (row,) = rows_of("tick", said, 1)
+    assert row == Row("tick", "one tick", "52 ms of CPU", "45 ms of CPU", MISSED)
+    assert table([row]).splitlines()[1] == "tick       one tick  52 ms of CPU  45 ms of CPU  MISSED"
+
+
+def test_a_benchmark_that_breaks_or_cannot_run_is_a_row_too() -> None:
+    assert [row.verdict for row in rows_of("run", [], 4)] == ["FAILED"]
+    (row,) = rows_of("run", ["cannot run here: run as root\n"], CANNOT_RUN)
+    assert (row.what, row.verdict) == ("run as root", "cannot run here")
+
+
+def test_a_missed_goal_ends_a_benchmark_with_1() -> None:
+    lines = "import goals, short\nshort.run(lambda: goals.at_most('it', 2.0, 9.0, short={}))"
+    for limit, code in ((1.0, 1), (3.0, 0)):
+        command = [sys.executable, "-c", lines.format(limit), "--short"]
+        assert subprocess.run(command, cwd=HERE, capture_output=True, check=False).returncode == code

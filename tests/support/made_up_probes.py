@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from made_up_plans import faults_and_time
 from numaudit.probes.counters.accesses import AccessCounts, OfNode, Times
 from numaudit.probes.cpu_time import CpuTimes
-from numaudit.probes.hint_faults import HintFaultCounts
+from numaudit.probes.hint_faults import HintFaultCounts, Passes, PassUse, ScanPass
 from numaudit.probes.migrations import MigrationCounts
 from numaudit.probes.page_alloc import Allocations
 from numaudit.probes.probe import Reading
@@ -22,11 +22,16 @@ class Counters:
 
     read_as: Callable[[dict[int, dict[Any, int]]], Reading]
     by_cgroup: dict[int, dict[Any, int]] = field(default_factory=dict)
+    passes: dict[int, dict[ScanPass, PassUse]] = field(default_factory=dict)
+    """Of hint faults: the newest scan passes."""
     how: str | None = None
     is_paused: bool = False
 
     def read(self) -> Reading:
-        return self.read_as({cgroup: dict(row) for cgroup, row in self.by_cgroup.items()})
+        found = self.read_as({cgroup: dict(row) for cgroup, row in self.by_cgroup.items()})
+        if self.passes and isinstance(found, HintFaultCounts):
+            return replace(found, passes=Passes({cgroup: dict(row) for cgroup, row in self.passes.items()}))
+        return found
 
     def cgroups(self) -> set[int]:
         return {*self.by_cgroup}
@@ -35,6 +40,7 @@ class Counters:
         gone = self.by_cgroup.keys() & set(cgroups)
         for cgroup in gone:
             del self.by_cgroup[cgroup]
+            self.passes.pop(cgroup, None)
         return len(gone)
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
