@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import pytest
 
@@ -243,18 +243,16 @@ def test_a_dash_writes_the_archive_to_standard_output(
     assert _tree(tmp_path / "capture") == _tree(tmp_path / "folder")
 
 
+def _run(program: str, output: IO[bytes]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+
+
 def test_an_archive_is_never_written_to_a_terminal(fixtures: Path) -> None:
     terminal, user = os.openpty()
     program = "import sys; from numaudit.cli.main import call; sys.exit(call(['capture', '-']))"
     with os.fdopen(terminal, "rb", buffering=0), os.fdopen(user, "wb") as output:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            stdout=output,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = _run(program, output)
         assert done.returncode == 2
         assert done.stderr == (
             "numaudit: standard output is a terminal, and an archive is not text; add > host.tar.xz\n"
@@ -267,14 +265,7 @@ def test_a_reader_that_goes_away_is_an_error_for_an_archive(fixtures: Path) -> N
     os.close(reading)
     program = _program(fixtures / "huge-pages", "-")
     with os.fdopen(writing, "wb") as output:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            stdout=output,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = _run(program, output)
     assert (done.returncode, done.stderr) == (3, "numaudit: cannot write standard output: Broken pipe\n")
 
 

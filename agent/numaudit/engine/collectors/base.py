@@ -51,6 +51,11 @@ class Skipped:
         self.failed += items
         self.reason = self.reason or reason
 
+    def not_counted(self, events: int, what: str) -> None:
+        """A probe left out so many events, of which there may be none."""
+        if events:
+            self.lose(events, f"{what} were not counted: a map was full, or another BPF program was running")
+
 
 @dataclass(slots=True)
 class Run:

@@ -34,9 +34,7 @@ class HintFaultsCollector(Collector):
         require_sampling(tick.host, tick.machine)
         reading = tick.read(HINT_FAULTS)
         self._check.compare(_kernel_count(tick.host), reading if reading.watched is None else None)
-        if reading.all_lost:
-            text = "hint faults were not counted: the map was full, or another BPF program was running"
-            skipped.lose(reading.all_lost, text)
+        skipped.not_counted(reading.all_lost, "hint faults")
         groups_of = tick.census.groups
         faults = tick.owners.add_up("hint_faults", reading.pages)
         unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}

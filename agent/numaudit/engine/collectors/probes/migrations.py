@@ -20,9 +20,7 @@ class MigrationsCollector(Collector):
     def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Migrations that each container's tasks carried out. Raises Unavailable when the probe does not run."""
         reading = tick.read(MIGRATIONS)
-        if reading.all_lost:
-            text = "migrations were not counted: a map was full, or another BPF program was running"
-            skipped.lose(reading.all_lost, text)
+        skipped.not_counted(reading.all_lost, "migrations")
         add_up = tick.owners.add_up
         succeeded = add_up("migrations succeeded", reading.succeeded)
         failed = add_up("migrations failed", reading.failed)

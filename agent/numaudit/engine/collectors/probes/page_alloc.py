@@ -16,7 +16,5 @@ class PageAllocCollector(Collector):
     def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """(CPU's node, page's node) -> bytes since the probe was loaded. Raises Unavailable when it does not run."""
         reading = tick.read(PAGE_ALLOC)
-        if reading.all_lost:
-            text = "allocations were not counted: the map was full, or another BPF program was running"
-            skipped.lose(reading.all_lost, text)
+        skipped.not_counted(reading.all_lost, "allocations")
         return replace(snapshot, page_alloc=tick.owners.add_up("page_alloc", reading.by_node))

@@ -24,9 +24,7 @@ class PmuCollector(Collector):
     def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Accesses since the probe was loaded. Raises Unavailable when it does not run."""
         reading = tick.read(PMU)
-        if reading.all_lost:
-            text = "intervals were not counted: the map of the probe was full, or another BPF program was running"
-            skipped.lose(reading.all_lost, text)
+        skipped.not_counted(reading.all_lost, "intervals")
         accesses = tick.owners.add_up("pmu", reading.accesses)
         times = tick.owners.add_up("pmu times", reading.times)
         basis, unwatched = basis_of(reading.plan), tick.unwatched(reading.watched)
