@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -39,6 +40,12 @@ def pytest_configure() -> None:
     settings.register_profile("check", settings.get_profile("default"), max_examples=20)
     settings.register_profile("fuzz", settings.get_profile("default"), max_examples=5000, derandomize=False)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all that they import stay until the end: the garbage collector need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import IO
 
 from host_files import write_tree
 from made_up_hosts import HOSTS
@@ -45,7 +46,13 @@ def unpack(cache: Path = _CACHE) -> Path:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """One file that depends on names, contents and links only."""
+    """One compressed file."""
+    with lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as stream:
+        write_tar(folder, stream)
+
+
+def write_tar(folder: Path, stream: IO[bytes]) -> None:
+    """Bytes that depend on names, contents and links only."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
@@ -54,7 +61,7 @@ def pack(folder: Path, archive: Path) -> None:
         entry.mtime = _PACKED_AT
         return entry
 
-    with lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as stream, tarfile.open(None, "w", stream) as tar:
+    with tarfile.open(None, "w", stream) as tar:
         tar.add(folder, arcname=folder.name, filter=plain)  # tarfile sorts what is in a folder
 
 

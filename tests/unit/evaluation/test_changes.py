@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import times
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.changes import OF_CONTAINERS, OF_NO_CONTAINER, OF_THE_HOST, unchanged
@@ -147,7 +148,7 @@ PHASES = st.lists(
 """What changes, for how many ticks it then stays, how far apart these are, and the limits."""
 
 
-@settings(max_examples=200)
+@times(4)
 @given(st.sampled_from([PLAIN, MEASURED, WITHOUT_KUBELET]), PHASES)
 def test_any_tick_is_judged_and_reported_as_if_nothing_had_been_kept(
     first: Mapping[str, object], phases: Sequence[tuple[list[tuple[str, object]], int, float, Thresholds]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from damaged_files import DAMAGES, KINDS, files_of
@@ -131,7 +131,6 @@ def test_a_damaged_file_has_one_answer(node: Host, kind: Kind, damage: str) -> N
 bytes_of_json = st.sampled_from([b"", b"0", b"9", b"-", b'"', b",", b"{", b"}", b"[", b"]", b"a", b"\x00", b"\xff"])
 
 
-@settings(max_examples=60, deadline=None)
 @given(kind=st.sampled_from(KINDS[:2]), at=st.floats(0, 1), width=st.integers(0, 3), put=bytes_of_json)
 def test_whatever_is_changed_in_a_file_there_is_one_answer(
     node: Host, kind: Kind, at: float, width: int, put: bytes

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import times
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -184,7 +185,7 @@ def situations(draw: st.DrawFn) -> tuple[Plain, Plain]:
     return scenario(nodes, steps, kubelet), last
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@times(3)
 @given(situations())
 def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain, Plain]) -> None:
     given_scenario, last = situation
@@ -211,7 +212,7 @@ def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain,
             assert admit(setup.kubelet, state, read_pod(smaller)).admitted
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@times(17)
 @given(situations())
 def test_a_simulation_never_disagrees_with_the_library_and_keeps_its_invariants(situation: tuple[Plain, Plain]) -> None:
     given_scenario, last = situation
