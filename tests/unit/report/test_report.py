@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numaudit.api.selection import narrow
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
+from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.values import Report
@@ -245,3 +246,22 @@ def test_reports_of_one_tree_are_equal(captured: CapturedHost) -> None:
         )
 
     assert report() == report()
+
+
+def test_processes_of_the_root_group_are_not_read_for_huge_pages_that_nobody_uses(
+    captured: CapturedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading them walks the page tables of every process outside of containers."""
+    read: list[str] = []
+
+    def none_of(_: Reader, path: str) -> list[int]:
+        read.append(path)
+        return []
+
+    monkeypatch.setattr(Reader, "all_processes", none_of)
+    snapshot = Observer.of(captured("kubernetes-cluster")).observe(mappings_budget=60)
+    assert all(one.resident.hugetlb == {one.node: 0} for one in snapshot.nodes)
+    assert snapshot.unattributed is not None
+    assert snapshot.unattributed.hugetlb == {}
+    assert read
+    assert "" not in read

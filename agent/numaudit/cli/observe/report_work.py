@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from secrets import token_bytes
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 _SECOND_TICK = 1.0
 """Seconds."""
+_KEY_BYTES = 32
 
 
 def run(
@@ -60,7 +60,7 @@ def run(
         watch,
         root,
     )
-    key = token_bytes() if redact else None
+    key = os.urandom(_KEY_BYTES) if redact else None
     hide = None if key is None else _hiding(root, key)
     has_all = output in ("wide", "json")
     view = View(which, namespace, verdict, sort, top, output == "wide", has_all, matrix, hide)

@@ -18,7 +18,7 @@ from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
-from numaudit.snapshot import BytesByNode, ContainerId, Mappings, Snapshot
+from numaudit.snapshot import BytesByNode, ContainerId, Mappings, NodeMemory, Snapshot
 
 _HIDDEN = (
     "processes are in another PID namespace; run in the host's (docker run --pid=host; hostPID: true in Kubernetes)"
@@ -48,13 +48,17 @@ class RootNumaMapsCollector(Collector):
 
     def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
-        if tick.mappings_of is not None:
-            return snapshot
-        hugetlb = _of(tick).unattributed_hugetlb(skipped)
         unattributed = snapshot.unattributed
-        if unattributed is None or unattributed.hugetlb is not None:
+        if tick.mappings_of is not None or unattributed is None or unattributed.hugetlb is not None:
             return snapshot
+        hugetlb = {} if _no_huge_page_is_used(snapshot.nodes) else _of(tick).unattributed_hugetlb(skipped)
         return replace(snapshot, unattributed=msgspec.structs.replace(unattributed, hugetlb=hugetlb))
+
+
+def _no_huge_page_is_used(nodes: Sequence[NodeMemory]) -> bool:
+    """By the nodes' own counters; False where one of them does not say."""
+    used = [one.resident.hugetlb for one in nodes]
+    return bool(used) and all(one is not None and not any(one.values()) for one in used)
 
 
 def _of(tick: Tick) -> ProcessMappings:
