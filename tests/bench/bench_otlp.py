@@ -24,6 +24,7 @@ from goals import at_most
 from made_up_probes import Counters, made_up_session
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import OtlpSettings, Settings
+from numaudit.counted import HintFault
 from numaudit.daemon import memory
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
@@ -31,7 +32,6 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
-from numaudit.snapshot import HintFault
 from otlp_receiver import OtlpReceiver
 from short import pick, run
 

@@ -36,6 +36,7 @@ from goals import at_most, at_most_ms
 from made_up_probes import Counters, made_up_session
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
+from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.memory import search_cycles_rarely
@@ -45,7 +46,6 @@ from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
-from numaudit.snapshot import HintFault
 from otlp_receiver import OtlpReceiver
 from short import pick, run
 

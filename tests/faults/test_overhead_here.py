@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from numaudit.containers.inventory import Inventory
+from numaudit.counted import Cost, Overhead
 from numaudit.engine.overhead.budget import CALM_TICKS
 from numaudit.engine.overhead.calibration import TICKS_BETWEEN, calibrate
 from numaudit.engine.overhead.limiter import Limiter
@@ -29,7 +30,7 @@ from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
-from numaudit.snapshot import Cost, Overhead, Snapshot
+from numaudit.snapshot import Snapshot
 
 pytestmark = [pytest.mark.root, pytest.mark.quiet]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from numaudit.counted import Cost
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
 from numaudit.engine.overhead.calibration import calibrate
@@ -16,7 +17,6 @@ from numaudit.errors import NumauditError
 from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Session
-from numaudit.snapshot import Cost
 
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
 """Seconds between two attempts: 1, 2, 4, 8, 16, then 30 minutes."""

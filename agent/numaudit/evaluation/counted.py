@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from numaudit.counted import CountBasis, CountedAccesses
 from numaudit.evaluation.rates import increase
-from numaudit.snapshot import CountBasis, CountedAccesses
 from numaudit.value import Value
 
 LEAST_ACCESSES = 10_000

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from numaudit.counted import Locality
 from numaudit.evaluation.rates import cpu_seconds, increase
 from numaudit.pmu.stall import Origin, Penalty, stall
-from numaudit.snapshot import ContainerId, Locality, Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.value import Value
 

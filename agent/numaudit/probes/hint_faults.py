@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from numaudit.counted import HintFault
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
@@ -33,7 +34,6 @@ from numaudit.probes.loading.function_entry import Way
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.probe import Kind, Loss, Reading
 from numaudit.probes.reasons import Refusal
-from numaudit.snapshot import HintFault
 
 _NAME = "hint_faults"
 FUNCTION = "task_numa_fault"

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from numaudit.counted import TaskMove
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_nodes
 from numaudit.kernel.tracing import bpf, btf
@@ -25,7 +26,6 @@ from numaudit.probes.loading.function_entry import Programs, Way
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.probe import Kind, Loss, Reading
 from numaudit.probes.reasons import Refusal
-from numaudit.snapshot import TaskMove
 from numaudit.topology.nodeset import NodeSet
 
 _NAME = "migrations"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
 
-from numaudit.snapshot import ContainerId, CountedAccesses, Locality, Migrated, MigratedPages, Sampled, Snapshot
+from numaudit.counted import CountedAccesses, Locality, Migrated, MigratedPages, Sampled
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.value import Value
 

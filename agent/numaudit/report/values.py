@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from numaudit.counted import Overhead, ProbeAccount
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
@@ -18,7 +19,7 @@ from numaudit.report.counters import Counters
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
 from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.snapshot import CollectorOutcome, Kind, Overhead, ProbeAccount, ProcessMapping, Qos
+from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp, Value
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from numaudit.counted import HintFault
 from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.selftest import busy
 from numaudit.selftest.near_and_far import Bench
-from numaudit.snapshot import HintFault
 
 LEAST = 1000
 """Samples of each worker."""

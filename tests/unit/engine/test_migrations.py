@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from numaudit.containers.inventory import Census
+from numaudit.counted import HintFault, Migrated, MigratedPages, TaskMove
 from numaudit.engine.collectors.base import Skipped
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
@@ -23,7 +24,7 @@ from numaudit.probes import hint_faults, migrations
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.migrations import MigrationCounts
 from numaudit.probes.reasons import Reason, Refusal
-from numaudit.snapshot import ContainerId, HintFault, Migrated, MigratedPages, Snapshot, TaskMove
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from ticks import tick_of

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from numaudit.counted import ProbeAccount
 from numaudit.engine.collectors.probes.probe_accounts import accounts
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding
@@ -20,7 +21,6 @@ from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.first_touch import FirstTouches
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.report.build import build
-from numaudit.snapshot import ProbeAccount
 from reports import container, report, tick
 from ticks import readings_of
 

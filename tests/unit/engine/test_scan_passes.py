@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from numaudit.counted import HintFault, PagesUsed
 from numaudit.engine.collectors.probes.pages_used import limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.process_status import Resident as Maps
 from numaudit.probes.hint_faults import PassUse, ScanPass
-from numaudit.snapshot import HintFault, PagesUsed, Resident
+from numaudit.snapshot import Resident
 
 WEB, PID, PAGE = 4711, 100, 4096
 LOCAL, REMOTE, HOME = HintFault(0, 0, 8), HintFault(0, 1, 0), HintFault(0, 0, 1)

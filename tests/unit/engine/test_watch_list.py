@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from numaudit.counted import HintFault
 from numaudit.engine.overhead import limiter as overhead
 from numaudit.engine.overhead.budget import Budget
 from numaudit.engine.overhead.limiter import Limiter
@@ -17,7 +18,7 @@ from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
-from numaudit.snapshot import Container, ContainerId, HintFault, Snapshot
+from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
 OVER_BUDGET = Budget(taken=2)

@@ -9,23 +9,11 @@ import msgspec
 import pytest
 
 from numaudit.containermanager.memory.state import Block
+from numaudit.counted import CountBasis, CountedAccesses, PagesUsed, Sampled
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise, SourceState
-from numaudit.snapshot import (
-    Allowed,
-    CollectorOutcome,
-    Container,
-    ContainerId,
-    CountBasis,
-    CountedAccesses,
-    Kind,
-    PagesUsed,
-    Qos,
-    Resident,
-    Sampled,
-    Snapshot,
-)
+from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Kind, Qos, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

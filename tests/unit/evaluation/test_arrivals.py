@@ -9,19 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.containermanager.memory.state import Block
+from numaudit.counted import Migrated, MigratedPages
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.intent import ContainerIntent, Intent, Promise
-from numaudit.snapshot import (
-    Allowed,
-    Container,
-    ContainerId,
-    Migrated,
-    MigratedPages,
-    NodeMemory,
-    Resident,
-    Snapshot,
-)
+from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from examples import times
 from numaudit.containermanager.memory.state import Block
+from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, PagesUsed, Sampled
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.changes import OF_CONTAINERS, OF_NO_CONTAINER, OF_THE_HOST, unchanged
 from numaudit.evaluation.thresholds import Thresholds
@@ -23,16 +24,9 @@ from numaudit.snapshot import (
     CollectorOutcome,
     Container,
     ContainerId,
-    CountBasis,
-    CountedAccesses,
-    HintFault,
     Mappings,
-    Migrated,
-    MigratedPages,
     NodeMemory,
-    PagesUsed,
     Resident,
-    Sampled,
     Snapshot,
 )
 from numaudit.topology.machine import Machine, Node

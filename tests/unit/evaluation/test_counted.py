@@ -8,19 +8,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from numaudit.counted import CountBasis, CountedAccesses, Locality, PagesUsed, Sampled
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.report.build import build
-from numaudit.snapshot import (
-    Container,
-    ContainerId,
-    CountBasis,
-    CountedAccesses,
-    Locality,
-    PagesUsed,
-    Sampled,
-    Snapshot,
-)
+from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.terminal.report_tables import print_report

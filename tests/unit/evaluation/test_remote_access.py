@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from numaudit.counted import HintFault, Migrated, MigratedPages, PagesUsed, Sampled
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.failed_moves import failed_moves
@@ -19,18 +20,7 @@ from numaudit.evaluation.sources.first_touch import wilson
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.report.build import build
 from numaudit.report.values import Report
-from numaudit.snapshot import (
-    Container,
-    ContainerId,
-    HintFault,
-    Migrated,
-    MigratedPages,
-    NodeMemory,
-    PagesUsed,
-    Resident,
-    Sampled,
-    Snapshot,
-)
+from numaudit.snapshot import Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.terminal.report_tables import print_accesses, print_moved_pages, print_report

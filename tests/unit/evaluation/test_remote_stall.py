@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from numaudit.counted import CountBasis, CountedAccesses, Locality
 from numaudit.evaluation.remote_stall import StalledOnNode, remote_stall
 from numaudit.pmu.stall import Bounds, LatencyTable, Penalty, penalty
-from numaudit.snapshot import Container, ContainerId, CountBasis, CountedAccesses, Locality, Snapshot
+from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.containermanager.memory.state import Block
+from numaudit.counted import HintFault, PagesUsed, Sampled
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent, Intent, Promise
-from numaudit.snapshot import Allowed, Container, ContainerId, HintFault, PagesUsed, Resident, Sampled, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -12,6 +12,7 @@ from msgspec import structs
 from made_up_probes import made_up_session
 from node_tree import NodeTree
 from numaudit.config.settings import MetricsSettings, Settings
+from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.ticks.publisher import Published
@@ -22,7 +23,6 @@ from numaudit.exporters.exposition import Family
 from numaudit.exporters.series import Key
 from numaudit.kernel.host import Host
 from numaudit.report.values import Intended
-from numaudit.snapshot import HintFault
 from numaudit.topology.nodeset import NodeSet
 from reports import container, report
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from numaudit.counted import HintFault
 from numaudit.probes.hint_faults import PassUse, ScanPass, passes_that_leave
-from numaudit.snapshot import HintFault
 
 LOCAL = HintFault(0, 0, 8)
 Counts = dict[tuple[int, int], int]

@@ -10,6 +10,7 @@ import pytest
 from made_up_probes import Counters, made_up_session
 from node_tree import NodeTree
 from numaudit.config.settings import Settings
+from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, Sampled, TaskMove
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.engine.engine import Engine
@@ -20,18 +21,7 @@ from numaudit.report.build import build
 from numaudit.report.counters import COUNTERS, NodeSeconds
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport
-from numaudit.snapshot import (
-    Balancing,
-    Container,
-    CountBasis,
-    CountedAccesses,
-    HintFault,
-    Migrated,
-    MigratedPages,
-    Sampled,
-    Snapshot,
-    TaskMove,
-)
+from numaudit.snapshot import Balancing, Container, Snapshot
 from reports import MACHINE, container
 
 MIB = 1 << 20

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from numaudit.containermanager.memory.state import Block
+from numaudit.counted import HintFault
 from numaudit.intent import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
-from numaudit.snapshot import ContainerId, HintFault, Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 from workload import MIB, Cgroup, Worker, eventually
 

@@ -19,6 +19,7 @@ import pytest
 from agent_process import NUMAUDIT
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
+from numaudit.counted import Overhead
 from numaudit.doctor.checks import probe_checks
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
@@ -36,7 +37,7 @@ from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session
 from numaudit.selftest.selftest import CHECKS
-from numaudit.snapshot import ContainerId, Overhead, Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 from samples import (
     ENOUGH,
     PAGES,

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from made_up_plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
+from numaudit.counted import Cost, Locality
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
@@ -25,7 +26,7 @@ from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import Reason, Refusal
 from numaudit.probes.session import Readings, Session
 from numaudit.report.build import build
-from numaudit.snapshot import ContainerId, Cost, Locality
+from numaudit.snapshot import ContainerId
 from workload import MIB, Cgroup, cgroup, eventually, worker
 
 PAGES = 16 * MIB // os.sysconf("SC_PAGE_SIZE")

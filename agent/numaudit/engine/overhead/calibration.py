@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from numaudit.counted import Cost
 from numaudit.engine.overhead.budget import Load
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.bpf_probe import LEAST_EVENTS
 from numaudit.probes.probe import Kind
 from numaudit.probes.session import Session
-from numaudit.snapshot import Cost
 
 TICKS_BETWEEN = 20
 """In one tick of this many the kernel keeps account, which costs some 60 ns for each event."""

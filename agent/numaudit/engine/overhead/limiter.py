@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaudit.containers.inventory import Inventory
+from numaudit.counted import Cost, Overhead, OverheadOfProbe
 from numaudit.engine.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
 from numaudit.engine.overhead.calibration import Listener, assumed
 from numaudit.evaluation.alignment import Judgements
@@ -19,7 +20,7 @@ from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Kind, Probe, Reading
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Readings, Session
-from numaudit.snapshot import ContainerId, Cost, Overhead, OverheadOfProbe, Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 
 WATCHED_AT_MOST = 64
 """Containers on the watch list."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from numaudit.counted import Sampled
 from numaudit.evaluation.rates import increase
-from numaudit.snapshot import ContainerId, Sampled, Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 
 
 def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> tuple[int, int] | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from numaudit.counted import PagesUsed, Sampled
 from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfar
 from numaudit.evaluation.sources.base import Evidence, Pair, Said
 from numaudit.evaluation.window import Window
-from numaudit.snapshot import PagesUsed, Sampled, Snapshot
+from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
 
 STRAY_SHARE = 0.01

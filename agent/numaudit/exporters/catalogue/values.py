@@ -10,13 +10,14 @@ from operator import attrgetter
 from typing import Literal
 
 from numaudit.containermanager.versions import KNOWN_GATES
+from numaudit.counted import OverheadOfProbe
 from numaudit.evaluation.access import SampledPages
 from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.exporters.facts import Live, Tick
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.report.counters import Counters
 from numaudit.report.values import ContainerReport, NodeBytes
-from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES, OverheadOfProbe
+from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from numaudit.counted import Locality
 from numaudit.pmu.choose import Accesses, Plan, scaled
 from numaudit.probes.probe import Reading
-from numaudit.snapshot import Locality
 
 OfNode = tuple[int, Locality]
 """The CPU's node, and whether the memory was its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from numaudit.counted import Sampled
 from numaudit.engine.collectors.base import Collector, Skipped, Tick, require_v2
 from numaudit.engine.collectors.probes.pages_used import pages_used
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
@@ -12,7 +13,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.snapshot import Sampled, Snapshot
+from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine
 
 

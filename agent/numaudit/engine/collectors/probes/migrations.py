@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from numaudit.counted import Migrated, MigratedPages
 from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.probes.migrations import MIGRATIONS
-from numaudit.snapshot import Migrated, MigratedPages, Snapshot
+from numaudit.snapshot import Snapshot
 
 Key = TypeVar("Key")
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from numaudit.counted import PagesUsed
 from numaudit.engine.collectors.base import Tick
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.errors import ParseError
@@ -13,7 +14,7 @@ from numaudit.kernel import process_status
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import Passes
-from numaudit.snapshot import ContainerId, PagesUsed, Resident, Snapshot
+from numaudit.snapshot import ContainerId, Resident, Snapshot
 
 _CHARGED = ("anon", "file", "shmem", "hugetlb")
 """Memory types that processes can map."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from numaudit.snapshot import HintFault
+from numaudit.counted import HintFault
 
 Pages = Mapping[HintFault, int]
 NO_PAGES: Pages = {}

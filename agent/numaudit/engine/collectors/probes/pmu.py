@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from numaudit.counted import CountBasis, CountedAccesses
 from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.engine.collectors.probes.penalty import read_penalty
 from numaudit.pmu.choose import Plan
 from numaudit.pmu.stall import Penalty
 from numaudit.probes.pmu import PMU
-from numaudit.snapshot import CountBasis, CountedAccesses, Snapshot
+from numaudit.snapshot import Snapshot
 
 _PREFETCH = "prefetch"
 

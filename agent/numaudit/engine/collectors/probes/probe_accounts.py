@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from numaudit.counted import ProbeAccount
 from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes.session import Readings
-from numaudit.snapshot import ProbeAccount, Snapshot
+from numaudit.snapshot import Snapshot
 
 
 class ProbeAccountsCollector(Collector):

@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from numaudit.counted import HintFault, PagesUsed
 from numaudit.engine.collectors.probes.pass_pages import (
     NO_PAGES,
     Pages,
@@ -40,7 +41,6 @@ from numaudit.engine.collectors.probes.pass_pages import (
 )
 from numaudit.kernel.process_status import Resident
 from numaudit.probes.hint_faults import PassUse, ScanPass
-from numaudit.snapshot import HintFault, PagesUsed
 
 _SAW_THE_MEMORY = 0.5
 """A pass that saw no more than this share of what is known was not a pass through the memory."""

@@ -1,0 +1,201 @@
+"""What probes have counted, as values, and what that costs. None = not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from numaudit.value import Value
+
+
+class HintFault(NamedTuple):
+    """One kind of NUMA hint fault: a task on a node used memory of a node. Source: TNF_ flags of the kernel."""
+
+    cpu_node: int
+    memory_node: int
+    """After a migration: the node that the page came to."""
+    flags: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kernel's flags in its own words; local means that the page was found on the CPU's node."""
+        words = ("migrated", "no_group", "shared", "local", "migrate_fail")
+        return tuple(word for bit, word in enumerate(words) if self.flags >> bit & 1)
+
+    @property
+    def is_remote(self) -> bool:
+        """Where the page was when it was used counts, not where the fault moved it: to the CPU's node, or away from it.
+
+        Source: mm/memory.c (do_numa_page).
+        """
+        was_found_here = bool(self.flags & 8)
+        return not was_found_here and (self.cpu_node != self.memory_node or self.has_moved)
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self.flags & 1)
+
+    @property
+    def is_shared(self) -> bool:
+        """The page is of a shared mapping and other processes map it, too."""
+        return bool(self.flags & 4)
+
+    @property
+    def could_not_move(self) -> bool:
+        return bool(self.flags & 16)
+
+
+@dataclass(frozen=True, slots=True)
+class PagesUsed:
+    """Which of a container's memory was used, and from where, in its processes' newest scan passes, in bytes.
+
+    A byte that was used counts once, however often. What is not in it was not seen: not used, or never sampled.
+    """
+
+    remote: Mapping[tuple[int, int], int]
+    """Used from another node: by the CPU's node and the memory's."""
+    local: Mapping[int, int]
+    """Used from its own node first in the pass; threads on other nodes may have used it, too."""
+    home: int
+    """Brought to the CPU's node by the use itself."""
+    age: float
+    """Seconds since the oldest of the passes was through; 0 while one goes on."""
+    is_whole: bool
+    """False: some of it is of a pass that goes on."""
+    mapped: int | None = None
+    """Bytes that its processes map, those of others included, and no less than these; None = they cannot be read."""
+
+    @property
+    def seen(self) -> int:
+        """All that was used."""
+        return sum(self.remote.values()) + sum(self.local.values()) + self.home
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """NUMA hint faults of one container."""
+
+    faults: Mapping[HintFault, int]
+    """Base pages since the probe was loaded: how often pages were found used, by kind of fault."""
+    used: PagesUsed | None = None
+    """None = no pass is known."""
+    knows_passes: bool = True
+    """False: this kernel does not say in which pass a page faulted."""
+    is_scanned: bool = True
+    """False: the kernel leaves its tasks out, so no faults mean nothing."""
+    is_watched: bool = True
+    """False: it was not on the watch list, so no faults mean nothing."""
+
+
+Locality = Literal["local", "remote"]
+
+
+@dataclass(frozen=True, slots=True)
+class CountBasis:
+    """The unit of a counted access."""
+
+    set: str
+    """The events, by the name of their set in the table of CPU families."""
+    unit: Literal["lines", "loads"]
+    includes_prefetch: bool | None
+    """None = on some implementations."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedAccesses:
+    """One container's memory accesses since the probe was loaded, as the processor counts them."""
+
+    basis: CountBasis
+    by_node: Mapping[tuple[int, Locality], int]
+    """By the CPU's node, and whether the memory was its own. Empty when no counter ran while the container did."""
+    enabled_ns: int
+    """Nanoseconds of CPU time in which they were to be counted."""
+    running_ns: int
+    """Of these, the nanoseconds in which the processor counted; the rest is made up for in proportion."""
+    is_watched: bool = True
+    """False: it is not on the watch list now, so what it does is not counted."""
+
+
+class MigratedPages(NamedTuple):
+    """Base pages that a container's tasks moved to another node, or could not move. They need not be its own."""
+
+    succeeded: int
+    failed: int
+
+
+class TaskMove(NamedTuple):
+    """NUMA balancing moved a task to another node, swapped it with another, or found that it had to stay."""
+
+    event: str
+    from_node: int
+    to_node: int | None
+    """None = no node was found for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """Migrations that one container's tasks carried out since the probe was loaded."""
+
+    pages: Mapping[str, MigratedPages]
+    """By the kernel's reason: numa_misplaced, syscall_or_cpuset, ..."""
+    tasks: Mapping[TaskMove, int]
+    between: Mapping[tuple[int | None, int], MigratedPages] | None = None
+    """Those that NUMA balancing moved (numa_misplaced), by the node they were on and the one they were to go to.
+
+    None as the first node: the kernel does not say where it keeps a page's node. None at all: this kernel lets no
+    program watch them.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one event of a probe."""
+
+    ns: float
+    basis: Literal["measured", "assumed"]
+
+
+class OverheadOfProbe(Value, frozen=True):
+    """The work of one probe since the agent's first tick."""
+
+    probe: str
+    """Which probe."""
+    events: int
+    """How many events it counted."""
+    seconds: float
+    """Estimated CPU time: events x nanoseconds for each."""
+    ns_per_event: float = msgspec.field(name="nanosecondsPerEvent")
+    """As it is now."""
+    basis: Literal["measured", "assumed"]
+    """Of the nanoseconds: measured on this host, or assumed where it does not let us measure."""
+
+
+class ProbeAccount(Value, frozen=True):
+    """One probe's report about itself, since it was loaded."""
+
+    probe: str
+    """Which probe."""
+    lost: Mapping[str, int]
+    """Events that it did not count, by reason: map-full, busy, ring-full, no-address, cpu-away."""
+    runs: int | None
+    """Runs of its programs by the kernel's own count; None = kernel.bpf_stats_enabled is 0, or it has no program."""
+    run_seconds: float | None
+    """CPU time of these runs, the hook's own cost not included."""
+
+
+class Overhead(Value, frozen=True):
+    """The cost of the probes, and the steps that keep them within their budget."""
+
+    cpu_share: float | None
+    """Of the CPU time of all CPUs since the previous tick; None at the first tick."""
+    limit: float
+    """The largest share that the probes may take."""
+    steps: tuple[str, ...]
+    """Steps in force, in this order; empty = none."""
+    coverage: float | None
+    """Share of the containers that are on the watch list; None = all are watched."""
+    probes: tuple[OverheadOfProbe, ...]
+    """Cost of each probe."""
