@@ -323,7 +323,7 @@ _ROOM = Section(
         ),
         Table(
             title="Groups of NUMA nodes",
-            description="NUMA nodes that hold assignments, the group that these are in, and how many there are. A node "
+            description="NUMA nodes with promises, their group, and the number of promises. A node "
             "of a group of several takes no container for itself alone.",
             queries=[
                 Query(f"max by (numa_node, group) ({_of('memory_manager_group')})", now=True),
@@ -332,7 +332,7 @@ _ROOM = Section(
             columns=(
                 Column("numa_node", "NUMA node"),
                 Column("group", "Group"),
-                Column("Value #B", "Assignments"),
+                Column("Value #B", "Promises"),
             ),
             width=6,
         ),

@@ -265,7 +265,7 @@ class KubeletSeries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerIntent:
-    """Everything intended for one container, joined by pod UID and container name."""
+    """Everything promised to one container, joined by pod UID and container name."""
 
     pod_uid: str
     name: str
@@ -297,7 +297,7 @@ class Intent:
     headroom: Headroom | None = None
     """Memory that the map leaves to new containers; None = there is no map."""
     holders: tuple[Holder, ...] = ()
-    """The pods, stale ones too, whose assignments make the map's groups."""
+    """The pods, stale ones too, whose promises make the map's groups."""
     shared_cpus: CpuSet | None = None
     """The CPU Manager's default set. None also when its policy is none."""
     hints: tuple[HintRecord, ...] = ()

@@ -142,7 +142,7 @@ def test_what_the_reader_entered_and_where_they_are_stays(site: Site, open_page:
     assert page.evaluate("[scrollY, document.getElementById('name').selectionStart]") == before
     assert page.evaluate("document.activeElement.id") == "name"
     expect(page.locator("#rows [aria-sort]")).to_have_text(JUDGED)
-    expect(page.locator("#shown")).to_have_text('80 of 80 containers shown: name with "pod"')
+    expect(page.locator("#shown")).to_have_text('80 of 80 rows shown: name with "pod"')
 
 
 def test_only_what_differs_is_touched(site: Site, open_page: OpenPage) -> None:

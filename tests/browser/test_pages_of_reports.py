@@ -211,14 +211,14 @@ def test_the_keyboard_alone_sorts_and_stays_where_it_is(open_page: OpenPage) -> 
 
 def test_a_name_and_a_verdict_choose_rows_together_and_the_count_is_right(open_page: OpenPage) -> None:
     page = open_page(page_of(80)).page
-    assert page.locator("#shown").inner_text() == "80 of 80 containers shown"
+    assert page.locator("#shown").inner_text() == "80 of 80 rows shown"
     page.get_by_label("Filter by name").fill("  KUBE-system ")
     assert len(column(page, "Container")) == 40
     page.get_by_label("Verdict").select_option("aligned")
     names = column(page, "Container")
     assert names == [name for name in names if name.startswith("kube-system/")]
     assert set(column(page, "Verdict")) <= {"✓ aligned"}
-    assert page.locator("#shown").inner_text().startswith(f"{len(names)} of 80 containers shown")
+    assert page.locator("#shown").inner_text().startswith(f"{len(names)} of 80 rows shown")
     page.get_by_label("Filter by name").fill("")
     assert len(column(page, "Container")) == 10
 
@@ -238,7 +238,7 @@ def test_a_sorted_table_stays_filtered_and_a_filtered_one_sorted(open_page: Open
 def test_a_filter_that_fits_nothing_says_so(open_page: OpenPage) -> None:
     page = open_page(page_of(5)).page
     page.get_by_label("Filter by name").fill("no such name")
-    assert page.locator("#shown").inner_text().startswith("0 of 5 containers shown")
+    assert page.locator("#shown").inner_text().startswith("0 of 5 rows shown")
 
 
 # On paper, and without script
@@ -252,7 +252,7 @@ def test_paper_has_no_controls_and_says_what_a_filter_left_out(open_page: OpenPa
     assert hides(page, "input, select, nav")
     assert page.locator("#shown").is_visible()
     count = len(column(page, "Container"))
-    assert page.locator("#shown").inner_text() == f'{count} of 80 containers shown: name with "kube", verdict aligned'
+    assert page.locator("#shown").inner_text() == f'{count} of 80 rows shown: name with "kube", verdict aligned'
 
 
 def test_paper_shows_every_finding(open_page: OpenPage) -> None:
@@ -302,5 +302,5 @@ def test_a_redacted_page_shows_no_name_of_the_original(open_page: OpenPage) -> N
 def test_a_host_without_containers_is_a_page_too(open_page: OpenPage) -> None:
     opened = open_page(report_page(report()))
     assert opened.page.locator(".summary").inner_text() == "No container or cgroup was found"
-    assert opened.page.locator("#shown").inner_text() == "0 of 0 containers shown"
+    assert opened.page.locator("#shown").inner_text() == "0 of 0 rows shown"
     assert opened.violations() == []

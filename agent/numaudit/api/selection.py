@@ -82,7 +82,7 @@ def first(report: Report, most: int, counts: Callable[[ContainerReport], bool] |
 
 def shown_of(shown: int, of: int) -> str:
     """How many rows are there of how many."""
-    return f"{shown} of {of} container{'' if of == 1 else 's'} shown"
+    return f"{shown} of {of} row{'' if of == 1 else 's'} shown"
 
 
 def _summarized(report: Report) -> Report:

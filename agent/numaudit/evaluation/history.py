@@ -27,7 +27,7 @@ _MOVES = ("failed", "moved")
 
 
 class RanElsewhere(NamedTuple):
-    """The share of CPU time on other nodes than the intended ones, when it was measured last."""
+    """The share of CPU time on other nodes than the promised ones, when it was measured last."""
 
     share: float
     is_past: bool

@@ -10,11 +10,11 @@ class Thresholds:
     """Shares are of 1; a container is past a limit when it is above it."""
 
     cpu_remote_share: float = 0.05
-    """CPU time on other nodes than the intended ones."""
+    """CPU time on other nodes than the promised ones."""
     cpu_seconds: float = 1.0
     """With less measured CPU time in the window no share is made of it."""
     spilled_share: float = 0.01
-    """Judged bytes outside the intended nodes, and also at least:"""
+    """Judged bytes outside the promised nodes, and also at least:"""
     spilled_bytes: int = 1 << 20
     spilled_ticks: int = 2
     """How many ticks in a row must see it: memory.numa_stat may lag by a second."""

@@ -40,11 +40,11 @@ class MemoryTableReport(Value, frozen=True):
 
 
 class MemoryNodeReport(Value, frozen=True):
-    """One node's part in assignments."""
+    """Promises on one node."""
 
     numa_node: int
     group: NodeSet | None
-    """The nodes of the assignments on it; null = it has none."""
+    """The nodes of the promises on it; null = it has none."""
     assignments: int
     """Containers that hold memory or huge pages there, each resource counted."""
     stranded_bytes: int
@@ -58,7 +58,7 @@ class MemoryNodeReport(Value, frozen=True):
 
 
 class HolderReport(Value, frozen=True):
-    """A pod whose assignments keep nodes in their group."""
+    """A pod whose promises keep nodes in their group."""
 
     group: NodeSet
     """One node = it serves containers alone, and so joins no group."""
@@ -86,7 +86,7 @@ class MemoryManagerReport(Value, frozen=True):
     tables: tuple[MemoryTableReport, ...]
     """Each resource on each node."""
     nodes: tuple[MemoryNodeReport, ...]
-    """Each node's part in assignments."""
+    """Promises on each node."""
     admissible: tuple[AdmissibleReport, ...] | None
     """null = the Topology Manager's policy is not known."""
     fragmentation_ratio: float | None

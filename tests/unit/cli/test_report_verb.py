@@ -50,11 +50,11 @@ def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture
     top = json.loads(out)
     assert top["containers"] == everything["containers"][:3]
     more = len(everything["containers"])
-    assert err == f"numaudit: 3 of {more} containers shown\n"
+    assert err == f"numaudit: 3 of {more} rows shown\n"
     shown = {one["id"] for one in top["containers"]}
     assert {one["containerId"] for one in top["findings"]} <= {*shown, None}
     out, err = _run(capsys, *node, "--top", 3, "-o", "wide")
-    assert out.split("\n\n")[1].splitlines()[-1].startswith(f"3 of {more} containers shown")
+    assert out.split("\n\n")[1].splitlines()[-1].startswith(f"3 of {more} rows shown")
     assert len(out.split("\n\n")[1].splitlines()) == 5
     assert err == ""
 
@@ -94,17 +94,17 @@ def test_only_containers_with_a_verdict_are_shown_and_the_others_are_counted(
     out, err = _run(capsys, *misaligned, "--verdict", "spilled,cpu-remote")
     rows = out.split("\n\n")[1].splitlines()
     assert [row.split()[0] for row in rows[1:-1]] == ["default/gu-small-numanode/app"]
-    assert rows[-1] == "1 of 30 containers shown"
+    assert rows[-1] == "1 of 30 rows shown"
     assert out.startswith("2 of 8 promised containers are misaligned")
     assert err == ""
     out, err = _run(capsys, *misaligned, "-n", "default", "--verdict", "cpu-remote", "-o", "json")
     assert [one["verdict"]["name"] for one in json.loads(out)["containers"]] == ["cpu-remote"]
-    assert err == "numaudit: 1 of 30 containers shown\n"
+    assert err == "numaudit: 1 of 30 rows shown\n"
 
 
 def test_a_name_leaves_out_rows_and_they_are_counted_too(capsys: Capture, misaligned: tuple[str, str]) -> None:
     rows = _run(capsys, *misaligned, "gu-two-numanode", "-o", "wide")[0].split("\n\n")[1].splitlines()
-    assert rows[-1] == f"{len(rows) - 2} of 30 containers shown"
+    assert rows[-1] == f"{len(rows) - 2} of 30 rows shown"
     assert {row.split("/")[1].split()[0] for row in rows[1:-1]} == {"gu-two-numanode"}
 
 

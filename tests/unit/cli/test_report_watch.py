@@ -62,7 +62,7 @@ def test_every_tick_draws_the_report_and_ctrl_c_ends_it(node: Path, between: Bet
     out, err = capsys.readouterr()
     assert len(re.findall(r"(?m)^\d\d:\d\d:\d\d, every 2 s; Ctrl-C ends it$", out)) == 3
     assert out.count("\n2 of 8 promised containers are misaligned") == 3
-    assert out.count("\n1 of 30 containers shown\n") == 3
+    assert out.count("\n1 of 30 rows shown\n") == 3
     assert err == ""
     assert "\x1b" not in out
 

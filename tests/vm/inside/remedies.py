@@ -46,7 +46,7 @@ NOT_HERE: Mapping[str, str] = {
             "restart the kubelet with the node drained",
             "raise --reserved-memory of these NUMA nodes",
             "Drain the node, stop the kubelet, delete the file, start the kubelet",
-            "The running kubelet writes the file again with its next assignment",
+            "The running kubelet writes the file again with its next promise",
             "drain the node before the kubelet restarts",
             "Repair what the message names before the kubelet restarts",
             "Drain the pods that are named before the kubelet restarts",

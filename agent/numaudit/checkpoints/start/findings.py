@@ -85,7 +85,7 @@ MEANINGS: dict[str, Meaning] = {
     CHECKPOINT_ABSENT: Meaning(
         "warning",
         "nothing",
-        "The running kubelet writes the file again with its next assignment. If it restarts before that, it chooses "
+        "The running kubelet writes the file again with its next promise. If it restarts before that, it chooses "
         "nodes again for pods whose memory stays where it is: drain the node before the kubelet restarts.",
     ),
     "unreadable": Meaning("error", "start", f"The file is damaged. {_DRAIN}"),
@@ -102,7 +102,7 @@ MEANINGS: dict[str, Meaning] = {
         "error",
         "start",
         "This kubelet does not read a file of that format: turn the feature gate PodLevelResourceManagers back on "
-        f"(or go back to the newer kubelet), or give up the assignments: {_DRAIN}",
+        f"(or go back to the newer kubelet), or give up the promises: {_DRAIN}",
     ),
     "format-unknown": Meaning(
         "error",
@@ -132,13 +132,13 @@ MEANINGS: dict[str, Meaning] = {
         "error",
         "start",
         "The kubelet never starts with a file of another policy. Set the policy in its configuration back to that of "
-        f"the file, or give up the assignments: {_DRAIN}",
+        f"the file, or give up the promises: {_DRAIN}",
     ),
     "state-differs": Meaning(
         "error", "start", f"The kubelet compares the file with the machine and refuses this difference. {_DRAIN}"
     ),
     # memory_manager_state
-    "machine-state-missing": Meaning("error", "start", f"There are assignments without a memory map. {_DRAIN}"),
+    "machine-state-missing": Meaning("error", "start", f"There are promises without a memory map. {_DRAIN}"),
     "table-inconsistent": Meaning(
         "warning",
         "nothing",
@@ -155,12 +155,12 @@ MEANINGS: dict[str, Meaning] = {
         "error",
         "maybe",
         "A node is in two groups at once. Whether the kubelet starts depends on the random order in which it replays "
-        f"the assignments. Kubernetes 1.32 and newer no longer make such groups. {_DRAIN}",
+        f"the promises. Kubernetes 1.32 and newer no longer make such groups. {_DRAIN}",
     ),
     "entries-do-not-add-up": Meaning(
         "error",
         "start",
-        "The assignments in the file do not lead to the machine state in the same file, so the kubelet refuses it on "
+        "The promises in the file do not lead to the machine state in the same file, so the kubelet refuses it on "
         f"any machine. {_DRAIN}",
     ),
     "cross-node-release-drift": Meaning(
@@ -235,7 +235,7 @@ MEANINGS: dict[str, Meaning] = {
         "error",
         "start",
         "The kubelet's configuration reserves other memory for the system than when the file was written. Set "
-        f"reservedMemory (and systemReserved, kubeReserved, evictionHard) back, or give up the assignments: {_DRAIN}",
+        f"reservedMemory (and systemReserved, kubeReserved, evictionHard) back, or give up the promises: {_DRAIN}",
     ),
     "reservation-not-known": Meaning(
         "warning",

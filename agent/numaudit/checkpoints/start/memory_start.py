@@ -55,7 +55,7 @@ def memory_findings(
         return
     if not state.machine:
         if state.entries:
-            message = f"{len(state.entries)} pods have assignments, but machineState is empty"
+            message = f"{len(state.entries)} pods have promises, but machineState is empty"
             yield StateFinding.of("machine-state-missing", message, "machineState")
         return
     found = [*_table_findings(state.machine), *islice(_group_findings(state.machine), _MOST_OVERLAPS)]

@@ -76,7 +76,7 @@ class Outlook:
     starts_now: Answer
     starts_after_reboot: Answer
     refusal: Refusal | None = None
-    """The kubelet's objection to the replay of the file's assignments: on the machine, or, where there is
+    """The kubelet's objection to the replay of the file's promises: on the machine, or, where there is
     none, on the file's own totals. None = it agrees, or nothing was replayed (see `is_replayed`)."""
     is_replayed: bool = False
     read: Checkpoint | None = None

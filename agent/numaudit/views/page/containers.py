@@ -41,7 +41,11 @@ def containers_part(report: Report) -> Part:
 def _not_asked_for(report: Report) -> Markup | str:
     """Options such as --top leave out rows, and nothing of the summary."""
     shown, whole = len(report.containers), report.summary.containers
-    return element("p", f"{shown} of {whole} containers are here, as was asked for.") if shown < whole else ""
+    return (
+        element("p", f"The options of this report selected {shown} of {whole} rows (containers and cgroups).")
+        if shown < whole
+        else ""
+    )
 
 
 def _explained() -> Iterator[str]:

@@ -33,7 +33,7 @@ def _nothing(report: Report) -> str:
     """Options such as --verdict leave out containers, of which the findings then say nothing."""
     shown, whole = len(report.containers), report.summary.containers
     if shown < whole:
-        return f"Nothing was found about the {shown} of {whole} containers that were asked for."
+        return f"Nothing was found about the selected {shown} of {whole} containers and cgroups."
     return "No container is misaligned, and nothing else was found."
 
 

@@ -77,7 +77,7 @@
       count += row.hidden ? 0 : 1;
     }
     const by = [name && `name with "${name}"`, verdict && `verdict ${verdict}`].filter(Boolean);
-    const whole = `${count} of ${rows.length} containers shown`;
+    const whole = `${count} of ${rows.length} rows shown`;
     page.getElementById("shown").textContent = [whole, by.join(", ")].filter(Boolean).join(": ");
   }
 

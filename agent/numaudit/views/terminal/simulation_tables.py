@@ -110,7 +110,7 @@ def _print_map(machine: MachineState, when: str, out: Console, changed: bool = T
         print_note("   the memory map is as before", out, "dim")
         return
     print_note(f"   memory map {when}", out, "dim")
-    table = new_table("   NODE", "TYPE", ">TOTAL", ">SYSTEM RESERVED", ">ALLOCATABLE", ">RESERVED", ">FREE", "GROUP")
+    table = new_table("   NODE", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", "GROUP")
     for id_, node in machine.items():
         group = str(NodeSet.from_ids(node.cells or ()))
         for number, (resource, one) in enumerate(node.memory_map.items()):

@@ -50,7 +50,7 @@ def print_content(checkpoint: Checkpoint, out: Console, pods: Pods = _NO_NAMES) 
             _line(out)
             print_table(table, out)
         else:
-            _line(out, Text("  no assignments"))
+            _line(out, Text("  no promises"))
 
 
 def print_difference(difference: StateDifference, out: Console) -> None:
@@ -132,9 +132,7 @@ def _pod(uid: str, pods: Pods) -> str:
 
 
 def _node_table(checkpoint: MemoryCheckpoint) -> Table:
-    table = new_table(
-        "NODE", "GROUP", ">ASSIGNMENTS", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">RESERVED", ">FREE"
-    )
+    table = new_table("NODE", "GROUP", ">PROMISES", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE")
     for id_, node in sorted((checkpoint.machine or {}).items()):
         for resource, row in sorted(node.memory_map.items()):
             sizes = (row.total, row.system_reserved, row.allocatable, row.reserved, row.free)

@@ -200,7 +200,9 @@ def test_groups_that_hold_next_to_nothing_themselves_are_counted_and_have_no_row
 
 def test_rows_that_were_not_asked_for_are_counted() -> None:
     whole = report(container(7), container(8, "web-0"))
-    assert "p: 1 of 2 containers are here, as was asked for." in lines(report_page(first(whole, 1)))
+    assert "p: The options of this report selected 1 of 2 rows (containers and cgroups)." in lines(
+        report_page(first(whole, 1))
+    )
     assert not [line for line in lines(report_page(whole)) if "asked for" in line]
 
 
@@ -208,7 +210,7 @@ def test_a_page_of_some_containers_says_nothing_of_the_others() -> None:
     whole = _with(report(container(7), container(8, "web-0")), _verdict("aligned"), _verdict("drifted"))
     some = replace(whole, containers=whole.containers[:1], summary=replace(whole.summary, misaligned=1))
     said = list(lines(report_page(some)))
-    assert "p: Nothing was found about the 1 of 2 containers that were asked for." in said
+    assert "p: Nothing was found about the selected 1 of 2 containers and cgroups." in said
     assert not [line for line in said if "No container is misaligned" in line]
 
 
