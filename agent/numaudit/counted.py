@@ -1,4 +1,4 @@
-"""What probes have counted, as values, and what that costs. None = not known."""
+"""The counts of probes as values, and the cost of counting. None = not known."""
 
 from __future__ import annotations
 
