@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -218,3 +220,13 @@ def test_each_module_is_run_by_the_guest_that_claimed_it(tmp_path: Path) -> None
     assert "2 passed" in done.stdout, done.stdout
     assert "test_theirs.py::" not in done.stdout
     assert sorted(path.name for path in claims.iterdir()) == ["test_ours", "test_theirs"]
+
+
+def test_modules_with_most_tests_come_first_and_each_in_one_piece() -> None:
+    fresh = [one.name for one in inside_tests._listed() if "fresh_root" in one.marks]
+    names = [one.name for one in inside_tests._listed()]
+    assert names[: len(fresh)] == fresh
+    modules = [name.partition("::")[0] for name in names[len(fresh) :]]
+    assert len(list(groupby(modules))) == len(set(modules))
+    sizes = Counter(name.partition("::")[0] for name in names)
+    assert [sizes[module] for module in modules] == sorted((sizes[module] for module in modules), reverse=True)

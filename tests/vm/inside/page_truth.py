@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -162,8 +162,17 @@ class Trial:
         return self.ticks[-1] if self.ticks else None
 
 
-def run(plan: Plan, observer: Observer, session: Session, ticks: int = TICKS) -> Trial:
-    """Have new processes work, which the kernel samples soon, and compare what is said with what is."""
+def run(
+    plan: Plan,
+    observer: Observer,
+    session: Session,
+    ticks: int = TICKS,
+    has_healed: Callable[[Access], bool] | None = None,
+) -> Trial:
+    """Have new processes work, which the kernel samples soon, and compare what is said with what is.
+
+    It ends after so many ticks with an answer, or at the first that finds the processes healed after they have.
+    """
     trial, judgements = Trial(), Judgements()
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(cgroup("numaudit-lab/truth", cpus="0-3", mems=plan.mems))
@@ -194,6 +203,8 @@ def run(plan: Plan, observer: Observer, session: Session, ticks: int = TICKS) ->
                 continue
             trial.ticks.append(access)
             trial.false += _false(access, max(trial.truths[-5:]), truth, plan.extra * MIB)
+            if healed and has_healed is not None and has_healed(access):
+                break
     return trial
 
 

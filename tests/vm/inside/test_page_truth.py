@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from numaudit.engine.observer import Observer
+from numaudit.evaluation.access import Access
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Session
@@ -55,11 +56,15 @@ def test_pages_used_from_afar_are_known_to_the_megabyte(session: Session, observ
 
 def test_memory_that_came_home_is_not_remote_any_more(session: Session, observer: Observer) -> None:
     """The kernel moves it when it scans it again, which may take longer than a trial: then another one is made."""
-    said = []
     for _ in range(3):
-        trial = run(PLANS["heals"], observer, session, ticks=25)
+        trial = run(PLANS["heals"], observer, session, ticks=25, has_healed=lambda one: _remote_bytes(one) < SLACK)
         assert trial.false == []
-        said += [one.pages.remote_bytes for one in trial.ticks[-1:] if one.pages is not None]
-        if said and said[-1] < SLACK:
+        said = [_remote_bytes(one) for one in trial.ticks]
+        if max(said, default=0) > SLACK > said[-1]:
             return
-    pytest.fail(f"memory came home, and the last ticks say {said} bytes")
+    pytest.fail(f"memory came home, and the ticks say {said} bytes")
+
+
+def _remote_bytes(access: Access) -> float:
+    assert access.pages is not None
+    return access.pages.remote_bytes
