@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from numaudit.containers import cgroup_path, mountinfo
@@ -48,15 +49,28 @@ class Inventory:
     _inodes: Mapping[str, int] | None = None
     _names: dict[str, list[str]] = field(default_factory=dict)
     _cgroups: list[Cgroup] = field(default_factory=list)
+    _ids: frozenset[int] = frozenset()
     _census: Census = field(default_factory=lambda: Census((), {}, {"/": ()}))
     _unnamed: dict[ContainerId, _Question] = field(default_factory=dict)
     _count: int = 0
 
-    def take(self) -> Census:
-        """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all."""
+    @property
+    def census(self) -> Census:
+        """The newest."""
+        return self._census
+
+    def take(self, ids: AbstractSet[int] | None = None) -> Census:
+        """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all.
+
+        `ids`: of all that there are, where that is known; if they are the same as before, no folder is looked at.
+        """
         if self._inodes is None:
             self._inodes = read_inodes(self.host)
-        cgroups = list(walk(self.hierarchies, self._inodes, self._names))
+        if ids is None or ids != self._ids:
+            cgroups = list(walk(self.hierarchies, self._inodes, self._names))
+            self._ids = frozenset(group.id for group in cgroups)
+        else:
+            cgroups = self._cgroups
         self._count += 1
         if cgroups != self._cgroups:
             self._census = self._with_known_names(divide(cgroups))

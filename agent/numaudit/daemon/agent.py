@@ -72,7 +72,7 @@ class Agent:
         pushed = PushCounts()
         live = LiveNumbers(
             started_at, newest, schedule, health, access, connections, requests,
-            pushed if settings.otlp.endpoint else None, log_limit, reload,
+            pushed if settings.otlp.endpoint else None, log_limit, reload, engine.observer.walks,
         )  # fmt: skip
         pages = Pages(live.exposition, settings.metrics.created, health.is_current)
         push = Push(settings, live.with_newest_tick, pushed, engine.observer.host)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
+from numaudit.doctor import cgroup_walk
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
@@ -27,7 +28,9 @@ from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import Kind
 from numaudit.probes.reasons import Refusal
 from numaudit.probes.session import Session
-from numaudit.snapshot import Check
+from numaudit.snapshot import Check, CollectorOutcome
+
+_Basic = Callable[[str, Host], Check]
 
 _HOSTS_PID_NAMESPACE = 0xEFFFFFFC
 _SOURCES = (FIRST_TOUCH, PMU)
@@ -36,22 +39,30 @@ _CGROUPS, _NODES = 256, 4
 """Room enough in the maps for a trial."""
 
 
-def examine(host: Host, session: Session | None = None, readings: Readings | None = None) -> tuple[Check, ...]:
+def examine(
+    host: Host,
+    session: Session | None = None,
+    readings: Readings | None = None,
+    sources: Sequence[CollectorOutcome] = (),
+) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
     Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
     notices a test load, which takes a few seconds, and the kubelet is asked. With one: `readings` are what its owner
-    read of the kubelet, None = there is none.
+    read of the kubelet, None = there is none, and `sources` say how its newest tick fared.
     """
     if session is not None:
         # The agent says itself what each source of the kubelet answered.
-        return _examine(host, session, _checkpoints(host, readings), under_load=False)
+        checks = {**_CHECKS, cgroup_walk.NAME: lambda *_: cgroup_walk.of_outcomes(sources)}
+        return _examine(host, session, _checkpoints(host, readings), checks, under_load=False)
     with Session.open(host, kinds_by_default(), cgroups=_CGROUPS, nodes=_NODES) as tried:
-        return _examine(host, tried, _of_kubelet(host), under_load=True)
+        return _examine(host, tried, _of_kubelet(host), _CHECKS, under_load=True)
 
 
-def _examine(host: Host, session: Session, of_kubelet: Sequence[Check], under_load: bool) -> tuple[Check, ...]:
-    basic = [_guarded(name, host, check) for name, check in _CHECKS.items()]
+def _examine(
+    host: Host, session: Session, of_kubelet: Sequence[Check], checks: Mapping[str, _Basic], under_load: bool
+) -> tuple[Check, ...]:
+    basic = [_guarded(name, host, check) for name, check in checks.items()]
     return (*basic, *of_kubelet, *probe_checks(session), *check_sources(Trial(host, session, under_load)))
 
 
@@ -81,7 +92,7 @@ def names() -> tuple[str, ...]:
     return (*_CHECKS, MEMORY, CPU, DEVICES, *ANSWERS, *probes, *(f"access {one.source}" for one in SOURCES))
 
 
-def _guarded(name: str, host: Host, check: Callable[[str, Host], Check]) -> Check:
+def _guarded(name: str, host: Host, check: _Basic) -> Check:
     try:
         return check(name, host)
     except (NumauditError, OSError, ValueError) as error:
@@ -214,12 +225,13 @@ def _calibration(name: str, host: Host) -> Check:
     return Check(name, "ok", f"{len(found.latencies())} pairs of nodes were measured")
 
 
-_CHECKS: dict[str, Callable[[str, Host], Check]] = {
+_CHECKS: dict[str, _Basic] = {
     "kernel": _kernel,
     "numa nodes": _nodes,
     "rights": _rights,
     "cgroup": _cgroup,
     "residency": _residency,
+    cgroup_walk.NAME: cgroup_walk.check,
     "cpuset": _cpuset,
     "huge pages": _huge_pages,
     "numa_maps": _numa_maps,

@@ -143,8 +143,8 @@ def read_inodes(host: Host) -> dict[str, int]:
 class ReadResident(NamedTuple):
     """Contents of a group's files when they were read last, and the value made of them."""
 
-    digest: int
-    """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key."""
+    digest: int | None
+    """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key. None = it was not read."""
     hugetlb: BytesByNode | None
     resident: Resident
 

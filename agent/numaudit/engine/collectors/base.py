@@ -19,6 +19,7 @@ from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
 if TYPE_CHECKING:
+    from numaudit.engine.cgroup_walks import WalkedNow
     from numaudit.probes.probe import Kind, Reading
     from numaudit.probes.session import Readings
 
@@ -105,6 +106,8 @@ class Tick:
     owners: Owners
     readings: Readings | None = None
     """None = there are no probes."""
+    walked: WalkedNow | None = None
+    """All cgroups at once; None = files are read."""
     mappings_budget: float | None = None
     """Seconds for numa_maps; None = it is not read."""
     mappings_of: ContainerId | None = None

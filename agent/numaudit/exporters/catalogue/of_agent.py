@@ -32,6 +32,15 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.tick_cpu_seconds),
     ),
     Metric(
+        "cgroup_walk_seconds", "seconds",
+        "Time for which the newest walk over all cgroups held the kernel's cgroup mutex; absent where files are read.",
+        (), one(lambda live: live.walk_seconds),
+    ),
+    Metric(
+        "cgroup_walk_longest_seconds", "seconds", "The same of the longest walk since the agent's start.",
+        (), one(lambda live: live.longest_walk_seconds),
+    ),
+    Metric(
         "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
         (), one(lambda live: live.cpu_seconds), since="agent", otel="process.cpu.time",
     ),

@@ -103,6 +103,8 @@ class _Layout(NamedTuple):
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
 _V2 = Rows(("anon", "file", "shmem"), ("hugetlb", "file_mapped"), _KERNEL_ROWS)
+ROWS_V2 = (*_V2.required, *_V2.optional, *_V2.summed)
+"""Of memory.numa_stat, those that `resident_v2` uses."""
 _V1 = Rows(("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable"))
 _HUGETLB_V2 = Rows(("total",))
 _HUGETLB_V1 = Rows(("hierarchical_total",))

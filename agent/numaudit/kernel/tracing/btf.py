@@ -9,12 +9,15 @@ import struct
 from array import array
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
 
 _MAGIC = 0xEB9F
-_ARRAY, _STRUCT, _UNION, _ENUM, _FUNC, _FUNC_PROTO = 3, 4, 5, 6, 12, 13
+_INT, _POINTER, _ARRAY, _STRUCT, _UNION, _ENUM, _FUNC, _FUNC_PROTO = 1, 2, 3, 4, 5, 6, 12, 13
+_ALIASES = (8, 9, 10, 11, 18)
+"""typedef, volatile, const, restrict, type tag: the type itself follows."""
 _DEEPEST = 8
 """Structures without a name inside each other that are looked into."""
 _WORDS_AFTER = {1: 1, 3: 3, 14: 1, 17: 1}
@@ -45,6 +48,32 @@ class Member:
     """From the structure's start."""
 
 
+ShapeKind = Literal["int", "pointer", "array", "struct", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a type is, without its typedefs: `pointer` to a type, `array` of them, a `struct` or a number (`int`)."""
+
+    kind: ShapeKind
+    name: str
+    """Of a struct; that of others says nothing."""
+    size: int
+    """Bytes of a struct or a number."""
+    of: int
+    """Number of the type that is pointed to, or of an array's elements."""
+    length: int
+    """Elements of an array; 0 where the structure does not say (a flexible array)."""
+
+
+_SHAPES: dict[int, ShapeKind] = {
+    _INT: "int",
+    _POINTER: "pointer",
+    _ARRAY: "array",
+    _STRUCT: "struct",
+}
+
+
 class Btf:
     """The types of one kernel. Queries give None for what it does not describe."""
 
@@ -63,6 +92,7 @@ class Btf:
         self._words = memoryview(data[first : first + types_size]).cast("I")
         self._strings = data[start : start + strings_size]
         self._starts = self._find_starts()
+        self._found: dict[tuple[int, str], int | None] = {}
 
     def function(self, name: str) -> Function | None:
         found = self._find(_FUNC, name)
@@ -95,6 +125,22 @@ class Btf:
         start = self._start(type_)
         return self._words[start + 5] if self._kind(start) == _ARRAY else None
 
+    def shape(self, type_: int) -> Shape:
+        """What a type is; void is 0, and something else. Raises ParseError when there is no such type."""
+        if not type_:
+            return Shape("other", "", 0, 0, 0)
+        start = self._start(type_)
+        for _ in range(_DEEPEST):
+            if self._kind(start) not in _ALIASES or not self._words[start + 2]:
+                break
+            start = self._start(self._words[start + 2])
+        kind, value = self._kind(start), self._words[start + 2]
+        shape: ShapeKind = _SHAPES.get(kind, "other")
+        if kind == _ARRAY:
+            return Shape(shape, "", 0, self._words[start + 3], self._words[start + 5])
+        of = value if kind == _POINTER else 0
+        return Shape(shape, self._name(self._words[start]), 0 if of else value, of, 0)
+
     def value(self, enumeration: str, name: str) -> int | None:
         """One value of an enumeration, as 32 bits without a sign."""
         found = self._find(_ENUM, enumeration)
@@ -122,7 +168,12 @@ class Btf:
         return starts
 
     def _find(self, kind: int, name: str) -> int | None:
-        """Number of the type of that kind and name."""
+        """Number of the first type of that kind and name."""
+        if (kind, name) not in self._found:
+            self._found[kind, name] = self._search(kind, name)
+        return self._found[kind, name]
+
+    def _search(self, kind: int, name: str) -> int | None:
         offsets = self._offsets(name)
         for number in range(1, len(self._starts) if offsets else 0):
             at = self._starts[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, Skipped, Tick
@@ -13,6 +14,9 @@ from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
+if TYPE_CHECKING:
+    from numaudit.engine.cgroup_walks import WalkedNow
+
 
 class AllowedCollector(Collector):
     name = "allowed"
@@ -21,7 +25,8 @@ class AllowedCollector(Collector):
         """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
-        return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader, promised).collect(tick.census, skipped))
+        nodes = AllowedNodes(tick.host, tick.reader, promised, tick.walked)
+        return replace(snapshot, allowed=nodes.collect(tick.census, skipped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class AllowedNodes:
     reader: Reader
     promised: Mapping[int, NodeSet] = field(default_factory=dict)
     """The nodes that containers were promised."""
+    walked: WalkedNow | None = None
+    """Who has the files of all groups already; None = they are read."""
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
     """Answers of parent groups in this tick, for groups without a cpuset of their own."""
 
@@ -40,7 +47,8 @@ class AllowedNodes:
         for container in census.containers:
             path = census.folder(container.id)
             try:
-                one = self._of(path)
+                walked = None if self.walked is None else self.walked.allowed(container.id)
+                one = walked or self._of(path)
                 if self.promised.get(container.id, one.nodes) != one.nodes:
                     one = replace(one, own_nodes=self.reader.own_nodes(path))
                 found[container.id] = one

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -14,6 +14,9 @@ from numaudit.engine.collectors.base import Collector, Skipped, Tick
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, ReadResident
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
+
+if TYPE_CHECKING:
+    from numaudit.engine.cgroup_walks import WalkedNow
 
 _IMPOSSIBLE = (
     "the kernel shows more on a node than is in use there: it miscounts huge pages that were migrated (a newer kernel "
@@ -38,7 +41,7 @@ class ResidencyCollector(Collector):
     def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
         reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
-        residency = Residency(reader, _in_use(snapshot.nodes), self._last)
+        residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)
         found, self._last = residency.collect(tick.census, skipped), residency.now
         return replace(
             snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident
@@ -66,6 +69,8 @@ class Residency:
     last: Known = field(default_factory=Known)
     """Of the previous tick."""
     now: Known = field(default_factory=Known)
+    walked: WalkedNow | None = None
+    """Who has memory.numa_stat of all groups already; None = it is read."""
 
     def collect(self, census: Census, skipped: Skipped) -> Found:
         """Bytes by container, and the unattributed ones."""
@@ -88,10 +93,11 @@ class Residency:
     ) -> dict[str, Resident]:
         """By path, descendants included."""
         found: dict[str, Resident] = {}
+        walked = self._walked()
         for container in census.containers:
             path = census.folder(container.id)
             try:
-                resident = self._read(path)
+                resident = self._resident(path, walked.get(container.id))
             except (OSError, ParseError) as error:
                 why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
                 if why is None:
@@ -105,9 +111,25 @@ class Residency:
             found[path] = resident
         return found
 
-    def _read(self, path: str) -> Resident:
-        found = self.now.read[path] = self.reader.read_resident(path, self.last.read.get(path))
-        return found.resident
+    def _walked(self) -> Mapping[int, Resident]:
+        if self.walked is None:
+            return {}
+        # Where there are no huge pages, every group has none of them.
+        return self.walked.residents(None if self.reader.huge_page_sizes else self.reader.hugetlb(""))
+
+    def _resident(self, path: str, walked: Resident | None) -> Resident:
+        """Raises OSError, ParseError."""
+        last = self.last.read.get(path)
+        if walked is None:
+            found = self.now.read[path] = self.reader.read_resident(path, last)
+            return found.resident
+        if not self.reader.huge_page_sizes or (hugetlb := self.reader.hugetlb(path)) is None:
+            return walked
+        resident = structs.replace(walked, hugetlb=hugetlb)
+        if last is not None and last.resident == resident:
+            resident = last.resident
+        self.now.read[path] = ReadResident(None, hugetlb, resident)
+        return resident
 
     def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
         in_use = self.in_use
@@ -127,7 +149,8 @@ class Residency:
 
     def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: Skipped) -> Resident | None:
         try:
-            by_path = {**by_path, "/": self._read("")}
+            walked = None if self.walked is None else self._walked().get(self.walked.root)
+            by_path = {**by_path, "/": self._resident("", walked)}
         except (OSError, ParseError) as error:
             skipped.count(error)
             return None

@@ -1,0 +1,136 @@
+"""residency: where the memory of every cgroup is, in one walk of a BPF iterator (bpf/residency.bpf.c).
+
+No probe: it counts nothing by itself, and costs nothing but when it is asked. Source: kernel/bpf/cgroup_iter.c.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from pathlib import Path
+
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kernel.memory.cgroup_layout import WORD
+from numaudit.kernel.memory.cgroup_rows import RowLayout, Walked
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing.btf import Btf
+from numaudit.probes import reasons
+from numaudit.probes.loading import loader
+from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.reasons import Reason, Refusal
+
+NAME = "residency"
+_FUNCTION = "bpf_iter_cgroup"
+_PROGRAM = "residency_at_cgroup"
+_ROWS = "residency_rows"
+
+
+class MoreCgroups(Unavailable):
+    """There are more cgroups than rows; the walk has to be loaded again with room for them."""
+
+    def __init__(self, cgroups: int) -> None:
+        super().__init__(f"there are {cgroups} cgroups by now, more than were expected")
+        self.cgroups = cgroups
+
+
+def request(types: Btf, layout: RowLayout, cgroups: int) -> ProbeRequest:
+    """What to load, with room for this many cgroups. Raises Refusal."""
+    function = types.function(_FUNCTION)
+    if function is None:
+        raise Refusal(Reason.UNSUPPORTED, "this kernel has no BPF iterator over cgroups, as Linux 6.1 has")
+    return ProbeRequest(
+        NAME,
+        (Program(_PROGRAM, ProgramType.TRACING, btf_id=function.id, is_iterator=True),),
+        (_ROWS,),
+        entries={_ROWS: cgroups + 1},
+        value_sizes={_ROWS: layout.width * WORD},
+        numbers=_numbers(layout),
+    )
+
+
+def _numbers(layout: RowLayout) -> dict[str, int]:
+    kernel, cpuset = layout.kernel, layout.kernel.cpuset
+    has_cpuset = cpuset is not None and layout.node_words > 0
+    return {
+        "RESIDENCY_DIRECTORY": kernel.directory,
+        "RESIDENCY_ID": kernel.id,
+        "RESIDENCY_OF_MEMORY": kernel.memory,
+        "RESIDENCY_OF_NODES": kernel.nodes,
+        "RESIDENCY_NODES": layout.nodes,
+        "RESIDENCY_COUNTERS": kernel.counters,
+        "RESIDENCY_COUNTERS_BY_POINTER": kernel.counters_is_pointer,
+        "RESIDENCY_WORDS": kernel.words,
+        "RESIDENCY_COUNTERS_AT": layout.counters_at * WORD,
+        "RESIDENCY_COUNTERS_SIZE": kernel.length * WORD,
+        "RESIDENCY_HAS_CPUSET": has_cpuset,
+        "RESIDENCY_OF_CPUSET": 0 if cpuset is None else cpuset.css,
+        "RESIDENCY_ALLOWED_NODES": 0 if cpuset is None else cpuset.nodes.offset,
+        "RESIDENCY_ALLOWED_NODES_SIZE": layout.node_words * WORD,
+        "RESIDENCY_ALLOWED_CPUS": 0 if cpuset is None else cpuset.cpus.offset,
+        "RESIDENCY_ALLOWED_CPUS_BY_POINTER": cpuset is not None and cpuset.cpus.is_pointer,
+        "RESIDENCY_ALLOWED_CPUS_AT": layout.cpus_at * WORD,
+        "RESIDENCY_ALLOWED_CPUS_SIZE": layout.cpu_words * WORD,
+    }
+
+
+def load(host: Host, types: Btf, layout: RowLayout, cgroups: int, folder: Path) -> ResidencyWalk:
+    """A walk over the cgroup whose folder this is and all below it. Raises Refusal, and InputError without a text."""
+    if not host.is_live:
+        raise Refusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
+    answer = loader.load([request(types, layout, cgroups)])[NAME]
+    if isinstance(answer, Refusal):
+        raise answer
+    try:
+        return ResidencyWalk(answer, layout, cgroups, folder)
+    except OSError as error:
+        answer.close()
+        raise reasons.of_error("the kernel refuses to walk over its cgroups", error) from error
+
+
+class ResidencyWalk:
+    """The loaded program, its rows, and what runs it."""
+
+    def __init__(self, loaded: LoadedProbe, layout: RowLayout, cgroups: int, folder: Path) -> None:
+        """Attach it. Raises OSError."""
+        self._loaded = loaded
+        self.layout = layout
+        self._most = cgroups
+        size = (cgroups + 1) * layout.width * WORD
+        self._map = mmap.mmap(loaded.maps[_ROWS], -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        self._words = memoryview(self._map).cast("q")
+        group = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._link = bpf.open_cgroup_iterator(loaded.programs[_PROGRAM], group)
+        except OSError:
+            self._unmap()
+            raise
+        finally:
+            os.close(group)
+        self.seconds = 0.0
+        """How long the newest walk held the kernel's mutex of cgroups, at most."""
+
+    def walk(self) -> Walked:
+        """Every cgroup now. Not for several threads. Raises OSError, MoreCgroups; Unavailable for unreadable memory."""
+        words, width = self._words, self.layout.width
+        words[0] = words[1] = 0
+        began = time.perf_counter()
+        bpf.iterate(self._link)
+        self.seconds = time.perf_counter() - began
+        count, failed = words[0], words[1]
+        if count > self._most:
+            raise MoreCgroups(count)
+        if failed or not count:
+            raise Unavailable(f"{failed} reads of the kernel's memory failed during a walk over {count} cgroups")
+        return Walked(words[width : (count + 1) * width].tobytes(), self.layout)
+
+    def close(self) -> None:
+        os.close(self._link)
+        self._unmap()
+        self._loaded.close()
+
+    def _unmap(self) -> None:
+        self._words.release()
+        self._map.close()

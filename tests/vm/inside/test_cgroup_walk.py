@@ -1,0 +1,215 @@
+"""One walk over all cgroups says what thousands of files say: counters and cpusets, under churn and with few rights."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaudit.engine import cgroup_walks
+from numaudit.engine.cgroup_walks import CgroupWalks
+from numaudit.engine.observer import Observer
+from numaudit.kernel.cgroup import Reader, find_hierarchies
+from numaudit.kernel.host import Host
+from numaudit.kernel.memory.cgroup_layout import CgroupLayout, cgroup_layout
+from numaudit.kernel.tracing.btf import Btf
+from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
+from workload import CGROUPS, MIB, Cgroup, cgroup, eventually, worker
+
+TOP = "numaudit-lab/walked"
+MANY = 100
+CHURN = """
+import os, sys, time
+number = 0
+while True:
+    os.mkdir(f"{sys.argv[1]}/short-{number}")
+    if number > 50:
+        os.rmdir(f"{sys.argv[1]}/short-{number - 50}")
+    number += 1
+    time.sleep(0.005)
+"""
+TRY = """
+import json, time
+from numaudit.engine.observer import Observer
+from numaudit.kernel.host import Host
+observer = Observer.of(Host(), with_walks=True)
+while True:
+    snapshot = observer.observe()
+    (found,) = [one for one in snapshot.outcomes if one.source == "cgroup walk"]
+    if "is being loaded" not in (found.reason or ""):
+        break
+    time.sleep(0.1)
+for _ in range(30):
+    if found.state == "ok" or "proven" not in found.reason:
+        break
+    time.sleep(0.1)
+    (found,) = [one for one in observer.observe().outcomes if one.source == "cgroup walk"]
+print(json.dumps([found.state, found.reason, len(snapshot.residency)]))
+"""
+
+
+def _outcome(snapshot: Snapshot) -> CollectorOutcome:
+    (found,) = [one for one in snapshot.outcomes if one.source == "cgroup walk"]
+    return found
+
+
+def _walking(observer: Observer) -> Snapshot:
+    """A tick that walked."""
+
+    def walked() -> Snapshot:
+        snapshot = observer.observe()
+        found = _outcome(snapshot)
+        assert found.state == "ok", found.reason
+        return snapshot
+
+    return eventually(walked)
+
+
+@contextlib.contextmanager
+def _observer() -> Iterator[Observer]:
+    observer = Observer.of(Host(), with_walks=True)
+    assert observer.walks is not None
+    try:
+        yield observer
+    finally:
+        observer.walks.close()
+
+
+@contextlib.contextmanager
+def _many() -> Iterator[list[Path]]:
+    """Groups without processes, half of them without a cpuset of their own."""
+    with cgroup(f"{TOP}/with") as first, cgroup(f"{TOP}/without") as second:
+        for parent, controllers in ((first, "+memory +cpuset"), (second, "+memory")):
+            parent.write("cgroup.subtree_control", controllers)
+        folders = [parent.path / f"c{number}" for parent in (first, second) for number in range(MANY // 2)]
+        for folder in folders:
+            folder.mkdir()
+        try:
+            yield folders
+        finally:
+            for folder in folders:
+                folder.rmdir()
+
+
+@pytest.mark.arm64
+def test_every_counter_and_cpuset_is_what_the_files_say_while_cgroups_come_and_go() -> None:
+    reader = Reader(find_hierarchies(Host()), read=lambda path: Path(path).read_bytes())
+    with (
+        cgroup(f"{TOP}/far", cpus="0", mems="2") as far,
+        cgroup(f"{TOP}/deep/" + "/".join("abcdefghij"), cpus="1-2", mems="0-1") as deep,
+        cgroup(f"{TOP}/churned") as churned,
+        _many() as folders,
+        _observer() as observer,
+        worker(far, 20 * MIB),
+        worker(deep, 10 * MIB),
+    ):
+        Path("/dev/shm/numaudit-walked").write_bytes(bytes(MIB))
+        churn = subprocess.Popen([sys.executable, "-I", "-S", "-c", CHURN, str(churned.path)])
+        try:
+            names = {far.path, deep.path, *deep.path.parents, *folders} - {CGROUPS, *CGROUPS.parents, CGROUPS / TOP}
+            paths = {Cgroup(path).id: f"/{path.relative_to(CGROUPS)}" for path in names}
+            _walking(observer)
+
+            def equal() -> None:
+                walked = observer.walks.take(observer.inventory.census, observer.machine.read())  # type: ignore[union-attr]
+                found = walked.residents(reader.hugetlb(""))
+                for id_, path in paths.items():
+                    assert found[id_] == reader.resident(path), path
+                    own = walked.allowed(id_)
+                    if own is None:
+                        assert not Path(f"{CGROUPS}{path}/cpuset.mems.effective").exists(), path
+                    else:
+                        assert own == reader.allowed(path), path
+
+            eventually(equal)
+            assert paths.keys() & {one.id for one in observer.inventory.census.containers}
+        finally:
+            churn.kill()
+            churn.wait()
+            Path("/dev/shm/numaudit-walked").unlink()
+            for left in churned.path.glob("short-*"):
+                left.rmdir()
+
+
+def test_new_and_ended_containers_are_found_and_the_same_ones_cost_no_look_at_folders() -> None:
+    with _observer() as observer, cgroup(f"{TOP}/stays") as stays:
+        _walking(observer)
+        with cgroup(f"{TOP}/goes") as goes:
+            ids = {one.id for one in _walking(observer).containers}
+            assert {stays.id, goes.id} <= ids
+            gone = goes.id
+        snapshot = _walking(observer)
+        assert {one.id for one in snapshot.containers} == ids - {gone}
+        observer.inventory.hierarchies = None  # type: ignore[assignment]
+        assert _walking(observer).containers == snapshot.containers
+
+
+@pytest.mark.one_kernel
+def test_more_cgroups_than_rows_are_read_by_files_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup_walks, "_LEAST_CGROUPS", 1)
+    with _observer() as observer:
+        before = len(_walking(observer).residency)
+        with _many() as folders:
+            snapshot = observer.observe()
+            assert "more than were expected" in (_outcome(snapshot).reason or "")
+            assert len(snapshot.residency) >= before + len(folders)
+            assert _walking(observer).residency.keys() == snapshot.residency.keys()
+
+
+def test_where_memory_is_not_counted_the_group_above_has_the_bytes() -> None:
+    with cgroup(f"{TOP}/plain") as parent, _observer() as observer:
+        child = parent.path / "uncounted"
+        child.mkdir()
+        try:
+            id_ = ContainerId(Cgroup(child).id)
+            by_walk = _walking(observer)
+            by_files = Observer.of(Host()).observe()
+            assert id_ not in by_walk.residency
+            assert by_walk.not_resident[id_] == by_files.not_resident[id_]
+        finally:
+            child.rmdir()
+
+
+@pytest.mark.one_kernel
+@pytest.mark.parametrize(("capabilities", "state"), [("+bpf,+perfmon", "ok"), ("+perfmon", "absent")])
+def test_a_walk_needs_two_capabilities_and_without_them_files_are_read(capabilities: str, state: str) -> None:
+    caps = [f"--{of}=-all,{capabilities}" for of in ("bounding-set", "inh-caps", "ambient-caps")]
+    user = ["--reuid=65534", "--regid=65534", "--clear-groups"]
+    with cgroup(f"{TOP}/read"):
+        done = subprocess.run(
+            ["setpriv", *caps, *user, sys.executable, "-c", TRY], capture_output=True, text=True, check=True
+        )
+    found, reason, residency = json.loads(done.stdout)
+    assert found == state, reason
+    assert state == "ok" or "capabilities BPF and PERFMON" in reason
+    assert residency
+
+
+@pytest.mark.one_kernel
+def test_a_counter_in_another_place_is_found_out_and_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(types: Btf, page_size: int) -> CgroupLayout:
+        layout = cgroup_layout(types, page_size)
+        rows = layout.rows
+        return replace(layout, rows={**rows, "anon": rows["file_mapped"], "file_mapped": rows["anon"]})
+
+    monkeypatch.setattr(cgroup_walks, "cgroup_layout", moved)
+    with cgroup(f"{TOP}/full") as full, _observer() as observer, worker(full, 40 * MIB):
+
+        def refused() -> Snapshot:
+            snapshot = observer.observe()
+            assert _outcome(snapshot).state == "unavailable"
+            return snapshot
+
+        snapshot = eventually(refused)
+        assert "memory.numa_stat" in (_outcome(snapshot).reason or "")
+        anon = snapshot.residency[ContainerId(full.id)].anon
+        assert anon is not None
+        assert sum(anon.values()) >= 40 * MIB
+        assert isinstance(observer.walks, CgroupWalks)
+        assert _outcome(observer.observe()).reason == _outcome(snapshot).reason
