@@ -14,6 +14,7 @@ import pytest
 
 from numaudit.cli.main import VERBS, module_of
 from numaudit.config.settings import KEYS
+from numaudit.engine.cgroup_walks import CgroupWalks, WalkedNow
 from numaudit.engine.collectors.base import Tick
 from numaudit.engine.collectors.table import of_probes
 from numaudit.engine.observer import Observer
@@ -171,8 +172,14 @@ def test_every_collector_with_a_probe_is_called_as_the_probe() -> None:
 @pytest.mark.parametrize("of", [Observer, Tick])
 def test_only_what_several_collectors_share_is_in_the_observer_or_the_tick(of: type) -> None:
     owns = {"numaudit.engine.collectors.containers.owners", "numaudit.engine.observer"}
-    of_a_probe = {"Kind": Kind, "Readings": Readings, "Session": Session}  # names that only annotations have
-    hints = get_type_hints(of, localns=of_a_probe)
+    annotated = {
+        "Kind": Kind,
+        "Readings": Readings,
+        "Session": Session,
+        "WalkedNow": WalkedNow,
+        "CgroupWalks": CgroupWalks,
+    }
+    hints = get_type_hints(of, localns=annotated)  # names that only annotations have
     modules = {getattr(hint, "__module__", "") for hint in hints.values()}
     assert {one for one in modules if one.startswith("numaudit.engine.") and one not in owns} == set()
 
