@@ -36,7 +36,7 @@ def check(name: str, host: Host) -> Check:
 
 
 def of_outcomes(sources: Sequence[CollectorOutcome]) -> Check:
-    """What came of the agent's newest walk."""
+    """The same for an agent, by its newest tick."""
     found = next((one for one in sources if one.source == NAME), None)
     if found is None:
         return _by_files(NAME, "this agent makes no walk here")

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class WalkedNow:
-    """What a walk found, proven as far as it is used."""
+    """The result of a walk, proven as far as it is used."""
 
     def __init__(
         self, walked: Walked, decode: Residents, rows: Sequence[str], nodes: Sequence[int], zeros: frozenset[str]
@@ -88,7 +88,7 @@ class CgroupWalks:
     _decode: Residents = field(default_factory=Residents)
     _loading: threading.Thread | None = None
     _loaded: ResidencyWalk | Exception | None = None
-    """What the thread made; it writes this once, at its end."""
+    """Result of the thread, written once, at its end."""
     _refused: Unavailable | None = None
     """Why there are no walks."""
     _again_at: float | None = None
@@ -278,7 +278,7 @@ class _TooLong(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What the files of a cgroup say."""
+    """Contents of the files of a cgroup."""
 
     rows: Rows
     allowed: Allowed | None

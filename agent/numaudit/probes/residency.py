@@ -37,7 +37,7 @@ class MoreCgroups(Unavailable):
 
 
 def request(types: Btf, layout: RowLayout, cgroups: int) -> ProbeRequest:
-    """What to load, with room for this many cgroups. Raises Refusal."""
+    """Request for the loader, with room for this many cgroups. Raises Refusal."""
     function = types.function(_FUNCTION)
     if function is None:
         raise Refusal(Reason.UNSUPPORTED, "this kernel has no BPF iterator over cgroups, as Linux 6.1 has")

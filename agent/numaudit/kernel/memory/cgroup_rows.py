@@ -1,4 +1,4 @@
-"""What the program of bpf/residency.bpf.c writes of each cgroup: rows of 64-bit words. Pure.
+"""Rows of 64-bit words, one for each cgroup, as the program of bpf/residency.bpf.c writes them. Pure.
 
 Columns are cut out of all rows at once, which takes a tenth of the time that row by row does.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from operator import add
 
 from numaudit.kernel.memory.cgroup_layout import WORD, CgroupLayout
 from numaudit.snapshot import Allowed, BytesByNode, Resident
@@ -74,6 +75,10 @@ class Walked:
         found: list[int] = self._words[1 :: self.layout.width].tolist()
         return found
 
+    @cached_property
+    def _all_have_memory(self) -> bool:
+        return all(found & _MEMORY for found in self._found)
+
     def values(self, row: str, node: int) -> list[int]:
         """Bytes of a row of memory.numa_stat on one node, by place; the kernel shows what is below 0 as 0, too.
 
@@ -82,12 +87,12 @@ class Walked:
         counter, layout = self.layout.kernel.rows[row], self.layout
         start = layout.counters_at + node * layout.kernel.length + counter.index
         unit, numbers = counter.unit, self._words[start :: layout.width].tolist()
-        if 0 in self._found or min(numbers, default=0) < 0:
-            return [
-                max(0, number) * unit if found & _MEMORY else 0
-                for number, found in zip(numbers, self._found, strict=True)
-            ]
-        return [number * unit for number in numbers]
+        if not any(numbers):
+            return numbers
+        if not self._all_have_memory or min(numbers) < 0:
+            both = zip(numbers, self._found, strict=True)
+            return [number * unit if number > 0 and found & _MEMORY else 0 for number, found in both]
+        return numbers if unit == 1 else [number * unit for number in numbers]
 
     def of_cgroup(self, place: int, rows: Collection[str], nodes: Collection[int]) -> dict[str, dict[int, int]]:
         """Row -> node -> bytes of one cgroup."""
@@ -113,9 +118,7 @@ class Walked:
         if place is None or not self._found[place] & _CPUSET or not layout.node_words:
             return None
         start = place * layout.width
-        nodes = self._words[start + _HEAD : start + layout.cpus_at]
-        cpus = self._words[start + layout.cpus_at : start + layout.counters_at]
-        return _allowed(tuple(nodes), tuple(cpus))
+        return _allowed(self._bytes[(start + _HEAD) * WORD : (start + layout.counters_at) * WORD], layout.node_words)
 
     def residents(
         self, rows: Sequence[str], zeros: Collection[str], nodes: Sequence[int], hugetlb: BytesByNode | None
@@ -127,8 +130,7 @@ class Walked:
         columns = {row: self._columns([] if row in zeros else [row], nodes) for row in rows if row not in _KERNEL}
         summed = [row for row in rows if row in _KERNEL]
         shmem = columns["shmem"]
-        both = zip(columns["file"], shmem, strict=True)
-        file = [[max(0, size - part) for size, part in zip(*pair, strict=True)] for pair in both]
+        file = [_less(*pair) if any(pair[1]) else pair[0] for pair in zip(columns["file"], shmem, strict=True)]
         kernel = self._columns([row for row in summed if row not in zeros], nodes) if summed else None
         none = [None] * len(self.ids)
 
@@ -166,9 +168,16 @@ class Walked:
         """For each node, the sums of the rows by place."""
         if not rows:
             return [[0] * len(self.ids) for _ in nodes]
-        if len(rows) == 1:
-            return [self.values(rows[0], node) for node in nodes]
-        return [list(map(sum, zip(*(self.values(row, node) for row in rows), strict=True))) for node in nodes]
+        return [reduce(_sums, (self.values(row, node) for row in rows)) for node in nodes]
+
+
+def _sums(some: list[int], others: list[int]) -> list[int]:
+    return list(map(add, some, others))
+
+
+def _less(all_: list[int], part: list[int]) -> list[int]:
+    """The kernel's counters are read one after the other, so a part may be larger than all."""
+    return [size - taken if size > taken else 0 for size, taken in zip(all_, part, strict=True)]
 
 
 @dataclass(slots=True)
@@ -208,10 +217,11 @@ class Residents:
 
 
 @lru_cache(maxsize=1024)
-def _allowed(nodes: tuple[int, ...], cpus: tuple[int, ...]) -> Allowed:
+def _allowed(masks: bytes, node_words: int) -> Allowed:
     """Few sets are in use, and each by many groups."""
-    return Allowed(NodeSet(_mask(nodes)), CpuSet(_mask(cpus)))
+    words = memoryview(masks).cast("Q").tolist()
+    return Allowed(NodeSet(_mask(words[:node_words])), CpuSet(_mask(words[node_words:])))
 
 
-def _mask(words: tuple[int, ...]) -> int:
-    return sum((word & 2**_BITS - 1) << _BITS * place for place, word in enumerate(words))
+def _mask(words: Sequence[int]) -> int:
+    return sum(word << _BITS * place for place, word in enumerate(words))

@@ -53,7 +53,7 @@ ShapeKind = Literal["int", "pointer", "array", "struct", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a type is, without its typedefs: `pointer` to a type, `array` of them, a `struct` or a number (`int`)."""
+    """A type without its typedefs: `pointer` to a type, `array` of them, a `struct` or a number (`int`)."""
 
     kind: ShapeKind
     name: str
@@ -126,7 +126,7 @@ class Btf:
         return self._words[start + 5] if self._kind(start) == _ARRAY else None
 
     def shape(self, type_: int) -> Shape:
-        """What a type is; void is 0, and something else. Raises ParseError when there is no such type."""
+        """The type of this number; 0 is void, whose kind is `other`. Raises ParseError when there is no such type."""
         if not type_:
             return Shape("other", "", 0, 0, 0)
         start = self._start(type_)
