@@ -40,13 +40,14 @@ _FIRST = Section(
     (
         Stat(
             title="Agents",
-            description="Agents whose newest scrape went well.",
+            description="Agents whose newest scrape succeeded.",
             queries=[Query(f"count({_AGENTS})", now=True)],
             width=4,
         ),
         Stat(
             title="Oldest snapshot",
-            description="Age of the oldest newest snapshot. More than three intervals: the ticks of that agent hang.",
+            description="Age of the newest snapshot of the slowest agent. Above three intervals the "
+            "ticks of that agent hang.",
             queries=[Query(f"max({_of('snapshot_age_seconds')})", now=True)],
             width=4,
             unit="s",
@@ -115,8 +116,9 @@ _TICKS = Section(
         ),
         Table(
             title="Collectors",
-            description="Each question that an agent asks in a tick: did it work in the newest, how long did it take, "
-            "and how many items vanished or could not be read.",
+            description="Success and duration of each collector in the newest tick, and the number of "
+            "items that vanished or "
+            "could not be read.",
             queries=[
                 Query(f"min by ({BY_NODE}, collector) ({_of('collector_success')})", now=True),
                 Query(f"max by ({BY_NODE}, collector) ({_of('collector_duration_seconds')})", now=True),
@@ -169,7 +171,7 @@ _COST = Section(
         _by_node("Threads", "Threads of an agent. They must not grow.", _of("process_threads"), "none"),
         Table(
             title="Steps taken",
-            description="What an agent pauses to keep its probes within their budget. docs/access.md has the steps.",
+            description="Steps by which an agent keeps its probes within their budget. docs/access.md has the steps.",
             queries=[Query(f"max by ({BY_NODE}, step) ({_of('overhead_step')}) > 0", now=True)],
             columns=(_NODE, Column("step", "Step")),
         ),
@@ -180,16 +182,16 @@ _SEEN = Section(
     "What they see",
     (
         Table(
-            title="Features that are off",
-            description="What an agent cannot measure on its node, and why in a word. `numaudit doctor` there says "
-            "more.",
+            title="Unavailable features",
+            description="Features that an agent cannot measure on its node, and the reason. `numaudit "
+            "doctor` there says more.",
             queries=[Query(f"max by ({BY_NODE}, feature, reason) ({_of('feature_problem_info')})", now=True)],
             columns=(_NODE, Column("feature", "Feature"), Column("reason", "Why")),
             width=8,
         ),
         Bars(
             title="Agents without a feature",
-            description="On how many nodes a feature cannot be measured.",
+            description="Number of nodes on which a feature cannot be measured.",
             queries=[Query(f"count by (feature) ({_of('feature_enabled')} == 0)", "{{feature}}", now=True)],
             width=8,
         ),

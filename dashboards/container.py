@@ -44,7 +44,7 @@ _VERDICT = Section(
         ),
         Table(
             title="Findings",
-            description="What else is to be said. docs/verdicts.md explains each finding.",
+            description="Further problems and risks of the container. docs/verdicts.md explains each finding.",
             queries=[Query(f"max by (finding) ({_of('finding')})", now=True)],
             columns=(Column("finding", "Finding"),),
             width=4,
@@ -85,7 +85,7 @@ _CHAIN = Section(
         ),
         Bars(
             title="Resident",
-            description="Where its judged bytes are now: anon, shmem and huge pages. Page cache does not count.",
+            description="Its judged bytes by NUMA node: anon, shmem and huge pages. Page cache does not count.",
             queries=[Query(f"sum by (numa_node) ({_of('resident_bytes', _JUDGED)})", "node {{numa_node}}", now=True)],
             unit="bytes",
         ),
@@ -114,7 +114,7 @@ _BYTES = Section(
         ),
         Lines(
             title="Promised bytes and aligned bytes",
-            description="What was promised, what it uses of that kind (judged), and how much of it is on the promised "
+            description="Promised memory, used memory of that kind (judged), and its part on the promised "
             "nodes (aligned). The promise is above the rest until the memory is used.",
             queries=[
                 Query(f"sum({_of('intended_bytes')})", "promised"),

@@ -121,7 +121,7 @@ _VERDICTS = Section(
     (
         Bars(
             title="Containers by verdict",
-            description="How many containers have each verdict now. Those of plain cgroups and of pods without a "
+            description="Number of containers by verdict. Those of plain cgroups and of pods without a "
             "promise are unmanaged.",
             queries=[Query(f"sum by (verdict) ({_of('container_verdict')})", "{{verdict}}", now=True)],
             width=6,

@@ -41,7 +41,7 @@ _CONTAINERS = Section(
     (
         Bars(
             title="Containers by verdict",
-            description="How many containers of this node have each verdict now.",
+            description="Number of containers of this node by verdict.",
             queries=[Query(f"sum by (verdict) ({_of('container_verdict')})", "{{verdict}}", now=True)],
             colors=COLORS,
         ),
@@ -90,7 +90,7 @@ _MEMORY_BY_NODE = Section(
             maximum=1,
         ),
         Table(
-            title="What fills each NUMA node",
+            title="Memory of each NUMA node by type",
             description="Memory of each NUMA node by type, by the node's own count. What is left of the total is not "
             "accounted for by the kernel.",
             queries=[
@@ -106,7 +106,7 @@ _MEMORY_BY_NODE = Section(
         ),
         Lines(
             title="Not in any container",
-            description="What the root cgroup itself holds, by NUMA node.",
+            description="Memory of the root cgroup itself, by NUMA node.",
             queries=[Query(f"sum by (numa_node) ({_of('node_unattributed_bytes')})", "node {{numa_node}}")],
             width=12,
             unit="bytes",
@@ -240,7 +240,7 @@ _ROOM = Section(
         ),
         Lines(
             title="Memory to promise, by NUMA node",
-            description="What the Memory Manager has left for new promises on each NUMA node.",
+            description="Memory of the Memory Manager that is free for new promises, by NUMA node.",
             queries=[
                 Query(
                     f"sum by (numa_node) ({_of('memory_manager_bytes', type='memory', state='free')})",
@@ -288,7 +288,8 @@ _ROOM = Section(
         ),
         Lines(
             title="Memory in the way of promises",
-            description="Of the memory without a promise, what is beyond the system's reservation: in memory that the "
+            description="Part of the memory without a promise that is beyond the system's reservation: "
+            "in memory that the "
             "map has as free (the next container gets less than it was promised) or as reserved (one that runs may).",
             queries=[
                 Query(
@@ -302,7 +303,7 @@ _ROOM = Section(
         ),
         Table(
             title="Memory Manager's map",
-            description="What the Memory Manager knows of each NUMA node, by type: all of it, what the kubelet's "
+            description="The memory map of each NUMA node, by type: all memory, what the kubelet's "
             "settings reserve for the system, what is promised to containers, and what is free.",
             queries=[
                 Query(f"sum by (numa_node, type) ({_of('memory_manager_total_bytes')})", now=True),
@@ -338,7 +339,7 @@ _ROOM = Section(
         ),
         Bars(
             title="Hint outcomes",
-            description="How the Topology Manager's hints turned out for the containers that run. docs/verdicts.md "
+            description="Outcomes of the Topology Manager's hints for the containers that run. docs/verdicts.md "
             "explains each.",
             queries=[Query(f"sum by (outcome) ({_of('container_hint_outcome')})", "{{outcome}}", now=True)],
             width=6,
@@ -385,7 +386,7 @@ _KUBELET = Section(
         ),
         Table(
             title="Problems of checkpoints",
-            description="What is wrong with a state file. docs/state.md explains each reason.",
+            description="Problems of state files. docs/state.md explains each reason.",
             queries=[Query(f"max by (file, reason) ({_of('state_problem_info')})", now=True)],
             columns=(Column("file", "File"), Column("reason", "Reason")),
         ),
