@@ -40,10 +40,14 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     loading = Loading(kinds_named(settings.probes), observer.probe_loader, Inbox())
     # Programs are loaded by a process of its own, while this one imports the rest.
     services.start(loading)
+    import numaudit.kubelet.intent.intent_of  # noqa: F401, PLC0415 (before the package may be upgraded)
     from numaudit.daemon.agent import Agent  # noqa: PLC0415
     from numaudit.daemon.notify import Notifier  # noqa: PLC0415
     from numaudit.daemon.reload import Reload  # noqa: PLC0415
+    from numaudit.engine.collectors.table import of_probes  # noqa: PLC0415
     from numaudit.engine.engine import Engine  # noqa: PLC0415
+
+    of_probes()
 
     limit = settings.overhead.max_cpu_percent / 100
     limiter = Limiter(loading.session, limit, loading.costs, observer.inventory)

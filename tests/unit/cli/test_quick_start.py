@@ -13,6 +13,7 @@ from agent_process import PATIENCE
 from numaudit.api.ordering import KEYS
 from numaudit.cli.main import VERBS
 from numaudit.cli.sort_keys import SORT_KEYS
+from numaudit.probes.kinds import KINDS
 
 LIBRARIES = {
     "asyncio", "bcc", "google", "grpc", "h11", "http.client", "msgspec", "opentelemetry", "prometheus_client", "psutil",
@@ -84,3 +85,13 @@ def test_an_agent_has_nothing_in_memory_that_only_a_verb_needs() -> None:
         "numaudit.scenario",
         "numaudit.api.kinds",
     }
+
+
+def test_an_agent_imports_what_ticks_need_before_the_first_one(fixtures: Path) -> None:
+    """An upgrade may replace the package while the agent runs: a module of the new one would not fit."""
+    root = str(fixtures / "huge-pages")
+    arguments = ["agent", "--root", root, "--listen", "127.0.0.1:0"]
+    program = "from numaudit.daemon.agent import Agent\nAgent.run = lambda _: None\n"
+    imported = _imported(f"{program}assert call({arguments!r}) == 0\nsys.stderr.flush()\n")
+    of_ticks = {f"numaudit.engine.collectors.probes.{one.name}" for one in KINDS}
+    assert of_ticks | {"numaudit.kubelet.intent.intent_of", "numaudit.kubelet.sources.poller"} <= imported
