@@ -87,3 +87,4 @@ fixtures: ## unpack the captured hosts and print their folder
 
 clean: ## remove what the set-up and the tests made
 	rm -rf .venv .cache dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -68,7 +68,7 @@ def test_the_misaligned_node_is_the_captured_one_but_for_the_cpusets_of_two_cont
 
 
 def test_processes_that_unpack_at_the_same_time_get_one_whole_folder(fixtures: Path, tmp_path: Path) -> None:
-    folders = _unpack_in_processes(tmp_path, 4)
+    folders = _unpack_in_processes(tmp_path, 2)
     assert set(folders) == {tmp_path / fixtures.name}
     assert list(tmp_path.iterdir()) == [tmp_path / fixtures.name]
     assert _tree(folders[0]) == _tree(fixtures)
