@@ -127,9 +127,8 @@ def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) ->
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
-    daemon = HostAgent.of(
-        settings, Engine(Observer.of(Host.under(tree.root)), session if with_probes else None), RateLimit()
-    )
+    observer = Observer.of(Host.under(tree.root))
+    daemon = HostAgent.of(settings, Engine(observer, session if with_probes else None), RateLimit())
     form, _ = negotiate(SCRAPER["Accept"], "gzip")
     cgroups = {path: (tree.root / f"sys/fs/cgroup{path}").stat().st_ino for path in tree.containers()}
     spent = []
@@ -146,6 +145,7 @@ def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) ->
             spent.append((time.thread_time() - begin) * 1000)
             daemon.ticker.pages.get(form)  # from the first scrape on, a tick renders that form
         assert daemon.ticker.newest.published is not None and not daemon.ticker.health.failed
+        observer.files.close()  # the next agent in this process needs as many
         return spent[2:], daemon.ticker.newest.published.exposition.series
 
 

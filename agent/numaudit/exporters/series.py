@@ -169,6 +169,8 @@ class SeriesTracker:
 
     def _count(self, entry: _Entry, last: dict[str, dict[Labels, Number]], one: ContainerReport) -> None:
         for row in self.counters:
+            if row.reads and all(getattr(one, name) is None for name in row.reads):
+                continue  # it is not measured
             counts = dict(row.values(one))
             if not counts:
                 continue

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -59,11 +60,11 @@ class Host:
 
     @property
     def proc(self) -> Path:
-        return self.root / "proc"
+        return _below(self.root, "proc")
 
     @property
     def sys(self) -> Path:
-        return self.root / "sys"
+        return _below(self.root, "sys")
 
     @property
     def nodes(self) -> Path:
@@ -99,6 +100,12 @@ class Host:
     def name_of(self, path: Path) -> str:
         """A path inside this root as the host itself calls it, for messages."""
         return f"/{path.relative_to(self.root)}" if path.is_relative_to(self.root) else str(path)
+
+
+@lru_cache(maxsize=64)
+def _below(root: Path, name: str) -> Path:
+    """A tick asks for these thousands of times, and it takes longer to make a path than to read a small file."""
+    return root / name
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes:
