@@ -51,6 +51,8 @@ class SourceState:
     """Why it is not `ok`; what an `ok` source left out."""
     read_at: float | None = None
     """When the values in use were read, seconds since the epoch."""
+    age: float | None = None
+    """Seconds since then; None = not known, or of a captured host."""
     lost: int = 0
     """Bytes of log that were passed over because there were too many, since the start."""
 

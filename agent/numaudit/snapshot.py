@@ -196,6 +196,10 @@ class CollectorOutcome(Value, frozen=True):
     """How long it took; null = not timed."""
     skipped: int = 0
     """Items that vanished or could not be read."""
+    age_seconds: float | None = None
+    """Time since the kubelet's source gave the values in use; null = they are of this tick, or of a captured host."""
+    old: bool = False
+    """The source does not answer now, and its last values are used."""
 
 
 @dataclass(frozen=True, slots=True)

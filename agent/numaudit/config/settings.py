@@ -171,6 +171,12 @@ class KubeletSettings:
         "CA bundle for the kubelet's API, by default the kubelet's own certificate or the cluster's CA.",
     )
     log_file: Path | None = _setting(None, file(), "Path of the kubelet's log, by default the journal.")
+    max_age: float = _setting(
+        600.0,
+        duration(60.0, 86400.0),
+        "Time for which the last values of a source of the kubelet that does not answer are used.",
+        reloads=True,
+    )
 
     @property
     def connection(self) -> KubeletConnection:

@@ -103,7 +103,10 @@ def _order(one: ContainerReport) -> tuple[int, int, int, str]:
 def _intent_sources(intent: Intent | None) -> tuple[CollectorOutcome, ...]:
     """The kubelet's sources in the same words as our own collectors."""
     sources = () if intent is None else intent.sources
-    return tuple(CollectorOutcome(one.name, _SOURCE_STATES[one.state], one.reason) for one in sources)
+    return tuple(
+        CollectorOutcome(one.name, _SOURCE_STATES[one.state], one.reason, age_seconds=one.age, old=one.state == "old")
+        for one in sources
+    )
 
 
 def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:

@@ -22,8 +22,11 @@ from numaudit.kubelet.sources import polled, poller
 from numaudit.kubelet.sources.client import RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, JournalLog
 from numaudit.kubelet.sources.poller import KubeletPoller
-from numaudit.snapshot import Container
+from numaudit.report.build import build
+from numaudit.snapshot import Container, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from recorded_kubelet import read_machine
+from reports import exposition
 
 SINGLE = "standalone-single-numa-node"
 
@@ -243,6 +246,50 @@ def test_a_kubelet_that_goes_away_leaves_its_last_answers_and_comes_back(tmp_pat
     assert (before.of("gu-small").promise.devices, gone.of("gu-small").promise.devices) == ((), None)
     (host.answers / "pods.json").write_bytes(pods)
     assert poll(kubelet, step.containers()).source("pods").state == "ok"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_last_values_of_a_silent_source_end_with_their_greatest_age(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/1-running")
+    host = step.tree(tmp_path / "tree")
+    kubelet = KubeletIntent(host)
+    poll(kubelet, step.containers())
+    kubelet.poller.max_age = 3600.0
+    (host.answers / "pods.json").unlink()
+    (host.kubelet / "memory_manager_state").write_bytes(b"{")
+    silent = poll(kubelet, step.containers())
+    assert [silent.source(name).state for name in ("pods", "memory checkpoint", "cpu checkpoint")] == [
+        "old",
+        "old",
+        "ok",
+    ]
+    assert (silent.intent.pods is None, silent.intent.machine is None) == (False, False)
+    kubelet.poller.max_age = 0.0
+    ended = poll(kubelet, step.containers())
+    assert [ended.source(name).state for name in ("pods", "memory checkpoint")] == ["missing", "missing"]
+    assert "its last values are too old" in (ended.source("pods").reason or "")
+    assert (ended.intent.pods, ended.intent.machine, ended.intent.headroom) == (None, None, None)
+    # What a restart would do to the pods is not said by a list that is old.
+    for found in (silent, ended):
+        assert [(one.starts, one.pods) for one in found.intent.forecasts] == [("no", ())] * 2
+        assert all("/pods" in (one.pods_problem or "") for one in found.intent.forecasts)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_old_source_is_no_success_in_the_metrics(tmp_path: Path) -> None:
+    step = Step(f"{SINGLE}/1-running")
+    host = step.tree(tmp_path / "tree")
+    kubelet = KubeletIntent(host)
+    poll(kubelet, step.containers())
+    (host.answers / "pods.json").unlink()
+    intent = poll(kubelet, step.containers()).intent
+    aged = tuple(replace(one, age=42.0) if one.name == "pods" else one for one in intent.sources)
+    machine = read_machine("standalone-single-numa-node")
+    found = exposition(build(Snapshot(0.0, machine, "v2", intent=replace(intent, sources=aged))))
+    rows = {one.metric.name: {(key, *labels): value for key, labels, value in one.points} for one in found.families}
+    success, age = rows["collector_success"], rows["collector_age_seconds"]
+    assert (success[None, "pods"], success[None, "podresources"]) == (0, 1)
+    assert age == {(None, "pods"): 42.0}
 
 
 @pytest.mark.usefixtures("impatient")

@@ -47,7 +47,10 @@ def test_what_was_not_asked_for_lack_of_time_is_asked_in_the_next_tick(tmp_path:
         one.patience = -1.0
         assert one.poll(()).pods is None
         one.patience = 60.0
-        assert one.poll(()).pods is not None
+        readings = one.poll(())
+        assert readings.pods is not None
+        ages = {source.name: source.age for source in readings.sources}
+        assert (ages["pods"] is not None, ages["memory checkpoint"]) == (True, None)
         one.close()
 
 
@@ -73,5 +76,5 @@ def test_pods_for_which_no_time_is_left_are_read_in_the_next_tick(
 def test_the_share_follows_the_interval(interval: float, share: float, tmp_path: Path) -> None:
     one = _poller("http://127.0.0.1:1", tmp_path)
     assert one.patience == poller.PATIENCE
-    one.use_interval(interval)
+    one.use(interval, 600)
     assert one.patience == share

@@ -66,7 +66,7 @@ class Publisher:
         """Other settings from the next tick on."""
         self.settings, limits = settings, settings.metrics
         self.engine.thresholds = settings.verdicts.thresholds
-        self.engine.observer.kubelet.poller.use_interval(settings.interval)
+        self.engine.observer.kubelet.poller.use(settings.interval, settings.kubelet.max_age)
         self._tracker.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series

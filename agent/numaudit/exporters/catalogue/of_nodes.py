@@ -139,13 +139,18 @@ TICK_METRICS: tuple[Metric[Tick], ...] = (
     ),
     Metric(
         "collector_success", "",
-        "1 if the collector succeeded in the newest tick, 0 if not; absent where the host has nothing to collect.",
+        "1 if the collector or source of the kubelet answered in the newest tick, 0 if not, also where its last values "
+        "are still used; absent where the host has nothing to collect.",
         ("collector",),
         lambda tick: [
-            ((asked.source,), int(asked.state in ("ok", "partial")))
+            ((asked.source,), int(asked.state in ("ok", "partial") and not asked.old))
             for asked in tick.report.sources
             if asked.state != "absent"
         ],
+    ),
+    Metric(
+        "collector_age_seconds", "seconds", "Age of the values in use, by source of the kubelet.", ("collector",),
+        lambda tick: [((one.source,), one.age_seconds) for one in tick.report.sources if one.age_seconds is not None],
     ),
     Metric(
         "collector_duration_seconds", "seconds", "Wall-clock time of the collector in the newest tick.", ("collector",),

@@ -102,7 +102,7 @@ def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Step
             config.document,
             readings.machine,
             stored(readings),
-            None if readings.pods is None else active_pods(readings.pods),
+            active_pods(readings.pods) if readings.pods is not None and readings.pods_are_current else None,
             kubelet,
             outlooks,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,11 +38,16 @@ class WatchedCheckpoint:
     def health(self) -> CheckpointHealth:
         return self.newest.health(self.last_good_at)
 
-    def poll(self, now: float) -> CheckpointFile:
-        """Read the file again if it changed. `now`: seconds since the epoch."""
+    def poll(self, now: float, max_age: float = math.inf) -> CheckpointFile:
+        """Read the file again if it changed. `now`: seconds since the epoch.
+
+        What was good longer ago than `max_age` seconds is forgotten.
+        """
         self._follow()
         if self.newest.is_current:
             self.last_good_at = now
+        elif self.last_good_at is not None and now - self.last_good_at > max_age:
+            self.newest = replace(self.newest, good=None)
         return self.newest
 
     def _follow(self) -> None:

@@ -55,6 +55,13 @@ class Polled(Generic[Value]):
             if not isinstance(error, NoTimeLeft):
                 self._not_before = clock + RETRY_AFTER
 
+    def expire(self, now: float, max_age: float) -> None:
+        """Forget a value that was read longer ago (in seconds; `now` since the epoch) than the source may be silent."""
+        read_at = self.state.read_at
+        if self.state.state == "old" and read_at is not None and now - read_at > max_age:
+            self.value = None
+            self.state = SourceState(self.name, "missing", f"{self.state.reason}; its last values are too old", read_at)
+
     def again(self) -> None:
         """The source itself is another one: ask at the next opportunity."""
         self._not_before = 0.0

@@ -62,6 +62,8 @@ class KubeletPoller:
     log: LogSource
     patience: float = PATIENCE
     """Seconds that one poll waits for the running kubelet, all its answers together."""
+    max_age: float = math.inf
+    """Seconds that the last values of a silent source are used."""
     newest: Readings | None = None
     """Readings of the newest poll; None = no kubelet was there."""
     _files: dict[Kind, WatchedCheckpoint] = field(init=False)
@@ -104,9 +106,10 @@ class KubeletPoller:
             if isinstance(one, LiveKubelet | FileLog):
                 one.close()
 
-    def use_interval(self, seconds: float) -> None:
-        """Ticks come in this interval: a third of it, and five seconds at most, are for the kubelet."""
-        self.patience = min(_SHARE * seconds, _LONGEST)
+    def use(self, interval: float, max_age: float) -> None:
+        """Ticks come in this interval (seconds): a third of it, and five seconds at most, are for the kubelet."""
+        self.patience = min(_SHARE * interval, _LONGEST)
+        self.max_age = max_age
 
     def locate(self) -> Host:
         """The host with the root folder (`--root-dir`) of its kubelet. Only how that was started is read."""
@@ -149,7 +152,7 @@ class KubeletPoller:
         self._was_there = True
         self._settings.ask(self._read_settings)
         now = time()
-        return {kind: file.poll(now) for kind, file in self._files.items()}
+        return {kind: file.poll(now, self.max_age) for kind, file in self._files.items()}
 
     def _is_there(self) -> bool:
         """A kubelet whose address was given is one to ask, whatever this host shows."""
@@ -159,6 +162,9 @@ class KubeletPoller:
     def _end(self, files: dict[Kind, CheckpointFile]) -> Readings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
         self._lines.ask(self._read_log)
+        now = time()
+        for one in (self._settings, self._pods, self._resources, self._metrics):
+            one.expire(now, self.max_age)
         self.newest = Readings(
             checkpoints=files,
             last_good_at={kind: one.last_good_at for kind, one in self._files.items()},
@@ -175,6 +181,7 @@ class KubeletPoller:
             machine_problem=self._machine.problem,
             folder=self.host.kubelet_root,
             cgroups_are_settled=self._cgroups_are_settled(files.values()),
+            polled_at=now if self.host.is_live else None,
             polled=self._states(),
             unanswered=self._unanswered(),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
@@ -53,6 +53,8 @@ class Readings:
     """The kubelet's root folder, as the host calls it."""
     cgroups_are_settled: bool = False
     """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
+    polled_at: float | None = None
+    """When, in seconds since the epoch; None = of a captured host."""
     polled: tuple[SourceState, ...] = field(default=())
     """The state of the sources beside the checkpoints."""
     unanswered: Mapping[Question, Exception] = field(default_factory=dict)
@@ -90,7 +92,10 @@ class Readings:
             _state_of(kind, file, self.last_good_at.get(kind), any_is_current)
             for kind, file in self.checkpoints.items()
         ]
-        return (*files, *self.polled)
+        return tuple([replace(one, age=self._age(one)) for one in (*files, *self.polled)])
+
+    def _age(self, one: SourceState) -> float | None:
+        return None if self.polled_at is None or one.read_at is None else max(0.0, self.polled_at - one.read_at)
 
 
 def _state_of(kind: Kind, file: CheckpointFile, last_good_at: float | None, any_is_current: bool) -> SourceState:
