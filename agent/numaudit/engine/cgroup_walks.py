@@ -69,7 +69,7 @@ class WalkedNow:
 
     def allowed(self, cgroup: int) -> Allowed | None:
         """The effective cpuset; None = it has none of its own, or was not there."""
-        return self._walked.allowed(cgroup)
+        return self._walked.allowed.get(cgroup)
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class CgroupWalks:
             place = 0 if group is _ROOT else walked.row_of.get(group.id)
             if earlier is not None and place is not None and walked.has_memory(place):
                 found = walked.of_cgroup(place, rows, nodes)
-                self._compare(group, earlier, found, walked.allowed(walked.ids[place]))
+                self._compare(group, earlier, found, walked.allowed.get(walked.ids[place]))
         if len(sample) > 1:
             self._compared_at = time.monotonic()
         zeros = self._proof.zeros({row: root.rows[row] for row in rows})
@@ -291,5 +291,5 @@ def _largest(walked: Walked, groups: Sequence[Cgroup]) -> list[Cgroup]:
     sizes = [sum(cells) for cells in zip(*columns, strict=True)]
     here = [group for group in groups if group.id in walked.row_of]
     here.sort(key=lambda group: sizes[walked.row_of[group.id]], reverse=True)
-    unlike = {walked.allowed(group.id): group for group in reversed(here)}
+    unlike = {walked.allowed.get(group.id): group for group in reversed(here)}
     return list(dict.fromkeys([*here[:_LARGEST], *list(unlike.values())[:_LARGEST]]))

@@ -75,8 +75,8 @@ def test_a_cgroup_without_the_controllers_has_neither_memory_nor_a_cpuset() -> N
     walked = Walked(_rows(layout, {7: {"anon": [1, 1, 1, 1]}}, found=0) + _rows(layout, {8: {}}, found=2), layout)
     assert walked.residents(["anon", "shmem", "file"], (), NODES, None) == {}
     assert walked.values("anon", 0) == [0, 0]
-    assert [walked.allowed(id_) for id_ in (7, 9)] == [None, None]
-    assert walked.allowed(8) == Allowed(NodeSet.parse("0-1,3"), CpuSet.parse("0-64"))
+    assert walked.allowed.keys() == {8}
+    assert walked.allowed[8] == Allowed(NodeSet.parse("0-1,3"), CpuSet.parse("0-64"))
 
 
 def test_a_kernel_that_does_not_say_where_its_cpusets_are_shows_none() -> None:
@@ -85,7 +85,7 @@ def test_a_kernel_that_does_not_say_where_its_cpusets_are_shows_none() -> None:
     layout = RowLayout.of(cgroup_layout(Btf(btf_of(types)), 4096), nodes=4, cpus=70)
     assert (layout.node_words, layout.cpu_words) == (0, 0)
     rows = array("q", [7, BOTH, *[0] * (layout.width - 2)])
-    assert Walked(rows.tobytes(), layout).allowed(7) is None
+    assert Walked(rows.tobytes(), layout).allowed == {}
 
 
 def test_walk_after_walk_gives_what_each_alone_gives_and_the_same_values_for_unchanged_rows() -> None:

@@ -112,13 +112,17 @@ class Walked:
         """Is memory counted for this very cgroup?"""
         return bool(self._found[place] & _MEMORY)
 
-    def allowed(self, id_: int) -> Allowed | None:
-        """The effective cpuset; None = the cgroup has none of its own, or has not been walked over."""
-        place, layout = self.row_of.get(id_), self.layout
-        if place is None or not self._found[place] & _CPUSET or not layout.node_words:
-            return None
-        start = place * layout.width
-        return _allowed(self._bytes[(start + _HEAD) * WORD : (start + layout.counters_at) * WORD], layout.node_words)
+    @cached_property
+    def allowed(self) -> dict[int, Allowed]:
+        """Cgroup id -> its effective cpuset, of those that have one of their own."""
+        layout, rows = self.layout, self._bytes
+        if not layout.node_words:
+            return {}
+        size, first, end = layout.width * WORD, _HEAD * WORD, layout.counters_at * WORD
+        each = zip(self.ids, self._found, range(0, len(rows), size), strict=True)
+        return {
+            id_: _allowed(rows[at + first : at + end], layout.node_words) for id_, found, at in each if found & _CPUSET
+        }
 
     def residents(
         self, rows: Sequence[str], zeros: Collection[str], nodes: Sequence[int], hugetlb: BytesByNode | None
