@@ -41,7 +41,7 @@ _LARGEST, _SOME = 8, 3
 _LONGEST_SECONDS = 0.2
 """A container's start, end or change of CPUs waits while a walk holds the kernel's mutex of cgroups.
 
-5,000 cgroups take a twentieth of it on real machines."""
+1,000 cgroups took up to 30 ms in a busy emulated machine."""
 _TOO_LONG_IN_A_ROW = 3
 """The walking thread may have waited for its CPU."""
 _TRY_AGAIN = 600.0
